@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.mechanisms.base import ClaimedText, Operator, list_claims
 from dpsql.policy.model import Policy, Table, fold
-from dpsql.sql.exact.query import UnresolvedName, restore_values, strip_values, write_normal_form
+from dpsql.sql.exact.query import restore_values, write_by_shape, write_normal_form
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
@@ -66,7 +66,10 @@ class Forms:
     policy: Policy
     source: TableNames
     content: Callable[[Table], str]
-    _made: dict[tuple[str, tuple[str, ...]], Form] = field(default_factory=dict)
+    _made: Callable[[str, tuple[str, ...]], Form] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._made = lru_cache(MAX_KEPT)(self._form)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
         """Return the form of a text. Texts that differ in values alone are looked at once.
@@ -78,17 +81,10 @@ class Forms:
             UnresolvedName, ParseError: it is no query of ours.
         """
         normal = self.gate.compared(sql, lent)
-        shape, values = strip_values(normal)
-        try:
-            form = self._form(shape, inputs)
-        except SqlglotError:  # a value that is part of the syntax
-            return self._form(normal, inputs)
-        text = restore_values(form.text, values)
-        return Form(text, form.tables, form.columns)
+        form, values = write_by_shape(normal, lambda text: self._made(text, inputs))
+        return replace(form, text=restore_values(form.text, values))
 
     def _form(self, text: str, inputs: tuple[str, ...]) -> Form:
-        if (text, inputs) in self._made:
-            return self._made[text, inputs]
         tree = parse_fragment(text)
         tables = []
         for node in list(tree.find_all(exp.Table)):
@@ -103,11 +99,7 @@ class Forms:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
         columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
-        made = Form(to_sql(_in_order(tree)), tuple(tables), columns)
-        if len(self._made) >= MAX_KEPT:
-            self._made.clear()
-        self._made[text, inputs] = made
-        return made
+        return Form(to_sql(_in_order(tree)), tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:
@@ -163,7 +155,7 @@ class Gate:
         self._lock = Lock(catalog, serialise)
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
-        self._kept: dict[tuple[object, ...], str] = {}
+        self._made = lru_cache(MAX_KEPT)(self._written)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the text that the engine gets for an operator's query.
@@ -172,17 +164,8 @@ class Gate:
             sql: an exact query; its parameters stay in it.
             lent: the columns of the public relations that it may read, by the relations' names.
         """
-        shape, values = strip_values(sql)
-        key = (shape, *((name, *columns) for name, columns in sorted(lent.items())))
-        found = self._kept.get(key)
-        if found is None:
-            try:
-                found = self._written(shape, lent, self._unit)
-            except (SqlglotError, UnresolvedName):  # a value that is part of the syntax
-                return self._written(sql, lent, self._unit)
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[key] = found
+        known = _pairs_of(lent)
+        found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
         return restore_values(found, values)
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
@@ -272,19 +255,23 @@ class Gate:
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the same text for people, with a fixed word for the secret name of the unit's column."""
-        return self._written(sql, lent, UNIT)
+        return self._written(sql, _pairs_of(lent), UNIT)
 
     def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the same text as what the engine gets, with that fixed word: to tell equal queries from others."""
         return self.exact(sql, lent).replace(self._unit, UNIT)
 
-    def _written(self, sql: str, lent: Mapping[str, Sequence[str]], unit: str) -> str:
-        taken = {fold(name) for columns in lent.values() for name in columns} | {fold(name) for name in lent}
+    def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
+        taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
+        columns_of_lent = {(name,): columns for name, columns in lent}
+        return write_normal_form(sql, columns_of_lent.get, self._catalog.names | taken, unit)
 
-        def columns(parts: tuple[str, ...]) -> Sequence[str] | None:
-            return lent.get(parts[0]) if len(parts) == 1 else None
 
-        return write_normal_form(sql, columns, self._catalog.names | taken, unit)
+_Pairs = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _pairs_of(lent: Mapping[str, Sequence[str]]) -> _Pairs:
+    return tuple((name, tuple(columns)) for name, columns in sorted(lent.items()))
 
 
 # -- as people read them ----------------------------------------------------------------------------------------------

@@ -14,17 +14,23 @@ sees nothing of what stands beside it unless it is LATERAL. What can't be resolv
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from dpsql.sql.normalize import inner_queries
-from dpsql.sql.parse.dialect import parse_fragment, to_sql
+from dpsql.sql.normalize import from_items, inner_queries
+from dpsql.sql.parse.dialect import join_word, parse_fragment, to_sql
 from dpsql.sql.relations.relation import UNIT, fold
 
 ColumnsOf = Callable[[tuple[str, ...]], Sequence[str] | None]
 """The columns of a table that the engine knows, by the parts of its name; None where they are not known."""
+
+
+_Made = TypeVar("_Made")
 
 
 class UnresolvedName(Exception):
@@ -50,7 +56,7 @@ def write_normal_form(
     """
     tree = parse_fragment(sql)
     writer = _Writer(columns or (lambda parts: None), frozenset(reserved), unit)
-    writer.query(tree, None, {})
+    writer.query(tree, ChainMap(), {})
     _drop_unread(tree, None)
     return to_sql(tree)
 
@@ -79,6 +85,15 @@ def restore_values(sql: str, values: Sequence[str]) -> str:
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
 
+def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, list[str]]:
+    """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax."""
+    shape, values = strip_values(sql)
+    try:
+        return write(shape), values
+    except (SqlglotError, UnresolvedName):
+        return write(sql), []
+
+
 _QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
 _VALUES = re.compile(
     r"""(?ix)
@@ -93,31 +108,19 @@ _VALUES = re.compile(
 _PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
 
 
-@dataclass
-class _Source:
-    """A FROM item: its alias in the text, its columns (None: not known), and whether they are the engine's own."""
+class _Source(NamedTuple):
+    """A FROM item: its alias in the text, and its columns (None: not known)."""
 
     alias: str
     columns: dict[str, str] | None
     """Names in the text, by folded name."""
 
-
-@dataclass
-class _Scope:
-    """The sources that expressions of one SELECT may name, by folded alias; and the scope around it."""
-
-    outer: _Scope | None
-    sources: dict[str, _Source] = field(default_factory=dict)
-
-    def find(self, table: str) -> _Source | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if table in scope.sources:
-                return scope.sources[table]
-            scope = scope.outer
-        return None
+    def may_have(self, name: str) -> bool:
+        return self.columns is None or name in self.columns
 
 
+_Scope = ChainMap[str, _Source]
+"""The sources that expressions of one SELECT may name, by folded alias, before those of the SELECT around it."""
 _Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
 """CTEs by folded name: the name in the text, and the columns."""
 
@@ -144,7 +147,7 @@ class _Writer:
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
-    def query(self, tree: exp.Expr, outer: _Scope | None, ctes: _Ctes) -> dict[str, str] | None:
+    def query(self, tree: exp.Expr, outer: _Scope, ctes: _Ctes) -> dict[str, str] | None:
         """Rewrite a query. Gives its output columns, in order."""
         with_ = tree.args.get("with_")
         if with_ is not None:
@@ -152,7 +155,7 @@ class _Writer:
                 raise UnresolvedName("a recursive CTE")
             here = dict(ctes)
             for cte in with_.expressions:
-                found = self.query(cte.this, None, here)
+                found = self.query(cte.this, ChainMap(), here)
                 listed = [item.name for item in cte.args["alias"].args.get("columns") or []]
                 if listed:
                     found = {fold(name): name for name in listed}
@@ -170,47 +173,42 @@ class _Writer:
             return left
         if isinstance(tree, exp.Values):
             for item in tree.expressions:
-                self.expression(item, _Scope(outer), ctes)
+                self.expression(item, outer, ctes)
             return None
         if not isinstance(tree, exp.Select):
             raise UnresolvedName(f"a query of the kind {tree.key}")
         return self.select(tree, outer, ctes)
 
-    def select(self, select: exp.Select, outer: _Scope | None, ctes: _Ctes) -> dict[str, str]:
-        scope = _Scope(outer)
-        from_ = select.args.get("from_")
-        if from_ is not None:
-            self.source(from_.this, scope, ctes)
-        for join in select.args.get("joins") or []:
-            if join.args.get("using") or str(join.args.get("method") or "") not in ("", "ASOF"):
-                raise UnresolvedName("a join by names or places")
-            self.source(join.this, scope, ctes)
-        written = self.items(select, scope)
-        for join in select.args.get("joins") or []:
+    def select(self, select: exp.Select, outer: _Scope, ctes: _Ctes) -> dict[str, str]:
+        scope, joins = outer.new_child(), select.args.get("joins") or []
+        if any(j.args.get("using") or join_word(j, "method") not in ("", "ASOF") for j in joins):
+            raise UnresolvedName("a join by names or places")
+        for source in from_items(select):
+            self.source(source, scope, ctes)
+        self.write_stars(select, scope)
+        written = {fold(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
+        for join in joins:
             if join.args.get("on") is not None:
                 self.expression(join.args["on"], scope, ctes)
         for item in select.expressions:
             self.expression(item, scope, ctes)
         outputs: dict[str, str] = {}
         for place, item in enumerate(list(select.expressions)):
-            name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else ""
-            made = self.named(name) if name else f"o{place}"
+            called = item.args.get("alias") or (item.this if isinstance(item, exp.Column) else None)
+            made = f"o{place}" if called is None else self.named(called.name)
             while fold(made) in outputs:  # two sources have a column of that name, and * took both
                 made = f"{made}_1"
-            if isinstance(item, exp.Alias):
-                item.set("alias", exp.to_identifier(made, quoted=_is_quoted(item)))
-            else:
-                quoted = isinstance(item, exp.Column) and bool(item.this.args.get("quoted"))
-                item.replace(exp.alias_(item.copy(), made, quoted=quoted))
+            item.replace(exp.alias_(item.unalias().copy(), made, quoted=bool(called and called.quoted)))
             outputs[UNIT if made == self.unit else fold(made)] = made
         for key in ("where", "group", "having", "qualify", "order", "distinct"):
             clause = select.args.get(key)
             if clause is not None:
-                self.clause(clause, scope, ctes, written if key not in ("where", "distinct") else {}, key)
+                self.restore_outputs(clause, scope, written if key not in ("where", "distinct") else set())
+                self.expression(clause, scope, ctes)
         return outputs
 
-    def items(self, select: exp.Select, scope: _Scope) -> dict[str, exp.Expr]:
-        """Write out every ``*``. Gives what the SELECT list calls by a name, for the clauses that may use it."""
+    def write_stars(self, select: exp.Select, scope: _Scope) -> None:
+        """Write out every ``*``."""
         items: list[exp.Expr] = []
         for item in select.expressions:
             star = item.this if isinstance(item, exp.Column) else item
@@ -220,7 +218,7 @@ class _Writer:
             if any(star.args.values()):
                 raise UnresolvedName("a * with changes")
             of = fold(item.table) if isinstance(item, exp.Column) else ""
-            for name, source in scope.sources.items():
+            for name, source in scope.maps[0].items():
                 if of and name != of:
                     continue
                 if source.columns is None:
@@ -230,32 +228,24 @@ class _Writer:
                     for column in source.columns
                 ]
         select.set("expressions", items)
-        return {fold(item.alias): item.this for item in items if isinstance(item, exp.Alias)}
 
-    def clause(
-        self, clause: exp.Expr, scope: _Scope, ctes: _Ctes, written: Mapping[str, exp.Expr], key: str
-    ) -> None:
-        """Resolve a clause behind the SELECT list, in which output names may stand for values."""
+    def restore_outputs(self, clause: exp.Expr, scope: _Scope, written: Set[str]) -> None:
+        """Replace the names of outputs, in a clause behind the SELECT list, by the values that they stand for."""
         select = clause.parent
         assert isinstance(select, exp.Select)
-        if key in ("group", "order"):
-            for node in list(clause.expressions):
-                held = node.this if isinstance(node, exp.Ordered) else node
-                if isinstance(held, exp.Literal):
-                    raise UnresolvedName("a place among the outputs")
-                if isinstance(held, exp.Column) and not held.table:
-                    meant = written.get(fold(held.name))
-                    if meant is not None and self.resolve(held, scope) is None:
-                        done = next(i for i in select.expressions if fold(i.alias) == fold(held.name))
-                        held.replace(_whole(done.unalias().copy()))
-        elif written:
-            for column in list(_own_columns(clause)):
-                if not column.table and self.resolve(column, scope) is None:
-                    meant = written.get(fold(column.name))
-                    if meant is not None:
-                        done = next(i for i in select.expressions if fold(i.alias) == fold(column.name))
-                        column.replace(exp.paren(_whole(done.unalias().copy()), copy=False))
-        self.expression(clause, scope, ctes)
+        listed = isinstance(clause, exp.Group | exp.Order)
+        nodes = [n.this if isinstance(n, exp.Ordered) else n for n in clause.expressions] if listed else []
+        if any(isinstance(node, exp.Literal) for node in nodes):
+            raise UnresolvedName("a place among the outputs")
+        for node in nodes if listed else list(_own_columns(clause)):
+            if not isinstance(node, exp.Column) or node.table or fold(node.name) not in written:
+                continue
+            if self.resolve(node, scope) is None:
+                item = next(i for i in select.expressions if fold(i.alias) == fold(node.name))
+                value = item.unalias().copy()
+                for column in value.find_all(exp.Column):
+                    column.meta[_DONE] = True  # it was resolved where it stands
+                node.replace(value if listed else exp.paren(value, copy=False))
 
     # -- sources ----------------------------------------------------------------------------------------------------
 
@@ -270,7 +260,7 @@ class _Writer:
             called = called or node.name
             columns = self.table(node, scope, ctes)
         elif isinstance(node, exp.Subquery):
-            columns = self.query(node.this, scope.outer, ctes)
+            columns = self.query(node.this, scope.parents, ctes)
         elif isinstance(node, exp.Lateral):
             columns = self.query(node.this, scope, ctes)
         elif isinstance(node, exp.Unnest):
@@ -279,16 +269,16 @@ class _Writer:
             columns = {"unnest": "unnest"}
         elif isinstance(node, exp.Values):
             for item in node.expressions:
-                self.expression(item, _Scope(None), ctes)
+                self.expression(item, ChainMap(), ctes)
             columns = None
         else:
             raise UnresolvedName(f"a source of the kind {node.key}")
         if listed:
             rest = list((columns or {}).values())[len(listed) :]
             columns = {fold(name): name for name in [*listed, *rest]}
-        if fold(called) in scope.sources:
+        if fold(called) in scope.maps[0]:
             raise UnresolvedName("two sources of one name")
-        scope.sources[fold(called) or alias] = _Source(alias, columns)
+        scope[fold(called) or alias] = _Source(alias, columns)
         node.set("alias", _alias_of(alias, listed))
 
     def table(self, node: exp.Table, scope: _Scope, ctes: _Ctes) -> dict[str, str] | None:
@@ -311,25 +301,13 @@ class _Writer:
         if node.args.get("db") is not None:
             raise UnresolvedName("a name of three parts")
         if table:
-            source = scope.find(table)
-            if source is None:
-                return None
-            if source.columns is None:
-                return source.alias, node.name
-            return None if name not in source.columns else (source.alias, source.columns[name])
-        around: _Scope | None = scope
-        while around is not None:
-            known = [s for s in around.sources.values() if s.columns is not None and name in s.columns]
-            unknown = [s for s in around.sources.values() if s.columns is None]
-            if len(known) + len(unknown) > 1 and (len(known) > 1 or unknown):
-                raise UnresolvedName("a column that several sources have")
-            if known:
-                assert known[0].columns is not None
-                return known[0].alias, known[0].columns[name]
-            if unknown:
-                return unknown[0].alias, node.name
-            around = around.outer
-        return None
+            found = [scope[table]] if table in scope and scope[table].may_have(name) else []
+        else:
+            each = ([s for s in sources.values() if s.may_have(name)] for sources in scope.maps)
+            found = next(filter(None, each), [])
+        if len(found) > 1:
+            raise UnresolvedName("a column that several sources have")
+        return next(((s.alias, node.name if s.columns is None else s.columns[name]) for s in found), None)
 
     def expression(self, node: exp.Expr, scope: _Scope, ctes: _Ctes) -> None:
         """Resolve every column of an expression in place; queries inside it see its scope around them."""
@@ -362,18 +340,6 @@ def _alias_of(name: str, columns: Sequence[str]) -> exp.TableAlias:
     return exp.TableAlias(this=exp.to_identifier(name), columns=listed or None)
 
 
-def _is_quoted(item: exp.Alias) -> bool:
-    identifier = item.args.get("alias")
-    return bool(isinstance(identifier, exp.Identifier) and identifier.args.get("quoted"))
-
-
-def _whole(node: exp.Expr) -> exp.Expr:
-    """Return a copy of a value that was resolved where it stands."""
-    for column in node.find_all(exp.Column):
-        column.meta[_DONE] = True
-    return node
-
-
 def _own_columns(node: exp.Expr) -> Iterator[exp.Column]:
     for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
         if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
@@ -403,9 +369,7 @@ def _drop_unread(tree: exp.Expr, read: set[str] | None) -> None:
         _drop_unread(cte.this, None)
     for query in inner_queries(tree):
         _drop_unread(query, None)
-    items = [tree.args["from_"].this] if tree.args.get("from_") is not None else []
-    items += [join.this for join in tree.args.get("joins") or []]
-    for item in items:
+    for item in from_items(tree):
         if isinstance(item, exp.Subquery | exp.Lateral):
             alias = item.args["alias"]
             _drop_unread(item.this, None if alias.args.get("columns") else inside.get(alias.name, set()))
@@ -420,22 +384,10 @@ def _is_plain(select: exp.Select) -> bool:
 
 def _columns_read(select: exp.Select) -> dict[str, set[str]]:
     """Return the columns that a SELECT reads, by alias: in its own clauses, in queries inside them, in LATERAL items."""
+    apart = [select.args.get("with_"), select.args.get("from_")]
+    apart += [join.this for join in select.args.get("joins") or [] if isinstance(join.this, exp.Subquery)]
     found: dict[str, set[str]] = {}
-    stack: list[exp.Expr] = []
-    for key, value in select.args.items():
-        if key in ("with_", "from_"):
-            continue
-        for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, exp.Join):
-                if node.args.get("on") is not None:
-                    stack.append(node.args["on"])
-                if isinstance(node.this, exp.Lateral | exp.Unnest | exp.Table):
-                    stack.append(node.this)
-            elif isinstance(node, exp.Expr):
-                stack.append(node)
-    while stack:
-        node = stack.pop()
+    for node in select.walk(prune=lambda n: any(n is part for part in apart)):
         if isinstance(node, exp.Column):
             found.setdefault(node.table, set()).add(node.name)
-        stack.extend(node.iter_expressions())
     return found
