@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from dpsql.mechanisms import moments, per_group
+from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.histograms import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
@@ -24,8 +24,13 @@ from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, re
 from dpsql.sql.relations.intervals import write_json_report
 from dpsql.sql.relations.relation import column
 
-NoiseOf = Callable[[Partial, int], per_group.Statistic]
-"""Makes a partial noisy with one of ``n`` equal parts of the aggregate's share."""
+
+class Formula(NamedTuple):
+    """What makes an output of noisy partials, each of which gets an equal part of the aggregate's share."""
+
+    partials: Sequence[Partial]
+    build: Callable[..., moments.Output]
+
 
 NAMED_ARGUMENTS: Readers = {
     "epsilon": read_epsilon,
@@ -52,11 +57,11 @@ class QuantileRequest:
 
 @dataclass(frozen=True)
 class Aggregate(BlockOutput):
-    """A bound aggregate: one of ``build``, ``quantile`` and ``part`` says how it is released."""
+    """A bound aggregate: one of ``formula``, ``quantile`` and ``part`` says how it is released."""
 
     said: str
     """For EXPLAIN: what is computed and what one unit moves."""
-    build: Callable[[NoiseOf], moments.Output] | None = None
+    formula: Formula | None = None
     """Makes it of noisy partials of the block's exact query."""
     quantile: QuantileRequest | None = None
     """Set where a histogram is needed, which quantiles of one column share."""
@@ -93,9 +98,14 @@ class Bounded:
         return (self.grid.low + self.grid.high) // 2
 
     @property
+    def deviations(self) -> tuple[int, int]:
+        """The bounds, less the centre."""
+        return self.grid.low - self.centre, self.grid.high - self.centre
+
+    @property
     def most(self) -> int:
         """The farthest that a value is from the centre."""
-        return max(self.grid.high - self.centre, self.centre - self.grid.low)
+        return max(map(abs, self.deviations))
 
     def units(self, steps: int) -> Fraction:
         """Return a number of grid steps in units of the argument."""
@@ -139,14 +149,14 @@ class AggregateCall:
     """Groups that one unit may touch."""
 
     def make(
-        self, kind: str, said: str, build: Callable[[NoiseOf], moments.Output] | None = None, *,
+        self, kind: str, said: str, formula: Formula | None = None, *,
         part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
         shown: Back | None = None, intervals: bool | None = None,
     ) -> Aggregate:  # fmt: skip
         """Return the aggregate: its SQL type, its sentence, and how it is released."""
-        bars = (build or part) is not None if intervals is None else intervals
+        bars = (formula or part) is not None if intervals is None else intervals
         return Aggregate(
-            self.name, self.call, self.options.get("epsilon"), kind, bars, said, build, quantile, part,
+            self.name, self.call, self.options.get("epsilon"), kind, bars, said, formula, quantile, part,
             self.options.get("report_format"), shown,
         )  # fmt: skip
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
-from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, NoiseOf
+from dpsql.mechanisms.per_group import Statistic
+from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
 from dpsql.sql.exact.exact_query import Partial, Weighing
@@ -34,33 +35,40 @@ _OWN_STEPS = 1 << 20
 
 
 def _count(asked: AggregateCall) -> Aggregate:
-    call, exact = asked.call, asked.exact
+    call = asked.call
     if call.distinct:
         return _count_distinct(asked)
     _refuse_row_bounds(asked)
     if call.args:
         call.require(1)
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
-        inner = "COUNT(*)" if call.where is None else f"COUNT({asked.value('TRUE')})"
-        what = "count the rows"
+        inner, what = _write_count(asked, None), "count the rows"
     else:
-        inner = f"COUNT({asked.value(to_sql(asked.block.expression(call.args[0]).node))})"
+        inner = _write_count(asked, to_sql(asked.block.expression(call.args[0]).node))
         what = f"count the rows with {asked.source()}"
     bounds = asked.options.get("contribution_bounds_per_group")
     if bounds is None:
         asked.require_rows()
-        return _counted(asked, exact.add(Partial(inner, 0, 1)), what)
+        return _counted(asked, what, Partial(inner, 0, 1))
     low, high = math.floor(bounds[0]), math.ceil(bounds[1])
-    if not exact.bound.row_level:
-        return _counted(asked, exact.add(Partial(inner, low, high, fixed=True)), what)
+    if not asked.exact.bound.row_level:
+        return _counted(asked, what, Partial(inner, low, high, fixed=True))
     one = min(max(1, low), high)  # each row is one, and one held to the bounds is the same for all
     inner = inner if one == 1 else f"{one} * {inner}"
-    return _counted(asked, exact.add(Partial(inner, min(0, one), max(0, one))), what)
+    return _counted(asked, what, Partial(inner, min(0, one), max(0, one)))
 
 
-def _counted(asked: AggregateCall, partial: Partial, what: str) -> Aggregate:
-    said = f"{what}; {asked.say_sensitivity(partial)}"
-    return asked.make("BIGINT", said, lambda noise: Count(asked.name, noise(partial, 1)))
+def _write_count(asked: AggregateCall, value: str | None) -> str:
+    """Write the count of the rows where the FILTER holds and a value, if one is given, is there."""
+    if value is None and asked.call.where is None:
+        return "COUNT(*)"
+    return f"COUNT({asked.value(value or 'TRUE')})"
+
+
+def _counted(asked: AggregateCall, what: str, partial: Partial) -> Aggregate:
+    made = asked.exact.add(partial)
+    said = f"{what}; {asked.say_sensitivity(made)}"
+    return asked.make("BIGINT", said, Formula([made], lambda count: Count(asked.name, count)))
 
 
 def _count_if(asked: AggregateCall) -> Aggregate:
@@ -68,8 +76,8 @@ def _count_if(asked: AggregateCall) -> Aggregate:
     _refuse_row_bounds(asked)
     asked.require_rows()
     condition = to_sql(asked.block.condition(asked.call.args[0]).node)
-    inner = f"COUNT({asked.value(f'CASE WHEN {condition} THEN TRUE END')})"
-    return _counted(asked, asked.exact.add(Partial(inner, 0, 1)), "count the rows that hold")
+    inner = _write_count(asked, f"CASE WHEN {condition} THEN TRUE END")
+    return _counted(asked, "count the rows that hold", Partial(inner, 0, 1))
 
 
 def _count_distinct(asked: AggregateCall) -> Aggregate:
@@ -79,9 +87,8 @@ def _count_distinct(asked: AggregateCall) -> Aggregate:
     if not asked.block.is_unit(call.args[0]):
         return bind_distinct(asked)
     found = asked.block.names.known(call.args[0])
-    shown = to_sql(found.typed.node) if found is not None and found.optional else "TRUE"
-    inner = "COUNT(*)" if call.where is None and shown == "TRUE" else f"COUNT({asked.value(shown)})"
-    return _counted(asked, asked.exact.add(Partial(inner, 0, 1, fixed=True)), "count the privacy units")
+    inner = _write_count(asked, to_sql(found.typed.node) if found is not None and found.optional else None)
+    return _counted(asked, "count the privacy units", Partial(inner, 0, 1, fixed=True))
 
 
 def _refuse_row_bounds(asked: AggregateCall) -> None:
@@ -90,38 +97,39 @@ def _refuse_row_bounds(asked: AggregateCall) -> None:
         raise bind_error(place, f"{asked.call.name} has no values to bound.")
 
 
-# -- one column -------------------------------------------------------------------------------------------------
+# -- moments ----------------------------------------------------------------------------------------------------
 
 
-def total_about(
-    asked: AggregateCall, item: Bounded, centre: int = 0, weighing: Weighing | None = None
-) -> Partial:  # fmt: skip
-    """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
-    low, high = item.grid.low, item.grid.high
-    if item.per_group:
-        return asked.exact.add(
-            Partial(f"CAST(SUM({item.y}) AS HUGEINT)", low, high, fixed=True, nullable=True)
-        )
-    return asked.exact.add(Partial(
-        grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
-        doubled=True, adds=(item.y, low, high, centre), weighing=weighing,
-    ))  # fmt: skip
+@dataclass(frozen=True)
+class _Moments:
+    """The moments of one aggregate: counts and sums over the same rows, each of which weighs the same in all of them."""
 
+    asked: AggregateCall
+    weighing: Weighing | None = None
 
-def _sum_of_products(
-    asked: AggregateCall, a: Bounded, b: Bounded, ends: list[int], weighing: Weighing | None
-) -> Partial:
-    inner = f"COALESCE(SUM({a.deviation} * {b.deviation}), 0)"
-    return asked.exact.add(Partial(inner, min(0, *ends), max(0, *ends), weighing=weighing))
+    @property
+    def whole(self) -> int:
+        """Parts of a row that the moments are counted in."""
+        return 1 if self.weighing is None else self.weighing.scale
 
+    def count(self, item: Bounded) -> Partial:
+        """Return how many rows have a value: of each unit one at most, where its own aggregate is its value."""
+        fixed, weighing = item.per_group, self.weighing
+        return self.asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=fixed, weighing=weighing))
 
-def _squares(asked: AggregateCall, item: Bounded, weighing: Weighing | None) -> Partial:
-    return _sum_of_products(asked, item, item, [item.most**2], weighing)
+    def total(self, item: Bounded, centre: int) -> Partial:
+        """Return the sum about a centre, in grid steps, as a partial whose clamp or weighing gives its sensitivity."""
+        low, high = item.grid.low, item.grid.high
+        return self.asked.exact.add(Partial(
+            grids.write_doubled_sum(item.y, item.grid, centre), min(0, low - centre), max(0, high - centre),
+            doubled=True, adds=(item.y, low, high, centre), weighing=self.weighing,
+        ))  # fmt: skip
 
-
-def _parts_of_a_row(weighing: Weighing | None) -> int:
-    """Return how many parts of a row weighed moments are counted in."""
-    return 1 if weighing is None else weighing.scale
+    def product(self, a: Bounded, b: Bounded) -> Partial:
+        """Return the sum of the products of the deviations of two values, or of the squares of one."""
+        inner = f"COALESCE(SUM({a.deviation} * {b.deviation}), 0)"
+        ends = [p * q for p in a.deviations for q in b.deviations] if a is not b else [a.most**2]
+        return self.asked.exact.add(Partial(inner, min(0, *ends), max(0, *ends), weighing=self.weighing))
 
 
 def _sum(asked: AggregateCall) -> Aggregate:
@@ -129,16 +137,18 @@ def _sum(asked: AggregateCall) -> Aggregate:
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         return bind_auto_bounds(asked, typed, "sum")
     item = asked.bounded(typed, kinds=("INTERVAL", "BOOLEAN"))
-    if not item.per_group:
+    if item.per_group:
+        inner = f"CAST(SUM({item.y}) AS HUGEINT)"
+        own = Partial(inner, item.grid.low, item.grid.high, fixed=True, nullable=True)
+        partial = asked.exact.add(own)
+    else:
         asked.require_rows()
-    partial = total_about(asked, item)
+        partial = _Moments(asked).total(item, 0)
     steps = Fraction(item.grid.steps)
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
     said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}"
-    return asked.make(
-        "HUGEINT" if integers else typed.type.sum_type, said,
-        lambda noise: Sum(asked.name, noise(partial, 1), steps), shown=item.shown,
-    )  # fmt: skip
+    formula = Formula([partial], lambda total: Sum(asked.name, total, steps))
+    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown)
 
 
 def _avg(asked: AggregateCall) -> Aggregate:
@@ -149,30 +159,26 @@ def _avg(asked: AggregateCall) -> Aggregate:
 
 
 def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggregate:
-    low, high, centre, finer = item.grid.low, item.grid.high, item.centre, 1
-    weighing = None
+    moments, centre, finer = _Moments(asked), item.centre, 1
     if item.per_group:  # the mean of the units' own means, which are no whole steps: so they get finer ones
-        finer = max(1, _OWN_STEPS // max(1, high - low))
-        low, high, centre = low * finer, high * finer, centre * finer
+        finer = max(1, _OWN_STEPS // max(1, item.grid.high - item.grid.low))
+        low, high, centre = item.grid.low * finer, item.grid.high * finer, centre * finer
         times = f" * {finer}" if finer > 1 else ""
         value = f"(COALESCE(SUM({item.y}), 0){times} // GREATEST(COUNT({item.y}), 1))"
         own = f"CASE WHEN COUNT({item.y}) > 0 THEN LEAST(GREATEST({value}, {low}), {high}) - {centre} ELSE 0 END"
         total = asked.exact.add(Partial(own, low - centre, high - centre, fixed=True))
     else:
         asked.require_rows()
-        weighing = asked.exact.weighing(item.y, item.most)
-        total = total_about(asked, item, centre, weighing)
-    count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, fixed=item.per_group, weighing=weighing))
-
-    def build(noise: NoiseOf) -> Output:
-        steps = Fraction(item.grid.steps) * finer
-        return Mean(
-            asked.name, noise(total, 2), noise(count, 2), steps, Fraction(centre) / steps, item.ends, _parts_of_a_row(weighing)
-        )  # fmt: skip
-
+        moments = _Moments(asked, asked.exact.weighing(item.y, item.most))
+        total = moments.total(item, centre)
+    steps, whole = Fraction(item.grid.steps) * finer, moments.whole
+    formula = Formula(
+        [total, moments.count(item)],
+        lambda total, count: Mean(asked.name, total, count, steps, centre / steps, item.ends, whole),
+    )
     unit = f", in {item.line.unit}" if item.line is not None and item.line.unit else ""
-    said = f"{what} {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}{asked.say_weighing(weighing)}"
-    return asked.make("DOUBLE", said, build, shown=item.shown)
+    said = f"{what} {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}"
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula, shown=item.shown)
 
 
 _GEOMEAN_BOUNDS = (Fraction(1, 10**300), Fraction(10**300))
@@ -187,11 +193,8 @@ def _geometric_mean(asked: AggregateCall) -> Aggregate:
     asked.refuse_group_bounds()
     if asked.options.get("report_format"):
         raise bind_error(asked.call.node, "GEOMEAN has no JSON report.")
-    return _mean(
-        asked,
-        asked.bounded(asked.argument(), on=lambda *at: _place_logarithm(asked, *at)),
-        "geometric mean of",
-    )
+    item = asked.bounded(asked.argument(), on=lambda *at: _place_logarithm(asked, *at))
+    return _mean(asked, item, "geometric mean of")
 
 
 def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fraction) -> Line:
@@ -209,72 +212,66 @@ def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fr
     return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
 
 
-def _spread(kind: str) -> Callable[[AggregateCall], Aggregate]:
-    def bind(asked: AggregateCall) -> Aggregate:
-        typed = asked.argument()
-        asked.refuse_group_bounds()
-        asked.require_rows()
-        item = asked.bounded(typed, multiplied=True)
-        weighing = asked.exact.weighing(item.y, item.most**2)
-        total = total_about(asked, item, item.centre, weighing)
-        squares = _squares(asked, item, weighing)
-        count = asked.exact.add(Partial(f"COUNT({item.y})", 0, 1, weighing=weighing))
+_SPREADS = {
+    "VARIANCE": "var_samp",
+    "VAR_POP": "var_pop",
+    "STDDEV": "stddev_samp",
+    "STDDEV_SAMP": "stddev_samp",
+    "STDDEV_POP": "stddev_pop",
+}
 
-        def build(noise: NoiseOf) -> Output:
-            return Variance(
-                asked.name, noise(squares, 3), noise(total, 3), noise(count, 3), Fraction(item.grid.steps),
-                item.units(item.centre), item.ends, kind, whole=_parts_of_a_row(weighing),
-            )  # fmt: skip
 
-        called = f"{asked.call.name} of {asked.source()}"
-        return asked.make(
-            "DOUBLE", f"{called}, {item.said}, from noisy moments{asked.say_weighing(weighing)}", build
-        )
-
-    return bind
+def _spread(asked: AggregateCall) -> Aggregate:
+    typed = asked.argument()
+    asked.refuse_group_bounds()
+    asked.require_rows()
+    item = asked.bounded(typed, multiplied=True)
+    moments = _Moments(asked, asked.exact.weighing(item.y, item.most**2))
+    total = moments.total(item, item.centre)
+    formula = Formula(
+        [moments.product(item, item), total, moments.count(item)],
+        lambda squares, total, count: Variance(
+            asked.name, squares, total, count, Fraction(item.grid.steps),
+            item.units(item.centre), item.ends, _SPREADS[asked.call.name], whole=moments.whole,
+        ),
+    )  # fmt: skip
+    said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments"
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
 
 
 # -- two columns ------------------------------------------------------------------------------------------------
 
 _SQUARES = {
-    **dict.fromkeys(("corr", "regr_r2"), (True, True)),
-    **dict.fromkeys(("regr_slope", "regr_intercept"), (False, True)),
+    **dict.fromkeys(("CORR", "REGR_R2"), (True, True)),
+    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), (False, True)),
 }
 """Which of y and x need a sum of squares."""
 
 
-def _pair(kind: str) -> Callable[[AggregateCall], Aggregate]:
-    def bind(asked: AggregateCall) -> Aggregate:
-        exact, both = asked.exact, _columns(asked)
-        y, x = both
-        ends = [p * q for p in (y.grid.low - y.centre, y.grid.high - y.centre)
-                for q in (x.grid.low - x.centre, x.grid.high - x.centre)]  # fmt: skip
-        weighing = exact.weighing(
-            y.y, max(y.most, x.most) ** 2
-        )  # y is there where x is: both are weighed alike
-        count = exact.add(Partial(f"COUNT({y.y})", 0, 1, weighing=weighing))
-        product = _sum_of_products(asked, y, x, ends, weighing)
-        wanted = zip(both, _SQUARES.get(kind, (False, False)), strict=True)
-        squares = [_squares(asked, item, weighing) if used else None for item, used in wanted]
-        totals = [total_about(asked, item, item.centre, weighing) for item in both]
-        parts = 4 + sum(item is not None for item in squares)
+def _pair(asked: AggregateCall) -> Aggregate:
+    y, x = both = _columns(asked)
+    # y is there where x is: both are weighed alike
+    moments = _Moments(asked, asked.exact.weighing(y.y, max(y.most, x.most) ** 2))
+    shared = [moments.count(y), moments.product(y, x)]
+    wanted = zip(both, _SQUARES.get(asked.call.name, (False, False)), strict=True)
+    squares = [moments.product(item, item) if used else None for item, used in wanted]
+    own = [
+        [moments.total(item, item.centre), *([square] if square is not None else [])]
+        for item, square in zip(both, squares, strict=True)
+    ]
 
-        def build(noise: NoiseOf) -> Output:
-            first, second = (
-                Axis(
-                    item.grid.steps, item.units(item.centre), item.ends,
-                    noise(total, parts), None if square is None else noise(square, parts),
-                )
-                for item, total, square in zip(both, totals, squares, strict=True)
-            )  # fmt: skip
-            weight = _parts_of_a_row(weighing)
-            return Pair(asked.name, kind, noise(count, parts), first, second, noise(product, parts), weight)
+    def build(count: Statistic, product: Statistic, *noisy: Statistic) -> Output:
+        ends = (noisy[: len(own[0])], noisy[len(own[0]) :])
+        first, second = (
+            Axis(item.grid.steps, item.units(item.centre), item.ends, *statistics)
+            for item, statistics in zip(both, ends, strict=True)
+        )
+        return Pair(asked.name, asked.call.name.lower(), count, first, second, product, moments.whole)
 
-        said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
-        moments = f"{asked.call.name} from {parts} noisy moments"
-        return asked.make("DOUBLE", f"{moments}, {said}{asked.say_weighing(weighing)}", build)
-
-    return bind
+    formula = Formula([*shared, *own[0], *own[1]], build)
+    said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
+    said = f"{asked.call.name} from {len(formula.partials)} noisy moments, {said}"
+    return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
 
 
 def _columns(asked: AggregateCall) -> tuple[Bounded, Bounded]:
@@ -307,19 +304,12 @@ MOMENTS: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "SUM": _sum,
     "AVG": _avg,
     "GEOMEAN": _geometric_mean,
-    "VARIANCE": _spread("var_samp"),
-    "VAR_POP": _spread("var_pop"),
-    "STDDEV": _spread("stddev_samp"),
-    "STDDEV_SAMP": _spread("stddev_samp"),
-    "STDDEV_POP": _spread("stddev_pop"),
-    **{kind.upper(): _pair(kind) for kind in PAIR_KINDS},
+    **dict.fromkeys(_SPREADS, _spread),
+    **{kind.upper(): _pair for kind in PAIR_KINDS},
 }
 
 
 # -- quotients that are means ---------------------------------------------------------------------------------------
-
-_OF_A_SUM = {"contribution_bounds_per_row", "epsilon"}
-_OF_A_COUNT = {"epsilon"}
 
 
 def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
@@ -334,7 +324,7 @@ def read_as_mean(block: AggregatingBlock, node: exp.Expr) -> exp.Expr | None:
     total, count = call_of(_find_sum(node.this)), call_of(_find_count(node.expression))
     if total is None or count is None or (total.name, count.name) != ("SUM", "COUNT"):
         return None
-    if total.named.keys() - _OF_A_SUM or count.named.keys() - _OF_A_COUNT:
+    if total.named.keys() - {"contribution_bounds_per_row", "epsilon"} or count.named.keys() - {"epsilon"}:
         return None
     if any(call.distinct or call.over or len(call.args) != 1 for call in (total, count)):
         return None
@@ -371,24 +361,16 @@ def _find_sum(node: exp.Expr) -> exp.Expr:
 
 def _find_count(node: exp.Expr) -> exp.Expr:
     node = node.unnest()
-    if (
-        isinstance(node, exp.Nullif)
-        and isinstance(node.expression, exp.Literal)
-        and node.expression.name == "0"
-    ):
-        node = node.this
-    return node.unnest()
+    zero = exp.Literal.number(0)
+    return (node.this if isinstance(node, exp.Nullif) and node.expression == zero else node).unnest()
 
 
 def _have_same_rows(block: AggregatingBlock, total: Call, count: Call) -> bool:
     """Say whether both calls have the same argument and the same FILTER."""
+    parts = ((call.args[0], *filter(None, [call.where])) for call in (total, count))
     try:
-        pairs = [(total.args[0], count.args[0])]
-        if total.where is not None and count.where is not None:
-            pairs.append((total.where, count.where))
-        elif total.where is not count.where:
-            return False
-        return all(block.spelling(one) == block.spelling(other) for one, other in pairs)
+        of_total, of_count = ([block.spelling(node) for node in nodes] for nodes in parts)
+        return of_total == of_count
     except BindError:  # an unknown column: what binds the calls says so, with its place
         return False
 

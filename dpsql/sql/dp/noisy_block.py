@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -157,7 +157,7 @@ class NoisyBlock(AggregatingBlock):
                 f"add an aggregate, such as COUNT(*): {why}",
             )
         gaussian = self.options.get("noise") == "GAUSSIAN"
-        noisy = sum(item.build is not None for item in aggregates) if gaussian else 0
+        noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
         share = deal(
             self.binder, self.options, self.select, shares + [(None, None)] * private, noisy + private
@@ -172,10 +172,11 @@ class NoisyBlock(AggregatingBlock):
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, gaussian: bool
     ) -> Operator:
         dealt = list(zip(aggregates, share.parts, strict=False))
+        delta = share.delta_part if gaussian else None
         outputs = tuple(
-            a.build(self._noise(epsilon, share.delta_part, gaussian))
+            a.formula.build(*self._add_noise(a.formula.partials, epsilon, delta))
             for a, epsilon in dealt
-            if a.build is not None
+            if a.formula is not None
         )
         selection = None
         if private:
@@ -197,23 +198,20 @@ class NoisyBlock(AggregatingBlock):
         )  # fmt: skip
         return Together(aggregation, parts) if parts else aggregation
 
-    def _noise(
-        self, epsilon: Fraction, delta: Fraction, gaussian: bool
-    ) -> Callable[[Partial, int], Statistic]:
-        """Return what makes a partial noisy with one of so many equal parts of the aggregate's share."""
-        groups = 1 if self.exact.row_budget is not None else self.per_unit_groups
-
-        def make(partial: Partial, parts: int) -> Statistic:
+    def _add_noise(
+        self, partials: Sequence[Partial], epsilon: Fraction, delta: Fraction | None
+    ) -> Iterator[Statistic]:
+        """Yield partials made noisy with equal parts of the aggregate's share: by Gaussian noise where there is a delta."""
+        for partial in partials:
             sensitivity = max(1, self.exact.sensitivity(partial))
-            count = self.per_unit_groups if partial.fixed else groups
-            noise: LaplaceNoise | GaussianNoise
-            if gaussian:
-                noise = GaussianNoise.calibrate(epsilon / parts, delta / parts, sensitivity, count)
-            else:
-                noise = LaplaceNoise(epsilon / parts, sensitivity, count)
-            return Statistic(partial.name, noise)
-
-        return make
+            shared = self.exact.row_budget is not None and not partial.fixed
+            count, part = 1 if shared else self.per_unit_groups, epsilon / len(partials)
+            yield Statistic(
+                partial.name,
+                LaplaceNoise(part, sensitivity, count)
+                if delta is None
+                else GaussianNoise.calibrate(part, delta / len(partials), sensitivity, count),
+            )
 
     def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
         """Return what EXPLAIN says: who is protected, which groups there are, and what each aggregate computes."""

@@ -263,8 +263,7 @@ class Gate:
 
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
-        columns_of_lent = {(name,): columns for name, columns in lent}
-        return write_normal_form(sql, columns_of_lent.get, self._catalog.names | taken, unit)
+        return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
 
 
 _Pairs = tuple[tuple[str, tuple[str, ...]], ...]

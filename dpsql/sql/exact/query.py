@@ -26,8 +26,6 @@ from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import join_word, parse_fragment, to_sql
 from dpsql.sql.relations.relation import UNIT, fold
 
-ColumnsOf = Callable[[tuple[str, ...]], Sequence[str] | None]
-"""The columns of a table that the engine knows, by the parts of its name; None where they are not known."""
 
 
 _Made = TypeVar("_Made")
@@ -38,13 +36,13 @@ class UnresolvedName(Exception):
 
 
 def write_normal_form(
-    sql: str, columns: ColumnsOf | None = None, reserved: Collection[str] = (), unit: str = UNIT
+    sql: str, columns: Mapping[str, Sequence[str]] = {}, reserved: Collection[str] = (), unit: str = UNIT
 ) -> str:
     """Return an exact query in normal form.
 
     Args:
         sql: the query as the binder or an operator wrote it.
-        columns: the columns of base and lent tables, for queries that read all of them.
+        columns: the columns of lent tables by their names, for queries that read all of them.
         reserved: folded names that no alias may have: those of tables, columns and struct fields.
         unit: the name of the columns that carry the privacy unit.
 
@@ -55,7 +53,7 @@ def write_normal_form(
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
     """
     tree = parse_fragment(sql)
-    writer = _Writer(columns or (lambda parts: None), frozenset(reserved), unit)
+    writer = _Writer(columns, frozenset(reserved), unit)
     writer.query(tree, ChainMap(), {})
     _drop_unread(tree, None)
     return to_sql(tree)
@@ -129,7 +127,7 @@ _Ctes = Mapping[str, tuple[str, "dict[str, str] | None"]]
 class _Writer:
     """Rewrites one text in place."""
 
-    columns: ColumnsOf
+    columns: Mapping[str, Sequence[str]]
     reserved: frozenset[str]
     unit: str
     count: int = 0
@@ -289,8 +287,7 @@ class _Writer:
             name, columns = ctes[fold(node.name)]
             node.set("this", exp.to_identifier(name))
             return columns
-        parts = tuple(part.name for part in node.parts)
-        found = self.columns(parts)
+        found = None if node.args.get("db") else self.columns.get(node.name)
         return None if found is None else {fold(name): name for name in found}
 
     # -- expressions ------------------------------------------------------------------------------------------------
