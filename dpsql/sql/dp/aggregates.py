@@ -182,11 +182,8 @@ class AggregateCall:
     def refuse_distinct(self, instead: str = "") -> None:
         """Refuse DISTINCT, under which one unit decides what another's rows count."""
         if self.call.distinct:
-            raise privacy_error(
-                self.call.node,
-                f"{self.call.name}(DISTINCT ...) has no bounded sensitivity here.",
-                f"write {self.call.name} without DISTINCT{instead}.",
-            )
+            what = f"{self.call.name}(DISTINCT ...) has no bounded sensitivity here."
+            raise privacy_error(self.call.node, what, f"write {self.call.name} without DISTINCT{instead}.")
 
     def argument(self) -> Typed:
         """Return the only argument."""
@@ -229,11 +226,8 @@ class AggregateCall:
             per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
         self.require_number(typed, place, kinds)
         if per_row == "AUTO":
-            raise privacy_error(
-                call.node,
-                f"AUTO bounds are for SUM and AVG, not for {call.name}.",
-                "write contribution_bounds_per_row => (0, 100).",
-            )
+            what = f"AUTO bounds are for SUM and AVG, not for {call.name}."
+            raise privacy_error(call.node, what, "write contribution_bounds_per_row => (0, 100).")
         for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
             if self.options.get(key) is not None:
                 _require_kind(typed, call.named[key][0])

@@ -175,24 +175,17 @@ class AggregatingBlock(ABC):
                 )
             named = self.names.known(node)
             if named is not None and named.anchors:
-                raise privacy_error(
-                    node,
-                    f"{node.name} leads to one privacy unit: each group would be one unit.",
-                    f"group by what units share; totals per {node.name} may stand in a subquery.",
-                )
+                what = f"{node.name} leads to one privacy unit: each group would be one unit."
+                hint = f"group by what units share; totals per {node.name} may stand in a subquery."
+                raise privacy_error(node, what, hint)
             typed = self.expression(node)
             if typed.type.kind == "DOUBLE":
-                raise privacy_error(
-                    node,
-                    "numbers with fractions make no stable groups.",
-                    "group by FLOOR(x)::INTEGER or a CASE of ranges.",
-                )
+                what = "numbers with fractions make no stable groups."
+                raise privacy_error(node, what, "group by FLOOR(x)::INTEGER or a CASE of ranges.")
             if typed.type.two_faced:
-                raise privacy_error(
-                    node,
-                    f"equal values of {typed.type.sql} may look different, so they make no stable groups.",
-                    "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval.",
-                )
+                what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
+                hint = "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
+                raise privacy_error(node, what, hint)
             text = self.spelling(node)
             if text not in self.keys:
                 key = GroupKey(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
@@ -224,11 +217,8 @@ class AggregatingBlock(ABC):
         labels: list[str] = []
         for item in select.expressions:
             if item.is_star:
-                raise privacy_error(
-                    item,
-                    f"rows of {self.bound.subject} can't be released.",
-                    f"try SELECT COUNT(*) FROM {self.bound.subject}.",
-                )
+                what = f"rows of {self.bound.subject} can't be released."
+                raise privacy_error(item, what, f"try SELECT COUNT(*) FROM {self.bound.subject}.")
             inner = item.unalias()
             labels.append(item.alias if isinstance(item, exp.Alias) else self._label(inner))
             above = self.above(inner, aliases)
@@ -282,11 +272,8 @@ class AggregatingBlock(ABC):
                 return exp.paren(known.copy())
             self.expression(node)
             if self.is_unit(node):
-                raise privacy_error(
-                    node,
-                    f"{node.name} is the privacy unit: it is never released.",
-                    "COUNT(DISTINCT ...) counts the units.",
-                )
+                what = f"{node.name} is the privacy unit: it is never released."
+                raise privacy_error(node, what, "COUNT(DISTINCT ...) counts the units.")
             raise self._refuse_ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             raise bind_error(node, f"{node.name[7:].upper()} takes no named arguments.")
@@ -401,18 +388,12 @@ class AggregatingBlock(ABC):
             item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
             if item is not None and any(found is node for found in item.walk()):
                 place = self.select.expressions.index(item) + 1
-                return privacy_error(
-                    key,
-                    f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so.",
-                    f"write GROUP BY {place}, or another name.",
-                )
+                what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
+                return privacy_error(key, what, f"write GROUP BY {place}, or another name.")
         numeric = self.names.find(node).typed.type.numeric
         one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
-        return privacy_error(
-            node,
-            f"{node.name} must be a group or stand inside an aggregate.",
-            f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.",
-        )
+        what = f"{node.name} must be a group or stand inside an aggregate."
+        return privacy_error(node, what, f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.")
 
 
 def _place(item: relation.Field) -> tuple[str, str]:

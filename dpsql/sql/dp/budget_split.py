@@ -50,11 +50,8 @@ def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int
         return 1
     groups = options.get("max_groups_contributed", bound.max_groups)
     if groups is None:
-        raise privacy_error(
-            place,
-            "nothing says how many groups one privacy unit may be in.",
-            "write OPTIONS (max_groups_contributed = 3), or ask the owner for max_groups.",
-        )
+        hint = "write OPTIONS (max_groups_contributed = 3), or ask the owner for max_groups."
+        raise privacy_error(place, "nothing says how many groups one privacy unit may be in.", hint)
     return int(groups)
 
 
@@ -122,12 +119,10 @@ def deal(
     if epsilon is None:
         epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
-        raise privacy_error(
-            options.mode_node,
-            "this needs an epsilon: the policy sets no default.",
-            "write SELECT WITH DP OPTIONS (epsilon = 0.1) ...",
-            around=select.expressions[0] if select.expressions else select,
-        )
+        what = "this needs an epsilon: the policy sets no default."
+        hint = "write SELECT WITH DP OPTIONS (epsilon = 0.1) ..."
+        first = select.expressions[0] if select.expressions else select
+        raise privacy_error(options.mode_node, what, hint, around=first)
     if "epsilon" not in options.values and open_parts:
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
     place = next((n for s, n in shares if s and n is not None), None)

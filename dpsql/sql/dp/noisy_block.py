@@ -43,11 +43,9 @@ class NoisyBlock(AggregatingBlock):
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
-            raise privacy_error(
-                distinct.args["on"],
-                "DISTINCT ON chooses rows, and here they are private.",
-                "aggregate in a subquery first, and choose from its answer.",
-            )
+            what = "DISTINCT ON chooses rows, and here they are private."
+            hint = "aggregate in a subquery first, and choose from its answer."
+            raise privacy_error(distinct.args["on"], what, hint)
         if distinct and not self.select.args.get("group"):
             self.select.set("group", exp.Group(all=True))
             self.select.set("distinct", None)
@@ -151,11 +149,8 @@ class NoisyBlock(AggregatingBlock):
             why = (
                 "these groups are public, they all appear." if self.keys else "rows themselves are not shown."
             )
-            raise privacy_error(
-                self.select,
-                "there is nothing noisy to release here.",
-                f"add an aggregate, such as COUNT(*): {why}",
-            )
+            what = "there is nothing noisy to release here."
+            raise privacy_error(self.select, what, f"add an aggregate, such as COUNT(*): {why}")
         gaussian = self.options.get("noise") == "GAUSSIAN"
         noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]

@@ -120,11 +120,9 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
     if typed.type.kind == "BOOLEAN":
         return [exp.false(), exp.true()]
     source = asked.source()
-    raise privacy_error(
-        asked.call.node,
-        f"HISTOGRAM({source}) needs public values of {source}; the policy declares none.",
-        f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values.",
-    )
+    what = f"HISTOGRAM({source}) needs public values of {source}; the policy declares none."
+    hint = f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values."
+    raise privacy_error(asked.call.node, what, hint)
 
 
 def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr]]:
@@ -137,11 +135,9 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr
     exactly = call.name != "HISTOGRAM"
     allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
     if kind.kind not in allowed:
-        raise bind_error(
-            call.args[0],
-            f"{call.name} with bins needs a number or a date, and this is {kind.sql}.",
-            "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None,
-        )
+        what = f"{call.name} with bins needs a number or a date, and this is {kind.sql}."
+        hint = "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None
+        raise bind_error(call.args[0], what, hint)
     for node, bin_ in zip(place.expressions, bins, strict=True):
         fits = bin_.constant and (
             bin_.type.kind == kind.kind or (kind.kind in _NUMBERS and bin_.type.kind in _NUMBERS)

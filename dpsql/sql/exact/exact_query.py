@@ -14,18 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from sqlglot import exp
 
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.fast.packed_aggregation import (
-    PACKED_TOTALS,
-    PackedAggregation,
-    PackedRoute,
-    PackedValue,
-    UnitTotal,
-)
+from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.relation import From
 from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES, secret_hash
@@ -217,12 +210,7 @@ class Exact:
         held = []
         if inside and self.domain is not None and self.groups is not None:
             held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
-        return _write_rows(*self._from, self.keys, values, [self.where, *held])
-
-    @cached_property
-    def _from(self) -> tuple[str | None, str]:
-        """The unit and the FROM clause, written once for all the queries that read these rows."""
-        return _write_from(self.bound)
+        return _write_rows(self.bound, self.keys, values, [self.where, *held])
 
     def held(self, value: str, groups: int) -> str:
         """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
@@ -238,26 +226,21 @@ class Exact:
             return totals
         columns = [f"domain.{key.name}" for key in self.keys]
         columns += [
-            f"COALESCE(totals.{name}, 0) AS {name}"
-            for name in (*(p.name for p in self.partials), UNITS_COLUMN)
+            f"COALESCE(totals.{n}, 0) AS {n}" for n in (*(p.name for p in self.partials), UNITS_COLUMN)
         ]
         on = self.domain.joins(self.keys, "domain", "totals")
         head = f"WITH domain AS ({self.domain.sql}), totals AS ({totals})"
         return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
-    def _totals(self, parts: Iterable[str], rows: str) -> str:
+    def _totals(self, sums: Iterable[str], rows: str) -> str:
         names = [key.name for key in self.keys]
-        items = [*names, *parts, f"COUNT(*) AS {UNITS_COLUMN}"]
+        totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
+        items = [*names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
         return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(names)}"
 
     def _row_level(self) -> str:
-        return self._totals(
-            (
-                f"({p.inner}) // 2 AS {p.name}" if p.doubled else f"{p.inner} AS {p.name}"
-                for p in self.partials
-            ),
-            f"({self.rows()}) AS rows",
-        )
+        sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
+        return self._totals(sums, f"({self.rows()}) AS rows")
 
     def _user_level(self) -> str:
         names = [key.name for key in self.keys]
@@ -280,11 +263,8 @@ class Exact:
         elif self.groups is not None and names:
             before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
             text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
-        halves = {False: "", True: " // 2"}
-        sums = (
-            f"COALESCE(SUM({self._bounded(p, budgeted)}), 0){halves[p.doubled]} AS {p.name}"
-            for p in self.partials
-        )
+        bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
+        sums = (f"{sql} // 2" if p.doubled else sql for sql, p in zip(bounded, self.partials, strict=True))
         return self._totals(sums, f"({text}) AS kept")
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
@@ -324,26 +304,19 @@ def write_group_by(names: Sequence[str]) -> str:
     return f" GROUP BY {', '.join(names)}" if names else ""
 
 
-def _write_from(bound: From) -> tuple[str | None, str]:
-    return to_sql(bound.unit) if bound.unit is not None else None, bound.sql
-
-
 def _write_rows(
-    unit: str | None,
-    source: str,
-    keys: Iterable[GroupKey],
-    values: Mapping[str, str],
-    conditions: Iterable[str | None],
+    bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None]
 ) -> str:
     """Write the rows of units: their unit, their keys, and these values by name."""
     named = {**{key.name: key.sql for key in keys}, **values}
     items = [f"({sql}) AS {name}" for name, sql in named.items()]
     where, *held = conditions
-    if unit is not None:
+    if bound.unit is not None:
+        unit = to_sql(bound.unit)
         items.insert(0, f"{unit} AS {_U}")
         held.insert(0, f"{unit} IS NOT NULL")
     asked = " AND ".join(f"({condition})" for condition in (where, *held) if condition)
-    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source}"
+    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {bound.sql}"
     return f"{text} WHERE {asked}" if asked else text
 
 
@@ -357,7 +330,7 @@ def write_bounded_rows(
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
     """
     names = [key.name for key in keys]
-    text = _write_rows(*_write_from(bound), keys, values, [where])
+    text = _write_rows(bound, keys, values, [where])
     if domain is not None and names:
         text = f"SELECT * FROM ({text}) AS rows WHERE {domain.holds([f'rows.{n}' for n in names], keys, 'domain')}"
     if bound.unit is None:
@@ -391,7 +364,7 @@ _Held = tuple[str, int, int]
 _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
 
-def write_packed_route(exact: Exact) -> PackedAggregation | None:
+def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     """Return the packed route to the same totals, or None where the block has no such shape.
 
     It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
@@ -399,34 +372,27 @@ def write_packed_route(exact: Exact) -> PackedAggregation | None:
     """
     bound = exact.bound
     plain = not bound.joins and not any(isinstance(n, exp.Join | exp.Group) for n in bound.source.walk())
-    if (
-        bound.unit is None
-        or exact.row_budget is not None
-        or not plain
-        or bound.unit_type is None
-        or bound.unit_type.sql not in WHOLE_UNIT_TYPES
-        or SALT in exact.rows(inside=False)  # rows that are chosen by a secret hash are read once
-    ):
-        return None
-    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
-    if exact.domain is None and not whole:
-        return None
-    adds = [p.adds for p in exact.partials if p.adds is not None]
-    values = {(y, low, high): PackedValue(_held(y, low, high), high - low + 1) for y, low, high, _ in adds}
-    made = [_tally(exact, partial, values) for partial in exact.partials]
-    tallies = [tally for tally in made if tally is not None]
-    if len(tallies) < len(made):
+    kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
+    if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
         return None
     rows, names = exact.rows(inside=False), tuple(key.name for key in exact.keys)
+    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
+    if SALT in rows or (exact.domain is None and not whole):
+        return None  # rows that are chosen by a secret hash are read once
+    adds = [p.adds for p in exact.partials if p.adds is not None]
+    values = {
+        (y, low, high): packed.PackedValue(_held(y, low, high), high - low + 1) for y, low, high, _ in adds
+    }
+    tallies = [t for partial in exact.partials if (t := _tally(exact, partial, values)) is not None]
+    if len(tallies) < len(exact.partials):
+        return None
     known, head = ["COUNT(*) AS n, MIN(u) AS u_low, MAX(u) AS u_high"], ""
-    ends = [
-        (f"{end}({name})", f"{name}_{at}") for name in names for end, at in (("MIN", "low"), ("MAX", "high"))
-    ]
+    ends = [(f"{f}({name})", f"{name}_{at}") for name in names for f, at in (("MIN", "low"), ("MAX", "high"))]
     if exact.domain is None:
         columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
         columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
-        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {PACKED_TOTALS}"
-        routes = [PackedRoute(names, rows, final)]
+        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {packed.PACKED_TOTALS}"
+        routes = [packed.PackedRoute(names, rows, final)]
         known += [f"{sql} AS {name}" for sql, name in ends]
     else:
         listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
@@ -437,30 +403,32 @@ def write_packed_route(exact: Exact) -> PackedAggregation | None:
         if (
             whole and not exact.domain.nullable
         ):  # integers without gaps are their own codes; NULL is no integer
-            on = " AND ".join(f"{PACKED_TOTALS}.{name} = listed.{name}" for name in names)
+            on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
             routes.append(
-                PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
+                packed.PackedRoute(
+                    names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True
+                )
             )
             known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
         # Groups of any type are numbered in the order of their values.
         coded = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
         source = f"{coded} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
-        final = _all_groups(names, tallies, "codes", f"{PACKED_TOTALS}.code = codes.code")
-        routes.append(PackedRoute(("code",), source, f"{coded} {final}"))
+        final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
+        routes.append(packed.PackedRoute(("code",), source, f"{coded} {final}"))
     ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
-    return PackedAggregation(
+    return packed.PackedAggregation(
         ranges, tuple(routes), tuple(values.values()), tuple(tallies), UNITS_COLUMN, exact.groups
     )
 
 
-def _all_groups(names: Sequence[str], tallies: Iterable[UnitTotal], groups: str, on: str) -> str:
-    totals = [(t.sql if t.rows is not None else f"{PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
-    totals.append((f"{PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], groups: str, on: str) -> str:
+    totals = [(t.sql if t.rows is not None else f"{packed.PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
+    totals.append((f"{packed.PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
     columns = [
         *(f"{groups}.{name}" for name in names),
         *(f"COALESCE({sql}, 0) AS {name}" for sql, name in totals),
     ]
-    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {PACKED_TOTALS} ON {on}"
+    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {packed.PACKED_TOTALS} ON {on}"
 
 
 def _held(y: str, low: int, high: int) -> str:
@@ -468,7 +436,9 @@ def _held(y: str, low: int, high: int) -> str:
     return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
 
 
-def _tally(exact: Exact, partial: Partial, values: dict[_Held, PackedValue]) -> UnitTotal | None:
+def _tally(
+    exact: Exact, partial: Partial, values: dict[_Held, packed.PackedValue]
+) -> packed.UnitTotal | None:
     """Return how a partial is had from the packed values; a value that is only counted is added to them."""
     rows = 1 if partial.fixed else exact.max_rows
     if rows is None:
@@ -478,15 +448,15 @@ def _tally(exact: Exact, partial: Partial, values: dict[_Held, PackedValue]) -> 
     most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
     if partial.adds is not None:
         held, centre = partial.adds[:3], partial.adds[3]
-        return UnitTotal(
+        return packed.UnitTotal(
             partial.name, low, high, list(values).index(held), True, centre + 1 - held[1], most, scale
         )
     if partial.inner == "COUNT(*)":
-        return UnitTotal(partial.name, low, high)
+        return packed.UnitTotal(partial.name, low, high)
     found = _PRESENT.match(partial.inner)
     if found is None:
         return None
     y = found[1]
     held = next((known for known in values if known[0] == y), (y, 0, 0))
-    values.setdefault(held, PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
-    return UnitTotal(partial.name, low, high, list(values).index(held), rows=most, scale=scale)
+    values.setdefault(held, packed.PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
+    return packed.UnitTotal(partial.name, low, high, list(values).index(held), rows=most, scale=scale)

@@ -26,8 +26,6 @@ from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import join_word, parse_fragment, to_sql
 from dpsql.sql.relations.relation import UNIT, fold
 
-
-
 _Made = TypeVar("_Made")
 
 
