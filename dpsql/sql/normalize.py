@@ -53,10 +53,8 @@ def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
     ordered = [cte.tree.copy() for key, cte in env.items() if key in wanted and cte.tree is not None]
     own = query.args.get("with_")
     recursive = bool(own and own.args.get("recursive")) or any(_names_itself(cte) for cte in ordered)
-    query.set(
-        "with_",
-        exp.With(expressions=[*ordered, *(own.expressions if own else [])], recursive=recursive or None),
-    )
+    with_ = exp.With(expressions=[*ordered, *(own.expressions if own else [])], recursive=recursive or None)
+    query.set("with_", with_)
     return query
 
 
@@ -211,13 +209,9 @@ def flatten_joins(select: exp.Select) -> None:
 
 def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
     """Return a parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
-    if not isinstance(node, exp.Subquery) or isinstance(
-        node.this, exp.Select | exp.SetOperation | exp.Values
-    ):
+    if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Table | exp.Subquery):
         return None
     inner = node.this
-    if not isinstance(inner, exp.Table | exp.Subquery):
-        return None
     joins = list(inner.args.get("joins") or [])
     if node.alias or any(node.args.get(key) for key in ("pivots", "sample")):
         inner.set("joins", None)
@@ -225,12 +219,8 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
         made.set("joins", joins or None)
         node.set("this", made)
         return None
-    if (
-        isinstance(inner, exp.Subquery)
-        and not joins
-        and isinstance(inner.this, exp.Select)
-        and not inner.alias
-    ):
+    bare = isinstance(inner, exp.Subquery) and not joins and not inner.alias
+    if bare and isinstance(inner.this, exp.Select):
         return None  # ((SELECT ...))
     inner.set("joins", None)
     return inner, [*joins, *(node.args.get("joins") or [])]
@@ -239,11 +229,8 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
 def _mirrored(select: exp.Select, join: exp.Join) -> bool:
     """Return whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
-    return (
-        not starred
-        and not join_word(join, "method")
-        and join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
-    )
+    known = join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
+    return known and not starred and not join_word(join, "method")
 
 
 def _swap(join: exp.Join, from_: exp.Expr) -> None:

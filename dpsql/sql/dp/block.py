@@ -6,7 +6,6 @@ The modes that aggregate rows (DP, PTR) subclass it: they say which calls they k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -90,15 +89,11 @@ class AggregatingBlock(ABC):
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
         where, hint = "stands inside another aggregate", "aggregate in a subquery first."
         if node.find_ancestor(exp.Where) is self.select.args.get("where") is not None:
-            where, hint = (
-                "can't stand in WHERE",
-                f"write HAVING {to_sql(call.node)} ..., which looks at the noisy value.",
-            )
+            where = "can't stand in WHERE"
+            hint = f"write HAVING {to_sql(call.node)} ..., which looks at the noisy value."
         elif node.find_ancestor(exp.Group) is self.select.args.get("group") is not None:
-            where, hint = (
-                "can't be a group",
-                "group by columns; the noisy value may be a group in an outer SELECT.",
-            )
+            where = "can't be a group"
+            hint = "group by columns; the noisy value may be a group in an outer SELECT."
         return privacy_error(node, f"{call.name} {where}.", hint)
 
     def condition(self, node: exp.Expr) -> Typed:
@@ -166,13 +161,10 @@ class AggregatingBlock(ABC):
                 raise privacy_error(node, "rows can't be grouped by all of their columns.")
             unit = next((c for c in node.find_all(exp.Column) if self.is_unit(c)), None)
             if unit is not None:
-                raise privacy_error(
-                    node,
-                    "the privacy unit can't be a group: each group would be one unit."
-                    if unit is node
-                    else "groups can't be made of the privacy unit.",
-                    f"COUNT(DISTINCT {unit.name}) counts the units; totals per {unit.name} may stand in a subquery.",
-                )
+                itself = "the privacy unit can't be a group: each group would be one unit."
+                what = itself if unit is node else "groups can't be made of the privacy unit."
+                hint = f"counts the units; totals per {unit.name} may stand in a subquery."
+                raise privacy_error(node, what, f"COUNT(DISTINCT {unit.name}) {hint}")
             named = self.names.known(node)
             if named is not None and named.anchors:
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
@@ -225,7 +217,8 @@ class AggregatingBlock(ABC):
             shown.append(above)
             if isinstance(item, exp.Alias):
                 aliases[relation.fold(item.alias)] = above
-        where = [self.above(select.args["having"].this, aliases)] if select.args.get("having") else []
+        having = select.args.get("having")
+        where = exp.Where(this=self.above(having.this, aliases)) if having is not None else None
         for key in ("qualify", "order"):
             clause = select.args.get(key)
             if clause is not None:
@@ -239,8 +232,7 @@ class AggregatingBlock(ABC):
                 self.binder.public_query(query, self.env)
         self.release()
         install(select, table_named(self.name), list(zip(normalize.make_unique(labels), shown, strict=True)))
-        if where:
-            select.set("where", exp.Where(this=where[0]))
+        select.set("where", where)
 
     @property
     def released(self) -> list[Released]:
@@ -259,10 +251,9 @@ class AggregatingBlock(ABC):
         if isinstance(node, exp.Query):
             self.binder.public_query(node, self.env)
             return node
-        if not isinstance(node, exp.Literal | exp.Star | exp.Boolean | exp.Null):
-            found = self._key(node)
-            if found is not None:
-                return found
+        constant = isinstance(node, exp.Literal | exp.Star | exp.Boolean | exp.Null)
+        if not constant and (found := self._key(node)) is not None:
+            return found
         if (call := self.call_of(node)) is not None and not isinstance(node, exp.Window):
             return self.aggregate(call)
         refuse_elsewhere(node)
@@ -280,34 +271,23 @@ class AggregatingBlock(ABC):
         return self._children(node, aliases)
 
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        inner = (
-            node.this.this
-            if isinstance(node, exp.Window) and isinstance(node.this, exp.Filter)
-            else node.this
-        )
+        inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        parts = list(node.iter_expressions())
         if isinstance(node, exp.Window) and isinstance(inner, exp.AggFunc):
             # A window above the block: its own function runs over released rows, only its arguments are ours.
-            function: exp.Expr | None = node.this
             filtered = [node.this.expression] if node.this is not inner else []
-            for child in [*inner.iter_expressions(), *filtered]:
-                child.replace(self.above(child, aliases))
-        else:
-            function = None
-        children: list[exp.Expr] = [child for child in node.iter_expressions() if child is not function]
-        for part in children:
+            parts = [*inner.iter_expressions(), *filtered, *(part for part in parts if part is not node.this)]
+        for part in parts:
             new = self.above(part, aliases)
             if new is not part:
                 part.replace(new)
         return node
 
     def _key(self, node: exp.Expr) -> exp.Expr | None:
-        if not self.keys:
-            return None
         try:
-            text = self.spelling(node)
+            key = self.keys.get(self.spelling(node)) if self.keys else None
         except BindError:
             return None
-        key = self.keys.get(text)
         return relation.column(key.name) if key is not None else None
 
     def aggregate(self, call: Call) -> exp.Expr:
@@ -341,53 +321,44 @@ class AggregatingBlock(ABC):
         if found is None:
             return
         lost = relation.find_lost_columns(self.bound.relations)
-        if any(relation.surely_fails(node, lost) for node in self.conditions) or self._adds_nothing(
-            call, lost
-        ):
+        fails = any(relation.surely_fails(node, lost) for node in self.conditions)
+        if fails or self._adds_nothing(call, lost):
             return
         asked = any(relation.asks_for_unmatched(node, lost) for node in self.conditions)
         if self.domain is not None and not asked and relation.meets_whole_groups(found, self.key_nodes, lost):
             return
-        counted = next((f"COUNT({r.alias}.{f.name})" for r, f in self._shown() if _place(f) in lost), None)
+        shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields if not f.hidden)
+        counted = (f"COUNT({r.alias}.{f.name})" for r, f in shown if _place(f) in lost)
+        more = next((f", or {count}, which counts the rows that meet." for count in counted), ".")
         side = str(found.join.args["side"]).upper()
         hint = (
-            "keep the private table's rows only" if side == "FULL" else f"write JOIN instead of {side} JOIN"
+            f"write JOIN instead of {side} JOIN" if side != "FULL" else "keep the private table's rows only"
         )
-        raise privacy_error(
-            call.node,
-            "public rows that no private row meets would count here, and private rows decide which these are.",
-            f"{hint}, or {counted}, which counts the rows that meet." if counted is not None else f"{hint}.",
+        what = (
+            "public rows that no private row meets would count here, and private rows decide which these are."
         )
-
-    def _shown(self) -> Iterator[tuple[relation.Relation, relation.Field]]:
-        return ((r, f) for r in self.bound.relations if r.private for f in r.fields if not f.hidden)
+        raise privacy_error(call.node, what, hint + more)
 
     def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
         """Say whether a row of nobody adds nothing to it."""
         if call.where is not None and relation.surely_fails(self.condition(call.where.copy()).node, lost):
             return True
-        values = [
-            arg
-            for arg in call.args[:2]
-            if not isinstance(arg, exp.Star | exp.Literal | exp.Array | exp.Tuple)
-        ]
+        fixed = exp.Star | exp.Literal | exp.Array | exp.Tuple
+        values = [arg.copy() for arg in call.args[:2] if not isinstance(arg, fixed) and not arg.is_star]
         if call.name == "COUNT_IF":
-            return any(relation.surely_fails(self.condition(arg.copy()).node, lost) for arg in values[:1])
-        return any(
-            relation.surely_null(self.expression(arg.copy()).node, lost) for arg in values if not arg.is_star
-        )
+            return any(relation.surely_fails(self.condition(value).node, lost) for value in values[:1])
+        return any(relation.surely_null(self.expression(value).node, lost) for value in values)
 
     def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
         """Make the refusal of a column that is neither a group nor inside an aggregate."""
         grouped = self.select.args.get("group")
-        shown = {
-            relation.fold(item.alias): item for item in self.select.expressions if isinstance(item, exp.Alias)
-        }
+        items = self.select.expressions
+        shown = {relation.fold(item.alias): item for item in items if isinstance(item, exp.Alias)}
         for key in grouped.expressions if grouped is not None else ():
             # GROUP BY h, where h is both a column and what the SELECT calls another: the column is meant
             item = shown.get(relation.fold(key.name)) if isinstance(key, exp.Column) else None
             if item is not None and any(found is node for found in item.walk()):
-                place = self.select.expressions.index(item) + 1
+                place = items.index(item) + 1
                 what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
                 return privacy_error(key, what, f"write GROUP BY {place}, or another name.")
         numeric = self.names.find(node).typed.type.numeric

@@ -158,7 +158,7 @@ class NoisyBlock(AggregatingBlock):
             self.binder, self.options, self.select, shares + [(None, None)] * private, noisy + private
         )
         operator = self._operator(aggregates, share, private, gaussian)
-        sentences = self.sentences(tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates))
+        sentences = (*self._protection(), *(f"{label_of(a.call)}: {a.said}." for a in aggregates))
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
         )
@@ -201,25 +201,17 @@ class NoisyBlock(AggregatingBlock):
             sensitivity = max(1, self.exact.sensitivity(partial))
             shared = self.exact.row_budget is not None and not partial.fixed
             count, part = 1 if shared else self.per_unit_groups, epsilon / len(partials)
-            yield Statistic(
-                partial.name,
-                LaplaceNoise(part, sensitivity, count)
-                if delta is None
-                else GaussianNoise.calibrate(part, delta / len(partials), sensitivity, count),
-            )
+            noise: LaplaceNoise | GaussianNoise = LaplaceNoise(part, sensitivity, count)
+            if delta is not None:
+                noise = GaussianNoise.calibrate(part, delta / len(partials), sensitivity, count)
+            yield Statistic(partial.name, noise)
 
-    def sentences(self, said: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what EXPLAIN says: who is protected, which groups there are, and what each aggregate computes."""
-        return (
-            *describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget),
-            *self._grouping(),
-            *said,
-        )
-
-    def _grouping(self) -> tuple[str, ...]:
+    def _protection(self) -> tuple[str, ...]:
+        """Return what EXPLAIN says of who is protected, and which groups there are."""
+        said = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
         if not self.keys:
-            return ()
-        limit = f"one privacy unit counts in at most {self.per_unit_groups} of them"
+            return said
+        shown = "Groups are private: each is shown by the number of its privacy units"
         if self.domain is not None:
-            return (f"Groups are public ({self.domain.origin}): all of them appear; {limit}.",)
-        return (f"Groups are private: each is shown by the number of its privacy units; {limit}.",)
+            shown = f"Groups are public ({self.domain.origin}): all of them appear"
+        return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")

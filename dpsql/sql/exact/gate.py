@@ -280,20 +280,12 @@ MAX_LINE_WIDTH = 100
 
 _DUCKDB = DuckDB()
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WORDS = """
-    all analyse analyze and anti any array as asc asof asymmetric at authorization between bigint binary bit
-    boolean both by case cast char character check coalesce collate collation column columns concurrently
-    constraint create cross dec decimal default deferrable desc describe distinct do else end except exists
-    extract false fetch float for foreign freeze from full generated glob group grouping grouping_id having
-    ilike in initially inner inout int integer intersect interval into is isnull join lambda lateral leading
-    left like limit map national natural nchar none not notnull null nullif numeric offset on only or order
-    out outer overlaps overlay pivot pivot_longer pivot_wider placing position positional precision primary
-    qualify real references returning right row select semi setof show similar smallint some struct
-    substring summarize symmetric table tablesample then time timestamp to trailing treat trim true try_cast
-    tuple union unique unpack unpivot using values varchar variadic verbose when where window with
-    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
-    xmltable"""
-_RESERVED = frozenset(_WORDS.split())
+_KINDS_AND_FUNCTIONS = """
+    between bigint bit boolean char character coalesce dec decimal exists extract float grouping grouping_id inout int
+    integer interval national nchar none nullif numeric out overlay position precision real row setof smallint substring
+    time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse
+    xmlpi xmlroot xmlserialize xmltable"""
+_RESERVED = DuckDB.Generator.RESERVED_KEYWORDS | set(_KINDS_AND_FUNCTIONS.split())
 _ATOMS = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Boolean, exp.Null)
 _LOOSE = (exp.Alias, exp.Where, exp.Paren, exp.Having, exp.Qualify, exp.Tuple, exp.Func)
 
@@ -319,11 +311,7 @@ def format_sql(sql: str) -> str:
         if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
             name.set("quoted", False)
     laid = tree.sql(
-        dialect="duckdb",
-        pretty=True,
-        comments=False,
-        normalize_functions=False,
-        max_text_width=MAX_LINE_WIDTH,
+        "duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=MAX_LINE_WIDTH
     )
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
         return laid  # a line of this one may be the inside of a string
@@ -353,12 +341,8 @@ def _folded(lines: list[str]) -> list[str]:
         closes = opens and bool(lines) and lines[0].lstrip().startswith(")")
         joined = head + ("" if opens else " ") + " ".join(line.strip() for line in inside)
         joined += lines[0].lstrip() if closes else ""
-        if (
-            not inside
-            or opens != closes
-            or len(joined) > MAX_LINE_WIDTH
-            or any(line.endswith("(") for line in inside)
-        ):
+        fits = len(joined) <= MAX_LINE_WIDTH and not any(line.endswith("(") for line in inside)
+        if not inside or opens != closes or not fits:
             out += [head, *inside]
         elif closes:
             lines[0] = joined  # it may open something again
