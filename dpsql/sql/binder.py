@@ -119,17 +119,11 @@ class StatementBinder(Binder):
         if all(side is None for side in sides):
             return None
         if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
-            raise privacy_error(
-                tree.left,
-                "private rows can only be put together by UNION ALL of private rows.",
-                "aggregate each side first, then combine the answers.",
-            )
+            what = "private rows can only be put together by UNION ALL of private rows."
+            raise privacy_error(tree.left, what, "aggregate each side first, then combine the answers.")
         if tree.args.get("by_name"):
-            raise privacy_error(
-                tree.left,
-                "BY NAME is not known over private rows.",
-                "write UNION ALL, with the same columns in the same places.",
-            )
+            what = "BY NAME is not known over private rows."
+            raise privacy_error(tree.left, what, "write UNION ALL, with the same columns in the same places.")
         if tree.args.get("limit") or tree.args.get("order"):
             raise privacy_error(tree.args.get("limit"), "private rows have no order to cut by.")
         left, right = sides
@@ -179,11 +173,9 @@ class StatementBinder(Binder):
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
         for join in select.args.get("joins") or []:
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
-                raise privacy_error(
-                    join.this,
-                    "private rows can't stand beside public ones in LATERAL.",
-                    "aggregate by the public key in a subquery, and join that.",
-                )
+                what = "private rows can't stand beside public ones in LATERAL."
+                hint = "aggregate by the public key in a subquery, and join that."
+                raise privacy_error(join.this, what, hint)
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
@@ -193,22 +185,17 @@ class StatementBinder(Binder):
             self.public_query(query, env)
         for node in select.find_all(exp.Anonymous):
             if is_private_call(node) and node.find_ancestor(exp.Select) is select:
-                raise privacy_error(
-                    node,
-                    f"{node.name.upper()} needs private rows, and this FROM has none.",
-                    "public tables can be read exactly, with plain SQL.",
-                )
+                what = f"{node.name.upper()} needs private rows, and this FROM has none."
+                raise privacy_error(node, what, "public tables can be read exactly, with plain SQL.")
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:
         """EXISTS over rows that are private, beside public rows only."""
         if query.args.get("with_") or aggregates(query):
             return
         if any(self.source(item, env) is not None for item in from_items(query)):
-            raise privacy_error(
-                query,
-                "EXISTS over private rows would tell exactly whether there are any.",
-                "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0.",
-            )
+            what = "EXISTS over private rows would tell exactly whether there are any."
+            hint = "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0."
+            raise privacy_error(query, what, hint)
 
     # -- sources ------------------------------------------------------------------------------------------------
 
@@ -248,28 +235,16 @@ class StatementBinder(Binder):
     def _table(self, node: exp.Table, env: Env) -> Relation | None:
         if not isinstance(node.this, exp.Identifier):
             function = node.this
-            if isinstance(function, exp.GenerateSeries):
-                name = "range"
-            else:
-                name = (
-                    function.name or function.sql_name() if isinstance(function, exp.Func) else str(function)
-                )
-            if name.lower() in _PUBLIC_FUNCTIONS:
+            name = function.name or function.sql_name() if isinstance(function, exp.Func) else str(function)
+            if isinstance(function, exp.GenerateSeries) or name.lower() in _PUBLIC_FUNCTIONS:
                 self._inside(function, env)
                 return None
-            raise bind_error(
-                node,
-                f"{name.lower()} can't be read here: tables come from the policy.",
-                "ask the data owner to name the data in the policy.",
-            )
+            what = f"{name.lower()} can't be read here: tables come from the policy."
+            raise bind_error(node, what, "ask the data owner to name the data in the policy.")
         if node.args.get("db") is not None or node.args.get("catalog") is not None:
-            raise bind_error(
-                node,
-                "tables have one plain name here.",
-                f"write {node.name}."
-                if any(fold(name) == fold(node.name) for name in self.catalog.policy.tables)
-                else "SHOW TABLES lists them.",
-            )
+            known = fold(node.name) in map(fold, self.catalog.policy.tables)
+            hint = f"write {node.name}." if known else "SHOW TABLES lists them."
+            raise bind_error(node, "tables have one plain name here.", hint)
         cte = env.get(fold(node.name))
         if cte is not None:
             if cte.private is None:
@@ -283,11 +258,8 @@ class StatementBinder(Binder):
         refuse_samples(node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            raise privacy_error(
-                alias,
-                "the columns of a private table keep their names.",
-                f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}.",
-            )
+            hint = f"rename them in a subquery: (SELECT x AS y FROM {node.name}) AS {alias.name}."
+            raise privacy_error(alias, "the columns of a private table keep their names.", hint)
         return self.catalog.relation(table, node.alias_or_name, self.name("table"))
 
     def from_of(
