@@ -94,11 +94,8 @@ def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> N
     """Refuse what is over the policy's limit per query, pointing at where it was asked for."""
     limit = budget.max_epsilon_per_query
     if limit is not None and epsilon > limit:
-        raise BudgetExceeded(
-            f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query.",
-            span=span_of(asked),
-            hint=f"epsilon = {float(limit):g} would fit.",
-        )
+        what = f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query."
+        raise BudgetExceeded(what, span=span_of(asked), hint=f"epsilon = {float(limit):g} would fit.")
 
 
 def deal(
@@ -129,12 +126,10 @@ def deal(
     within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
     rest = epsilon - sum(named, Fraction(0))
     if rest < 0 or (rest == 0 and open_parts):
-        raise BindError(
-            f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
-            + (", and nothing is left for the rest." if rest == 0 else "."),
-            span=next((span_of(node) for share, node in shares if share is not None), None),
-            hint="lower the shares, or raise the epsilon of the block.",
-        )
+        what = f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
+        what += ", and nothing is left for the rest." if rest == 0 else "."
+        span = next((span_of(node) for share, node in shares if share is not None), None)
+        raise BindError(what, span=span, hint="lower the shares, or raise the epsilon of the block.")
     parts = [share if share is not None else rest / open_parts for share, _ in shares]
     delta = Fraction(0)
     if deltas:
@@ -173,9 +168,7 @@ _INSTEAD = {
     "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
     "APPROX_QUANTILES": "write QUANTILE_CONT({x}, 0.25), QUANTILE_CONT({x}, 0.5) and so on, one for each.",
     "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).",
-    "FSUM": "write SUM({x}): it is exact before the noise.",
-    "KAHAN_SUM": "write SUM({x}): it is exact before the noise.",
-    "SUMKAHAN": "write SUM({x}): it is exact before the noise.",
+    **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
     **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
     "FAVG": "write AVG({x}).",
     "MODE": "SELECT WITH PTR OPTIONS (delta = 1e-6) MODE({x}) gives the most common value, if it is stable.",
@@ -193,9 +186,7 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         node = node.this
     if isinstance(node, exp.AggFunc):
         name = _NAMES.get(type(node), node.sql_name())
-    elif isinstance(node, exp.Anonymous) and (
-        node.name.upper() in _INSTEAD or node.name.upper() in NO_NOISY_FORM
-    ):
+    elif isinstance(node, exp.Anonymous) and node.name.upper() in {*_INSTEAD, *NO_NOISY_FORM}:
         name = node.name.upper()
     else:
         return

@@ -12,10 +12,10 @@ is what one block would cost whose unit touches the groups of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
@@ -108,12 +108,12 @@ def is_above(node: exp.Expr, windowed: Set[str]) -> bool:
 
     A name alone behind OVER is that of a mechanism's histogram; a query has windows of its own.
     """
-    own = list(node.walk(prune=lambda n: isinstance(n, exp.Query)))
-    return any(
-        (isinstance(n, exp.Window) and call_of(n) is None)
-        or (isinstance(n, exp.Column) and not n.table and fold(n.name) in windowed)
-        for n in own
-    )
+    for part in node.walk(prune=lambda n: isinstance(n, exp.Query)):
+        if isinstance(part, exp.Window) and call_of(part) is None:
+            return True
+        if isinstance(part, exp.Column) and not part.table and fold(part.name) in windowed:
+            return True
+    return False
 
 
 def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[tuple[int, exp.Ordered]]:
@@ -126,10 +126,9 @@ def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[t
     names = {fold(item.alias_or_name) for item in select.expressions}
     found: list[tuple[int, exp.Ordered]] = []
     for node in order.expressions if order is not None else []:
-        wanted = node.this if isinstance(node, exp.Ordered) else None
-        if wanted is None or wanted.find(exp.Query) or isinstance(wanted, exp.Literal | exp.Star):
-            continue
-        if is_above(wanted, windowed):
+        wanted = node.this
+        fixed = isinstance(wanted, exp.Literal | exp.Star) or wanted.find(exp.Query)
+        if not isinstance(node, exp.Ordered) or fixed or is_above(wanted, windowed):
             continue
         inside = any(call_of(n) is not None or isinstance(n, exp.AggFunc) for n in wanted.walk())
         if not inside and all(not c.table and fold(c.name) in names for c in wanted.find_all(exp.Column)):
@@ -178,8 +177,7 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
         yield (node,)
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One key of a grouping set: an expression over rows, or the item whose name or place was written.
 
     Two items that are equal are two keys, as for DuckDB: ``SELECT w AS a, w AS b ... ROLLUP (a, b)``.
@@ -316,16 +314,12 @@ def _part(select: exp.Select, chosen: tuple[Key, ...], everything: list[Key], na
     grouped = list({key.node.sql(): key.node.copy() for key in chosen}.values())
     part.set("group", exp.Group(expressions=grouped) if grouped else None)
     for i, item in enumerate(list(part.expressions)):
-        if one.lacks_item(i):
-            item.replace(exp.alias_(exp.Null(), item.alias_or_name, quoted=True))
-        elif not one.is_key(i):
-            made = one.without(item)
-            if isinstance(item, exp.Grouping | exp.GroupingId):
-                made = exp.alias_(made, to_sql(item), quoted=True)
-            elif isinstance(item, exp.Column) and made is not item:
-                made = exp.alias_(made, item.alias_or_name, quoted=True)
-            if made is not item:
-                item.replace(made)
+        if i in one.items and i in one.chosen:
+            continue
+        made = exp.null() if i in one.items else one.without(item)
+        name = to_sql(item) if isinstance(item, exp.Grouping | exp.GroupingId) else item.alias_or_name
+        if made is not item:
+            item.replace(exp.alias_(made, name, quoted=True) if name else made)
     if part.args.get("having"):
         part.args["having"].set("this", one.without(part.args["having"].this))
     return part
@@ -347,14 +341,6 @@ class _Set:
             text: any(key.identity in chosen for key in [k for k in keys if k.item is None] or keys)
             for text, keys in spelled.items()
         }
-
-    def is_key(self, place: int) -> bool:
-        """Return whether some set groups by this item's name or place."""
-        return place in self.items
-
-    def lacks_item(self, place: int) -> bool:
-        """Return whether an item is a key of others only."""
-        return place in self.items and place not in self.chosen
 
     def has(self, node: exp.Expr) -> bool | None:
         """Return whether the set groups by a node; None where none does."""

@@ -156,11 +156,10 @@ def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr
 
 def _is_held(kind: Type, bin_: Typed) -> bool:
     """Say whether an integer type holds a bin, and a number above it."""
-    low, reach = bin_.bounds.low if bin_.bounds is not None else None, kind.reach
-    return (
-        bin_.type.kind == "INTEGER" and low is not None and reach is not None
-        and reach.low is not None and reach.high is not None and reach.low <= low < reach.high
-    )  # fmt: skip
+    low = bin_.bounds.low if bin_.bounds is not None else None
+    if bin_.type.kind != "INTEGER" or low is None or kind.reach is None:
+        return False
+    return kind.reach.holds(Bounds(low, low + 1))
 
 
 def _key_of_others(kind: Type) -> exp.Expr:
@@ -221,10 +220,8 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     grid = grids.choose_grid(place.typed.type, place.low, place.high, fine=_FINE)
     if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
         grid = grids.choose_grid(DOUBLE, place.low, place.high, fine=_COARSE)
-    y, narrow = (
-        asked.block.filtered(call, to_sql(grids.write_steps(place.typed, grid, bits)))
-        for bits in (False, True)
-    )
+    steps = (grids.write_steps(place.typed, grid, narrow) for narrow in (False, True))
+    y, narrow = (asked.block.filtered(call, to_sql(node)) for node in steps)
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
     back = place.between if between else place.own
     kind = (
@@ -286,12 +283,9 @@ def quantile_parts(
     for (y, narrow, grid, whole), items in by_column.items():
         # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
         # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
-        steps_are_values = whole or grid.steps == 1
-        held = (
-            f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
-            if steps_are_values
-            else grids.write_clamped("v", grid)
-        )
+        held = grids.write_clamped("v", grid)
+        if whole or grid.steps == 1:
+            held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
         query = (
             f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "
             f"WHERE v IS NOT NULL{write_group_by([*keys, 'value'])}"

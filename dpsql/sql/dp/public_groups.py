@@ -108,8 +108,7 @@ def find_public_groups(block: AggregatingBlock, keys: Pairs) -> PublicGroups | N
         if part is None:
             return None
         parts = _joined(parts, part)
-    asked = [part for node in known.conditions() if (part := known.condition(node)) is not None]
-    parts = _restricted(parts, asked)
+    parts = _restricted(parts, known.conditions())
     queries = []
     size: int | None = 1
     nullable = False
@@ -129,14 +128,10 @@ def find_public_groups(block: AggregatingBlock, keys: Pairs) -> PublicGroups | N
         raise PrivacyError(f"these are more than {MAX_GROUPS} public groups.", hint="group by fewer columns.")
     names = ", ".join(key.name for key, _ in keys)
     sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
-    origins = [
-        *(v.origin for p in parts for v in p.places.values()),
-        *(f"the rows of {t}" for t in known.kept),
-    ]
-    origin = " and ".join(dict.fromkeys(origins))
-    return PublicGroups(
-        f"SELECT {names} FROM {sources}", None if size is None else max(1, size), origin, nullable
-    )
+    origins = [values.origin for part in parts for values in part.places.values()]
+    origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
+    size = None if size is None else max(1, size)
+    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable)
 
 
 def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
@@ -205,14 +200,15 @@ class _Known:
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
         return KeyGroup([(key, own)], {place: made}, missing=missing)
 
-    def conditions(self) -> list[exp.Expr]:
-        """Return what every row that is counted meets, in terms of what keys are made of."""
+    def conditions(self) -> list[KeyGroup]:
+        """Return what every row that is counted meets, where that is about what keys are made of or lent rows alone."""
         daily = {place for place, values in self._values.items() if values.daily}
         given = (*self._block.conditions, *self._on, *self._block.bound.conditions)
         found = (with_keys(node, self._held) for node in given)
-        return [part for node in found for part in by_days(node, daily)]
+        parts = [self._condition(part) for node in found for part in by_days(node, daily)]
+        return [part for part in parts if part is not None]
 
-    def condition(self, node: exp.Expr) -> KeyGroup | None:
+    def _condition(self, node: exp.Expr) -> KeyGroup | None:
         """Return what a condition is about; None where it names more than what keys are made of, or lent rows."""
         part = KeyGroup(conditions=[node])
         for found in node.walk(prune=lambda n: isinstance(n, exp.Query)):
@@ -268,18 +264,14 @@ def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
     if other or any(relation.public_preserved for relation in bound.relations):
         return {}, []
     private = {r.source.alias_or_name for r in bound.relations if r.private}
-    public = {
-        r.source.alias_or_name
-        for r in bound.relations
-        if not r.private and all(item.public for item in r.fields)
-    }
+    known = (r for r in bound.relations if not r.private and all(item.public for item in r.fields))
+    public = {r.source.alias_or_name for r in known} - private
     kinds = ("", "INNER", "CROSS", "SEMI")
     inner = [j for j in bound.joins if not j.args.get("side") and join_word(j, "kind") in kinds]
     sources = [bound.source, *(join.this for join in inner)]
+    here = (source for source in sources if isinstance(source, exp.Table | exp.Subquery))
     tables: dict[str, exp.Expr] = {
-        source.alias_or_name: source
-        for source in sources
-        if isinstance(source, exp.Table | exp.Subquery) and source.alias_or_name in public - private
+        source.alias_or_name: source for source in here if source.alias_or_name in public
     }
     return tables, [node for join in inner for node in split_conjuncts(join.args.get("on"))]
 
@@ -441,15 +433,12 @@ def by_days(node: exp.Expr, daily: Container[Place]) -> list[exp.Expr]:
     conditions stay as they are.
     """
     bare = node.unnest()
+    parts: list[exp.Expr] = [bare]
     if isinstance(bare, exp.Between) and _is_daily(bare.this, daily):
-        low, high = bare.args["low"], bare.args["high"]
-        parts: list[exp.Expr] = [
-            exp.GTE(this=bare.this, expression=low), exp.LTE(this=bare.this, expression=high),
-        ]  # fmt: skip
+        ends = ((exp.GTE, bare.args["low"]), (exp.LTE, bare.args["high"]))
+        parts = [kind(this=bare.this, expression=end) for kind, end in ends]
     elif isinstance(bare, exp.EQ) and any(_is_daily(side, daily) for side in (bare.this, bare.expression)):
         parts = [kind(this=bare.this, expression=bare.expression) for kind in (exp.GTE, exp.LTE)]
-    else:
-        parts = [bare]
     return [_on_a_day(part, daily) for part in parts]
 
 
