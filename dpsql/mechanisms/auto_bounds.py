@@ -97,9 +97,8 @@ def bound_chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequenc
     """
     most = max(tolerances)
     bits = 160 + sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates) * 8
-    while (
-        True
-    ):  # terms of both signs: the interval shows the cost of cancelling, and more bits make up for it
+    # Terms of both signs: the interval shows the cost of cancelling, and more bits make up for it.
+    while True:
         one = ia.rational(Fraction(1), bits)
         total = ia.rational(Fraction(0), bits)
         for size in range(len(tolerances) + 1):

@@ -58,9 +58,7 @@ class Entropy:
         start = local.used
         if start + n > len(local.block):
             local.block, start = self._read(BUFFER_BYTES // 8), 0
-        local.used = (
-            start + n
-        )  # advanced before the words leave: an interrupt loses words, it never repeats them
+        local.used = start + n  # before the words leave: an interrupt loses words, it never repeats them
         taken: NDArray[np.uint64] = local.block[start : start + n].copy()
         local.block[start : start + n] = 0
         return taken

@@ -246,10 +246,8 @@ def choose_exponential(
     shift = int(np.ceil(log_weight.max() / np.log(2.0))) + 1  # 2**shift is above the largest weight
     upper = np.exp(log_weight + (bits - shift) * np.log(2.0)) * (1.0 + 2.0**-30)
     ladder = np.cumsum(upper.astype(np.int64) + 1)
-    known, each = (
-        int(ladder[-1]),
-        1 << max(0, bits - shift - FAR_BITS),
-    )  # above a far one's own, 2**(bits - shift - FAR)
+    known = int(ladder[-1])
+    each = 1 << max(0, bits - shift - FAR_BITS)  # above a far one's own, 2**(bits - shift - FAR)
     while True:
         draw = int(entropy.below(known + field.far * each, 1)[0])
         if draw < known:
@@ -305,9 +303,7 @@ def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
         return np.empty(0, dtype=np.int64)
     change = np.empty(len(ordered), dtype=bool)
     change[0] = True
-    for start in range(
-        0, len(ordered) - 1, _RUN_BLOCK
-    ):  # what fits the processor's cache is shifted at no cost
+    for start in range(0, len(ordered) - 1, _RUN_BLOCK):  # what fits a core's cache is shifted at no cost
         part = ordered[start : start + _RUN_BLOCK + 1]
         part = part >> shift if shift else part
         np.not_equal(part[1:], part[:-1], out=change[start + 1 : start + len(part)])

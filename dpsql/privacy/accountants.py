@@ -346,11 +346,8 @@ class RuleAccountant(Accountant):
             low, high = (middle, high) if any(map(le, self.guess_costs(middle), about)) else (low, middle)
         epsilon = round_significant(Fraction(low))
         while epsilon > 0 and not any(map(le, self.rule_costs(PureDP(epsilon)), left)):
-            epsilon = (
-                round_significant(epsilon * Fraction(9995, 10000))
-                if epsilon > Fraction(1, 10**9)
-                else _NOTHING
-            )
+            less = round_significant(epsilon * Fraction(9995, 10000))
+            epsilon = less if epsilon > Fraction(1, 10**9) else _NOTHING
         return epsilon
 
     def _own(self, spent: Spent) -> Spent:

@@ -59,21 +59,15 @@ def _exactly(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @lru_cache(maxsize=4096)
-def pure_rho(epsilon: Fraction) -> Fraction:
-    """Return the smallest rho that every epsilon-DP mechanism has: ``epsilon * tanh(epsilon / 2)``.
-
-    >>> float(pure_rho(Fraction(1, 10)))
-    0.004995837495787997
-    """
-    return laplace_rho(epsilon, 1)
-
-
-@lru_cache(maxsize=4096)
 @_exactly
-def laplace_rho(epsilon: Fraction, sensitivity: int) -> Fraction:
+def laplace_rho(epsilon: Fraction, sensitivity: int = 1) -> Fraction:
     """Return the zCDP constant of discrete Laplace noise of scale ``sensitivity / epsilon`` grid steps.
 
-    Between ``epsilon + exp(-epsilon) - 1`` (a fine grid) and ``epsilon * tanh(epsilon / 2)`` (one step).
+    Between ``epsilon + exp(-epsilon) - 1`` (a fine grid) and ``epsilon * tanh(epsilon / 2)`` (one step). The latter is the
+    smallest rho that every epsilon-DP mechanism has.
+
+    >>> float(laplace_rho(Fraction(1, 10)))
+    0.004995837495787997
     """
     if epsilon == 0:
         return Fraction(0)
@@ -116,34 +110,20 @@ def pure_renyi(epsilon: Fraction, order: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
-def pure_mu(epsilon: Fraction) -> Fraction:
-    """Return the smallest mu that every epsilon-DP mechanism has: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
+@_exactly
+def laplace_mu(epsilon: Fraction, sensitivity: int = 1) -> Fraction:
+    """Return a mu for discrete Laplace noise, from its corners' constant product: see the head of this module.
 
-    >>> round(float(pure_mu(Fraction(1, 10))), 12)
+    With one step it is the smallest mu that every epsilon-DP mechanism has: ``-2 Phi^-1(1 / (1 + e^epsilon))``.
+
+    >>> round(float(laplace_mu(Fraction(1, 10))), 12)
     0.125309012212
     """
-    return laplace_mu(epsilon, 1)
-
-
-@lru_cache(maxsize=4096)
-@_exactly
-def laplace_mu(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """Return a mu for discrete Laplace noise, from its corners' constant product: see the head of this module."""
     if epsilon == 0:
         return Fraction(0)
     step = to_decimal(epsilon / sensitivity)
     shift = to_decimal(epsilon * (sensitivity + 1) / sensitivity / 2)
     return _mu_from_corner((-shift).exp() / (1 + (-step).exp()))
-
-
-@lru_cache(maxsize=4096)
-def bounded_range_mu(epsilon: Fraction) -> Fraction:
-    """Return a mu for an epsilon-bounded-range mechanism: that of an ``epsilon / 2``-DP one.
-
-    Both have total variation ``tanh(epsilon / 4)``; that the curve stays above G_mu elsewhere is checked
-    numerically in the tests.
-    """
-    return laplace_mu(epsilon / 2, 1)
 
 
 @_exactly
@@ -206,16 +186,7 @@ def gaussian_mu(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     if not 0 < delta < 1 or epsilon < 0:
         raise ValueError("a Gaussian calibration needs epsilon >= 0 and 0 < delta < 1")
-    low, high = Fraction(0), Fraction(1)
-    while gaussian_delta(high, epsilon) <= delta:
-        low, high = high, 2 * high
-    while (high - low) * 10**22 > high:  # every accepted value was checked with delta rounded up
-        middle = Fraction(round((low + high) / 2 * GRID), GRID)
-        if gaussian_delta(middle, epsilon) <= delta:
-            low = middle
-        else:
-            high = middle
-    return round_down(low)
+    return round_down(_close_in(lambda mu: gaussian_delta(mu, epsilon) <= delta, 22)[0])
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int | Fraction = 1) -> Fraction:
@@ -227,16 +198,18 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
     """Return the epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
     if gaussian_delta(mu, Fraction(0)) <= delta:
         return Fraction(0)
+    return _close_in(lambda epsilon: gaussian_delta(mu, epsilon) > delta, 18)[1]
+
+
+def _close_in(holds: Callable[[Fraction], bool], digits: int) -> tuple[Fraction, Fraction]:
+    """Return a number that a falling condition was checked to hold for, and one so near above it for which it does not."""
     low, high = Fraction(0), Fraction(1)
-    while gaussian_delta(mu, high) > delta:
+    while holds(high):
         low, high = high, 2 * high
-    while (high - low) * 10**18 > high:
+    while (high - low) * 10**digits > high:
         middle = Fraction(round((low + high) / 2 * GRID), GRID)
-        if gaussian_delta(mu, middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
 
 
 @lru_cache(maxsize=256)

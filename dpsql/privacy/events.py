@@ -135,10 +135,8 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return a dictionary of strings, ints, nulls and booleans; fractions as ``"1/10"``."""
-        return {
-            "kind": self.kind,
-            **{f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)},
-        }
+        values = {f.name: _plain(getattr(self, f.name), str(f.type)) for f in fields(self)}
+        return {"kind": self.kind, **values}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Event:
@@ -157,11 +155,11 @@ class Event:
 
     def _rho_of(self, epsilon: Fraction) -> Fraction:
         """Return the zCDP loss of one of the mechanisms, with its share of epsilon."""
-        return conversions.pure_rho(epsilon)
+        return conversions.laplace_rho(epsilon)
 
     def _mu_of(self, epsilon: Fraction) -> Fraction:
         """Return the Gaussian-DP loss of one of the mechanisms, with its share of epsilon."""
-        return conversions.pure_mu(epsilon)
+        return conversions.laplace_mu(epsilon)
 
     def _near(self) -> Fraction:
         epsilon = self.epsilon
@@ -281,7 +279,8 @@ class BoundedRange(Event):
         return conversions.bounded_range_rho(epsilon)
 
     def _mu_of(self, epsilon: Fraction) -> Fraction:
-        return conversions.bounded_range_mu(epsilon)
+        # Total variation tanh(epsilon / 4), as at epsilon / 2; the tests check that the curve stays above G_mu elsewhere.
+        return conversions.laplace_mu(epsilon / 2)
 
 
 @dataclass(frozen=True)

@@ -278,9 +278,8 @@ def _laplace(epsilon: float, sensitivity: int, step: float) -> Loss:
         return _on_grid(ends, weights, step)
     cells = np.arange(math.floor(-epsilon / step), math.ceil(epsilon / step))
     edges = np.append(cells, cells[-1] + 1) * step
-    k = np.clip(
-        np.ceil((sensitivity - edges / slope) / 2), 1, sensitivity
-    )  # the first atom at or below each edge
+    # the first atom at or below each edge
+    k = np.clip(np.ceil((sensitivity - edges / slope) / 2), 1, sensitivity)
     first, count = k[1:], k[:-1] - k[1:]
     share = -np.expm1(-slope * count) / (1 + ratio)
     p, q = np.exp(-slope * first) * share, np.exp(-slope * (sensitivity + 1 - k[:-1])) * share

@@ -129,9 +129,8 @@ class ScoreTerm:
 
     def bound_moves(self, factor: Integers | int) -> Integers | int:
         """Return how far one row moves candidates of these factors."""
-        moved: Integers | int = multiply_integers(
-            abs(factor) if isinstance(factor, int) else np.abs(factor), self.row
-        )
+        size = abs(factor) if isinstance(factor, int) else np.abs(factor)
+        moved: Integers | int = multiply_integers(size, self.row)
         return moved
 
     def aggregate(self, run: PrefixSums, found: Mapping[str, Thresholds]) -> Integers | int:
@@ -209,9 +208,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
             yield ClaimedText(counted.query, RowsClaim(self.rows, moves=(("n", 1), *sums)))
-            yield ClaimedText(
-                counted.limited, RowsClaim(self.rows)
-            )  # the same, cut: so many rows say no less
+            # the same, cut: so many rows say no less
+            yield ClaimedText(counted.limited, RowsClaim(self.rows))
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
 
@@ -275,10 +273,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         """Return the candidates from the relation that is lent, where the engine would return it as it is."""
         if self.lent is None or (here := read.lent.get(self.lent[0])) is None:
             return None
-        columns = self.lent[1]
-        return (
-            here.select(columns) if all(_is_unchanged(here.schema.field(c).type) for c in columns) else None
-        )
+        found = here.select(self.lent[1])
+        return found if all(map(_is_unchanged, found.schema.types)) else None
 
 
 def _is_unchanged(kind: pa.DataType) -> bool:
@@ -289,11 +285,10 @@ def _is_unchanged(kind: pa.DataType) -> bool:
 
 def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
     """Count the column itself, where all thresholds are near each other."""
-    between = find_span(counted, ends) if counted.column is not None else None
-    counts = (
-        None if between is None or counted.column is None else count_column(read, counted.column, *between)
-    )
-    return None if between is None or counts is None else PrefixSums.dense(counts, between[0], counted.digits)
+    if counted.column is None or (between := find_span(counted, ends)) is None:
+        return None
+    counts = count_column(read, counted.column, *between)
+    return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
 
 
 def _sort_doubles(counted: HistogramQuery, read: Reader) -> PrefixSums | None:
@@ -368,12 +363,8 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
     def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
-        if (
-            len(self.scores.terms) > 1
-            or self.scores.base is not None
-            or not one_sided
-            or counted.column is None
-        ):
+        alone = len(self.scores.terms) == 1 and self.scores.base is None
+        if not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)
         if found is None or found[0].num_rows < FEW_CANDIDATES:
@@ -392,11 +383,9 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
                 return None
             near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
         cells = bin_column(counted, end, read, counted.column)
-        return (
-            None
-            if cells is None
-            else _Pruning(self.scores, table, end, factor, cells, self.varying).prune(near)
-        )
+        if cells is None:
+            return None
+        return _Pruning(self.scores, table, end, factor, cells, self.varying).prune(near)
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,8 @@ class UnitTotal:
     @property
     def sql(self) -> str:
         """The total in SQL."""
-        return (
-            self.name
-            if self.rows is None
-            else f"CAST({self.name} AS HUGEINT) * {self.scale} + {self.name}_rest"
-        )
+        halves = f"CAST({self.name} AS HUGEINT) * {self.scale} + {self.name}_rest"
+        return self.name if self.rows is None else halves
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,62 @@ class ThresholdNoise:
     def reach(self, confidence: float, queries: int) -> float:
         """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
-        return math.log(1 / doubt) / float(self.threshold_rate) + math.log(max(queries, 1) / doubt) / float(
-            self.query_rate
-        )
+        by_threshold = math.log(1 / doubt) / float(self.threshold_rate)
+        return by_threshold + math.log(max(queries, 1) / doubt) / float(self.query_rate)
+
+
+class ScoredOperator(base.Operator):
+    """A choice among candidates whose scores are read by the quicker route, where there is one, or batch by batch.
+
+    Args:
+        batches: the texts of the plain way.
+        sweep: the quicker route.
+        varying: whether candidates have sensitivities of their own.
+    """
+
+    batches: tuple[str, ...]
+    sweep: CandidateScores | None
+    varying: bool = False
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.batches[:1] if self.sweep is None else self.sweep.queries
+
+    def _claim_scores(self, sensitivity: int) -> Iterator[base.ClaimedText]:
+        """Yield the texts that give candidates their scores, which one unit moves so far, with their claims."""
+        own = CANDIDATE_SENSITIVITY if self.varying else None
+        scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=own)
+        if self.sweep is not None:
+            terms = tuple(term.row for term in self.sweep.terms)
+            clipped = any(term.clip is not None for term in self.sweep.terms)
+            scores = replace(scores, rows=self.sweep.rows, terms=terms, clipped=clipped)
+        rows = sensitivity if self.sweep is None else self.sweep.rows
+        claim = base.RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
+        for text in self.batches:
+            yield base.ClaimedText(text, claim)
+        if self.sweep is not None:
+            yield from self.sweep.claims(claim)
+
+    def _read_scores(self, read: base.Read, entropy: Entropy) -> Iterator[ScoredCandidates]:
+        """Yield the candidates with their scores, and sensitivities where these differ."""
+        swept, batches = None, self.batches
+        reader = base.add_salt(read, (*batches, *self.queries), entropy)
+        if self.sweep is not None:
+            swept = self.sweep.take(reader, entropy, self.varying)
+        if swept is not None:
+            yield swept
+            return
+        for i, text in enumerate(batches):
+            base.report_progress(i, len(batches))
+            table = reader(text)
+            places, scores = (read_integers(table.column(c)) for c in (CANDIDATE_PLACE, CANDIDATE_SCORE))
+            own = read_integers(table.column(CANDIDATE_SENSITIVITY)) if self.varying else None
+            yield ScoredCandidates(table, places, scores, own)
+        base.report_progress(len(batches), len(batches))
 
 
 @dataclass(frozen=True)
-class AboveThreshold(base.Operator):
+class AboveThreshold(ScoredOperator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
@@ -143,12 +192,8 @@ class AboveThreshold(base.Operator):
             return self._sparse
         return compose_events([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.batches[:1] if self.sweep is None else self.sweep.queries
-
     def claims(self) -> Iterator[base.ClaimedText]:
-        yield from claim_scores(self.batches, self.sweep, self.noise.sensitivity)
+        yield from self._claim_scores(self.noise.sensitivity)
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
@@ -174,11 +219,8 @@ class AboveThreshold(base.Operator):
         if self.gap is not None:
             gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
             columns[self.gap] = pa.array(gaps, pa.float64())
-        found = (
-            f"{len(hits)} of at most {n.max_hits} hits"
-            if hits
-            else "no candidate was found above the threshold"
-        )
+        some = f"{len(hits)} of at most {n.max_hits} hits"
+        found = some if hits else "no candidate was found above the threshold"
         note = f"{found}: noisy comparisons; near the threshold they can be wrong either way"
         return base.Release(pa.table(columns), compose_events(used), (note,))
 
@@ -188,16 +230,14 @@ class AboveThreshold(base.Operator):
         """Yield hits in order: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
         noisy = _NoisyThreshold(self.noise, entropy)
         rate, size = self.noise.query_rate, FIRST_CHUNK
-        for found in read_scores(self.batches, self.sweep, read, entropy):
+        for found in self._read_scores(read, entropy):
             table, order, scores = found.table, found.order, to_integers(found.scores)
             seen.append(table.schema)
-            level = (
-                read_integers(table.column(CANDIDATE_THRESHOLD))
-                if self.threshold is None
-                else [self.threshold]
-            )
-            # none of it comes near to where int64 would wrap around
-            over = to_integers(scores - to_integers(level))
+            if self.threshold is None:
+                level = to_integers(read_integers(table.column(CANDIDATE_THRESHOLD)))
+            else:
+                level = to_integers([self.threshold])
+            over = to_integers(scores - level)  # none of it comes near to where int64 would wrap around
             if order is not None:
                 scores, over = scores[order], over[order]
             at = 0
@@ -242,30 +282,6 @@ class AboveThreshold(base.Operator):
         yield base.ExpectedError("compared with the threshold", reach)
 
 
-def claim_scores(
-    batches: tuple[str, ...], sweep: CandidateScores | None, sensitivity: int, varying: bool = False
-) -> Iterator[base.ClaimedText]:
-    """Yield the texts that give candidates their scores, with their claims.
-
-    Args:
-        batches: the texts of the plain way.
-        sweep: the quicker route, where there is one.
-        sensitivity: how far one unit may move a score.
-        varying: whether candidates have sensitivities of their own.
-    """
-    rows = sensitivity if sweep is None else sweep.rows
-    scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=CANDIDATE_SENSITIVITY if varying else None)
-    if sweep is not None:
-        terms = tuple(term.row for term in sweep.terms)
-        clipped = any(term.clip is not None for term in sweep.terms)
-        scores = replace(scores, rows=rows, terms=terms, clipped=clipped)
-    claim = base.RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
-    for text in batches:
-        yield base.ClaimedText(text, claim)
-    if sweep is not None:
-        yield from sweep.claims(claim)
-
-
 class _NoisyThreshold:
     """The noisy level that a noisy score must reach, in steps above the threshold."""
 
@@ -283,32 +299,6 @@ class _NoisyThreshold:
     def hit(self) -> None:
         if self._noise.refresh:
             self.level = self._draw()
-
-
-def read_scores(
-    batches: tuple[str, ...],
-    sweep: CandidateScores | None,
-    read: base.Read,
-    entropy: Entropy,
-    varying: bool = False,
-) -> Iterator[ScoredCandidates]:
-    """Yield the candidates with their scores (``varying``: and sensitivities), by the quick route or batch by batch."""
-    reader = base.add_salt(read, (*batches, *(() if sweep is None else sweep.queries)), entropy)
-    swept = None if sweep is None else sweep.take(reader, entropy, varying)
-    if swept is not None:
-        yield swept
-        return
-    for i, text in enumerate(batches):
-        base.report_progress(i, len(batches))
-        table = reader(text)
-        own = read_integers(table.column(CANDIDATE_SENSITIVITY)) if varying else None
-        yield ScoredCandidates(
-            table,
-            read_integers(table.column(CANDIDATE_PLACE)),
-            read_integers(table.column(CANDIDATE_SCORE)),
-            own,
-        )
-    base.report_progress(len(batches), len(batches))
 
 
 def make_answers(
@@ -361,9 +351,8 @@ class InteractiveThreshold:
             if self.exhausted:
                 raise ValueError("the threshold is closed")
             noise = int(draw_geometric(self.noise.query_rate, 1, self._entropy)[0])
-            above = (
-                value - threshold
-            ) * self._FINE + sensitivity * noise >= sensitivity * self._threshold.level
+            over = (value - threshold) * self._FINE
+            above = over + sensitivity * noise >= sensitivity * self._threshold.level
             if above:
                 self.hits += 1
                 self._threshold.hit()
@@ -408,9 +397,8 @@ class Probe(base.Operator):
         return (self.query,)
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
-        score = int(
-            read_integers(base.add_salt(read, self.queries, entropy)(self.query).column(CANDIDATE_SCORE))[0]
-        )
+        table = base.add_salt(read, self.queries, entropy)(self.query)
+        score = int(read_integers(table.column(CANDIDATE_SCORE))[0])
         above = self.ask(score, self.threshold, self.sensitivity)
         note = "a noisy comparison: near the threshold it can be wrong either way"
         return base.Release(pa.table({"above": pa.array([above])}), self.event, (note,))

@@ -29,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Operator, Read, Release, add_salt
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, Read, Release, add_salt
 from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.selection.above_threshold import claim_scores, make_answers, read_scores
+from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
 from dpsql.mechanisms.selection.generalised_exponential import (
     SCORE_GRID,
     SCORE_SENSITIVITY,
@@ -83,7 +83,7 @@ MARGIN_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class ExponentialChoice(Operator):
+class ExponentialChoice(ScoredOperator):
     """``EXPMECH(utility, ...)`` over candidates.
 
     Args:
@@ -129,28 +129,21 @@ class ExponentialChoice(Operator):
         fresh = self._answers
         return self.choice if fresh is None else compose_events([self.choice, fresh.event])
 
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.batches[:1] if self.sweep is None else self.sweep.queries
-
     def claims(self) -> Iterator[ClaimedText]:
-        yield from claim_scores(self.batches, self.sweep, self.sensitivity, self.varying)
+        yield from self._claim_scores(self.sensitivity)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         few = self._prune(read, entropy)
         if few is not None:
             winner = self._one(few.gaps, few.rate, entropy)
             return self._released(few.table, [winner], few.utility, entropy)
-        found = list(read_scores(self.batches, self.sweep, read, entropy, self.varying))
+        found = list(self._read_scores(read, entropy))
         table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
         scores, own = found[0].scores, found[0].sensitivities
         if len(found) > 1:
             scores = np.concatenate([f.scores for f in found])
-            own = (
-                np.concatenate([f.sensitivities for f in found if f.sensitivities is not None])
-                if self.varying
-                else None
-            )
+            parts = [f.sensitivities for f in found if f.sensitivities is not None]
+            own = np.concatenate(parts) if parts else None
         winners = self.choose(scores, own, entropy)
         return self._released(table, winners, lambda i: int(scores[i]), entropy)
 

@@ -56,16 +56,13 @@ def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: 
     """
     sensitivities = np.maximum(sensitivities, 1)
     most = max(abs(int(utilities.max())), abs(int(utilities.min()))) + t * int(sensitivities.max())
-    wide = (
-        np.int64 if most < 1 << 61 and utilities.dtype != object and sensitivities.dtype != object else object
-    )
+    narrow = most < 1 << 61 and utilities.dtype != object and sensitivities.dtype != object
+    wide = np.int64 if narrow else object
     own = sensitivities.astype(wide)
     ahead = utilities.astype(wide) - own * t
     x, y = _hull(own, ahead)
     top = int(ahead.max())
-    if (
-        top - int(ahead.min()) < _WHOLE and int(own.max()) < _WHOLE
-    ):  # then doubles hold these integers exactly
+    if max(top - int(ahead.min()), int(own.max())) < _WHOLE:  # then doubles hold these integers exactly
         ahead, y = (ahead - top).astype(np.float64), (y - top).astype(np.float64)
         own, x = own.astype(np.float64), x.astype(np.float64)
     hull = _Hull(x, y)

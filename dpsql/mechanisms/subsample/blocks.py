@@ -224,9 +224,7 @@ class LiftedBlocks(BlockSource):
                 text = f"SELECT * FROM ({text}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
             try:
                 table = base.bind_parameters(reader, {"first": first, "last": last})(text)
-            except (
-                base.OutOfMemory
-            ):  # an aggregate that holds its values has no memory for so many blocks at once
+            except base.OutOfMemory:  # for an aggregate that holds its values these are too many at once
                 if many <= max(1, self.blocks // _FEWER**3):
                     raise
                 many = -(-many // _FEWER)

@@ -26,9 +26,16 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.histograms import WantedRank, cut_segments
 from dpsql.mechanisms.moments import Estimate
-from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.subsample.blocks import BlockOperator
-from dpsql.mechanisms.subsample.votes import Combined, Combiner, Participation, StableMode
+from dpsql.mechanisms.subsample.votes import (
+    Combined,
+    Combiner,
+    Participation,
+    ResultKind,
+    Results,
+    StableMode,
+)
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
@@ -71,6 +78,14 @@ class ResultRange:
         """Return the number at a grid position."""
         return float(self.low + self.step * position)
 
+    def show_mean(
+        self, name: str, places: Sequence[int], noise: Noise, entropy: Entropy, confidence: float
+    ) -> dict[str, pa.Array]:
+        """Release the mean of some grid positions, with noise added to their sum, and its interval."""
+        total, width = int(noise.add([sum(places)], entropy)[0]), math.ceil(noise.half_width(confidence))
+        means = (self.value(Fraction(total + shift, len(places))) for shift in (0, -width, width))
+        return Estimate(*(pa.array([mean], pa.float64()) for mean in means)).columns(name)
+
 
 def choose_grid_quantile(
     places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
@@ -86,10 +101,6 @@ def choose_grid_quantile(
     starts, sizes, scores = cut_segments(values, counts, 0, points, WantedRank(probability))
     chosen = choose_exponential(scores, epsilon / (2 * probability.denominator), entropy, sizes)
     return int(starts[chosen]) + int(entropy.below(int(sizes[chosen]), 1)[0])
-
-
-def _with_interval(name: str, value: float, low: float, high: float) -> Combined:
-    return Estimate(*(pa.array([number], pa.float64()) for number in (value, low, high))).columns(name), ()
 
 
 @dataclass(frozen=True)
@@ -113,19 +124,12 @@ class BlockMean(Combiner):
     def event(self) -> Event:
         return self.noise.event
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         places = sorted(self.bounds.place(v) for v in values)
         kept = places[self.trim : len(places) - self.trim]
         if not kept:
             raise ValueError("trimming leaves no block")
-        total = int(self.noise.add([sum(kept)], entropy)[0])
-        width = math.ceil(self.noise.half_width(confidence))
-        middle, low, high = (
-            self.bounds.value(Fraction(total + shift, len(kept))) for shift in (0, -width, width)
-        )
-        return _with_interval(self.name, middle, low, high)
+        return self.bounds.show_mean(self.name, kept, self.noise, entropy, confidence), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         width = self.noise.half_width(confidence) * float(self.bounds.step) / (blocks - 2 * self.trim)
@@ -149,9 +153,7 @@ class BlockMedian(Combiner):
     def event(self) -> Event:
         return BoundedRange(self.epsilon)
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         places = [self.bounds.place(v) for v in values]
         chosen = choose_grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
         return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
@@ -192,9 +194,7 @@ class WinsorizedMean(Combiner):
     def _widening(self, blocks: int) -> int:
         return self.widening or math.ceil(2 * blocks ** (1 / 3))
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         places = [self.bounds.place(v) for v in values]
         points = self.bounds.points
         part = Fraction(1, 4) if self.trim is None else self.trim
@@ -203,12 +203,8 @@ class WinsorizedMean(Combiner):
         low = min(max((a + b) // 2 - reach, 0), points - 1)
         high = max(min(-(-(a + b) // 2) + reach, points), low + 1)
         noise = LaplaceNoise(self.epsilon / 2, high - low)
-        total = int(noise.add([sum(min(max(v, low), high) for v in places)], entropy)[0])
-        width = math.ceil(noise.half_width(confidence))
-        mean, least, most = (
-            self.bounds.value(Fraction(total + shift, len(places))) for shift in (0, -width, width)
-        )
-        return _with_interval(self.name, mean, least, most)
+        held = [min(max(v, low), high) for v in places]
+        return self.bounds.show_mean(self.name, held, noise, entropy, confidence), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         limits = f"{self._widening(blocks)} interquartile ranges either side of the middle"
@@ -235,9 +231,7 @@ class Coordinates(Combiner):
     def event(self) -> Event:
         return compose_events([part.event for part in self.parts])
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         found, ends = [], []
         for i, part in enumerate(self.parts):
             own = [value[i] if value is not None else None for value in values]

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import mpmath
 import numpy as np
@@ -34,6 +34,10 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
+Results = Sequence[Any]
+"""What blocks gave: anything that a query or a function of the analyst's makes."""
+ResultKind: TypeAlias = pa.DataType | None
+"""The type of all results, where it is known."""
 Combined = tuple[Mapping[str, pa.Array], tuple[str, ...]]
 """Released columns, and notes."""
 
@@ -49,9 +53,7 @@ class Combiner(ABC):
         """What is reserved for it."""
 
     @abstractmethod
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         """Return the released columns, and notes."""
 
     @abstractmethod
@@ -59,18 +61,8 @@ class Combiner(ABC):
         """Describe it for EXPLAIN."""
 
 
-_SCALARS = (
-    bool,
-    int,
-    str,
-    bytes,
-    decimal.Decimal,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    uuid.UUID,
-    pa.MonthDayNano,
-)
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+_SCALARS = (bool, int, str, bytes, decimal.Decimal, uuid.UUID, pa.MonthDayNano, *_TIMES)
 
 
 def read_vote(value: Any) -> tuple[str, Any] | None:
@@ -91,11 +83,10 @@ def read_vote(value: Any) -> tuple[str, Any] | None:
         return f"{type(value).__name__} {value!r}", value
     if isinstance(value, dict):  # the same in whatever order a block put the keys
         pairs = sorted((read_vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
-        return (
-            None
-            if None in pairs
-            else ("{" + ", ".join(p[0] for p in pairs if p) + "}", dict(p[1] for p in pairs if p))
-        )
+        known = [pair for pair in pairs if pair is not None]
+        if len(known) < len(pairs):
+            return None
+        return "{" + ", ".join(label for label, _ in known) + "}", dict(pair for _, pair in known)
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         parts = [read_vote(part) for part in value]
         known = [part for part in parts if part is not None]
@@ -175,9 +166,7 @@ class NoisyMode(Combiner):
         choice = BoundedRange(self.epsilon) if self.exponential else PureDP(self.epsilon)
         return compose_events([choice, self.selection.event]) if self.selection else choice
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         counts = count_votes(values, self.default)
         if self.candidates is not None:
             labels = dict(filter(None, map(read_vote, self.candidates)))
@@ -231,9 +220,7 @@ class StableMode(Combiner):
     def event(self) -> Event:
         return self.test.event
 
-    def combine(
-        self, values: Sequence[Any], type: pa.DataType | None, entropy: Entropy, confidence: float
-    ) -> Combined:
+    def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         leading = sorted(count_votes(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
         counts = [count for _, (count, _) in leading[:2]] + [0, 0]
         radius = measure_votes_radius(counts[0], counts[1], self.rounds)
