@@ -13,7 +13,7 @@ import datetime
 import json
 import numbers
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -166,9 +166,11 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
     wrong = None
     try:
         if module == "pandas":
-            return clean_table(_convert_pandas(frame))
+            return clean_table(_convert(_list_pandas(frame)))
         if module == "polars":
-            return clean_table(_convert_polars(frame.collect() if hasattr(frame, "collect") else frame))
+            return clean_table(
+                _convert(_list_polars(frame.collect() if hasattr(frame, "collect") else frame))
+            )
         if type(frame).__module__ == "pyarrow._dataset":
             return clean_table(frame.to_table())
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
@@ -190,35 +192,33 @@ def list_object_columns(frame: Any) -> set[str] | None:
     return {field.name for field in frame.schema if (field.metadata or {}).get(_OBJECTS)}
 
 
-def _convert_pandas(frame: Any) -> pa.Table:
-    fields, columns = [], []
+_Columns = Iterator[tuple[str, Any, bool]]
+"""Names and values of columns, and whether these are Python objects."""
+
+
+def _list_pandas(frame: Any) -> _Columns:
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         kinds = (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None))
-        objects = any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype))
-        if objects:
-            columns.append(_write_all(column.astype(object)))
+        if any(kind == np.dtype(object) for kind in kinds if isinstance(kind, np.dtype)):
+            yield str(name), column.astype(object), True
         else:
-            columns.append(pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0))
-        fields.append(_make_field(str(name), columns[-1].type, objects))
-    return pa.table(columns, pa.schema(fields))
+            yield str(name), pa.Table.from_pandas(column.to_frame(), preserve_index=False).column(0), False
 
 
-def _convert_polars(frame: Any) -> pa.Table:
-    fields, columns = [], []
+def _list_polars(frame: Any) -> _Columns:
     for column in frame.get_columns():
         objects = str(column.dtype) == "Object"
-        columns.append(_write_all(column.to_list()) if objects else column.to_arrow())
-        fields.append(_make_field(column.name, columns[-1].type, objects))
-    return pa.table(columns, pa.schema(fields))
+        yield column.name, column.to_list() if objects else column.to_arrow(), objects
 
 
-def _make_field(name: str, kind: pa.DataType, objects: bool) -> pa.Field:
-    return pa.field(name, kind, metadata={_OBJECTS: b"1"} if objects else None)
-
-
-def _write_all(values: Any) -> pa.Array:
-    return pa.array([write_value(value) for value in values], pa.large_string())
+def _convert(columns: _Columns) -> pa.Table:
+    """Return a table, in which objects are texts."""
+    arrays, fields = [], []
+    for name, values, objects in columns:
+        arrays.append(pa.array(map(write_value, values), pa.large_string()) if objects else values)
+        fields.append(pa.field(name, arrays[-1].type, metadata={_OBJECTS: b"1"} if objects else None))
+    return pa.table(arrays, pa.schema(fields))
 
 
 def write_value(value: Any) -> str | None:

@@ -105,26 +105,27 @@ def _make_stamp(path: str) -> list[object]:
 
 
 def _search(path: str, columns: Mapping[str, str]) -> list[str]:
-    risky = {name: kind for name, kind in columns.items() if kind not in _SAFE_TYPES}
-    tests = {name: _write_test(quote_identifier(name), kind) for name, kind in risky.items()}
-    counts = _count(path, list(tests.values()))
-    if counts is not None:
-        found = {name for name, count in zip(tests, counts, strict=True) if count}
-    else:
-        found = {name for name, test in tests.items() if _count(path, [test]) != [0]}
-    nested = [name for name, kind in columns.items() if name not in found and _nested(kind)]
-    found |= {name for name in nested if not _is_clean(path, list(columns).index(name))}
-    return [name for name in columns if name in found]
+    """Return the columns with bad values, each looked for on its own."""
+    places = enumerate(columns.items())
+    return [
+        name
+        for place, (name, kind) in places
+        if (kind not in _SAFE_TYPES and _fails(path, quote_identifier(name), kind))
+        or (_nested(kind) and not _is_clean(path, place))
+    ]
 
 
-def _write_test(column: str, kind: str) -> str:
-    """Write SQL that reads every value of a column, and counts those that only queries fail over.
+def _fails(path: str, column: str, kind: str) -> bool:
+    """Read every value of a column in a database of its own, which a bad one may bring down.
 
     The hash makes it read them all, where DuckDB would answer from a file's statistics.
     """
     kept = write_range_test(column, kind)
     count = "0" if kept is None else f"count(*) FILTER (WHERE NOT {kept})"
-    return f"[bit_xor(hash({column})), {count}]"
+    with suppress(duckdb.Error), _open_memory() as con:
+        rows = con.execute(f"SELECT bit_xor(hash({column})), {count} FROM {write_scan(path)}").fetchall()
+        return bool(rows[0][1])
+    return True
 
 
 def write_range_test(column: str, kind: str) -> str | None:
@@ -146,16 +147,6 @@ def _nested(kind: str) -> bool:
     """Tell whether moments or decimals may be within other values, where the test does not look."""
     within = any(word in kind for word in ("DATE", "TIMESTAMP", "DECIMAL("))
     return within and kind.endswith(("]", ")")) and not kind.startswith("DECIMAL(") | kind.startswith("ENUM")
-
-
-def _count(path: str, tests: list[str]) -> list[int] | None:
-    """Run tests in a database of their own, which a bad value may bring down; None where it does."""
-    if not tests:
-        return []
-    with suppress(duckdb.Error), _open_memory() as con:
-        rows = con.execute(f"SELECT {', '.join(tests)} FROM {write_scan(path)}").fetchall()
-        return [int(count) for _, count in rows[0]]
-    return None
 
 
 def _open(path: str) -> ParquetFile:

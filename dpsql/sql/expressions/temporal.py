@@ -21,6 +21,7 @@ from dpsql.sql.expressions.types import (
     TEXT,
     TIMESTAMP,
     Bounds,
+    Type,
     Typed,
     make_call,
     make_cast,
@@ -99,16 +100,12 @@ def _settled(typed: Typed) -> Typed:
 def bind_extract(node: exp.Expr, bind: coercion.Bind) -> Typed:
     """Bind EXTRACT(part FROM moment)."""
     if isinstance(node.this, exp.Var | exp.Literal) and node.this.name.upper() == "EPOCH":
-        return _epoch(node.expression, bind)
+        return bind_epoch(node.expression, bind)
     return bind_part(node, _unit(node.this, tuple(DATE_PART_RANGES), node), node.expression, bind)
 
 
-def bind_epoch(node: exp.Expr, bind: coercion.Bind) -> Typed:
-    """Bind epoch(moment)."""
-    return _epoch(node.this, bind)
-
-
-def _epoch(place: exp.Expr, bind: coercion.Bind) -> Typed:
+def bind_epoch(place: exp.Expr, bind: coercion.Bind) -> Typed:
+    """Bind the seconds of a moment."""
     kinds = ("DATE", "TIMESTAMP", "TIME", "INTERVAL")
     inner = coercion.require_kind(bind(place), kinds, "a date, a time or an interval is needed")
     return Typed(write_epoch(_settled(inner)), DOUBLE, inner.bounds, inner.constant)
@@ -135,20 +132,16 @@ def bind_truncation(node: exp.Expr, bind: coercion.Bind) -> Typed:
     return Typed(made, TIMESTAMP, None, inner.constant)
 
 
-def bind_calendar_name(name: str) -> Callable[[exp.Expr, coercion.Bind], Typed]:
-    """Return the binder of dayname or monthname."""
+def make_calendar_binder(
+    name: str, kind: Type, length: int | None = None
+) -> Callable[[exp.Expr, coercion.Bind], Typed]:
+    """Return the binder of a function of a date alone: dayname, monthname or last_day."""
 
     def handle(node: exp.Expr, bind: coercion.Bind) -> Typed:
         inner = _moment(node.this, bind)
-        return Typed(make_try(make_call(name, inner.node)), TEXT, None, inner.constant, length=9)
+        return Typed(make_try(make_call(name, inner.node)), kind, None, inner.constant, length=length)
 
     return handle
-
-
-def bind_last_day(node: exp.Expr, bind: coercion.Bind) -> Typed:
-    """Bind last_day."""
-    inner = _moment(node.this, bind)
-    return Typed(make_try(make_call("last_day", inner.node)), DATE, None, inner.constant)
 
 
 def bind_date_diff(node: exp.Expr, bind: coercion.Bind) -> Typed:
@@ -180,7 +173,7 @@ def bind_date_part(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bin
     if len(arguments) != 2:
         raise bind_error(node, "date_part takes a part and a date.")
     if isinstance(arguments[0], exp.Literal) and arguments[0].name.upper() == "EPOCH":
-        return _epoch(arguments[1], bind)
+        return bind_epoch(arguments[1], bind)
     return bind_part(node, _unit(arguments[0], tuple(DATE_PART_RANGES), node), arguments[1], bind)
 
 
