@@ -124,27 +124,23 @@ class Cursor:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._result: Result | None = None
+        self.result: Result | None = None
+        """The result of the last statement, with its intervals and cost."""
         self._rows: list[tuple[Any, ...]] = []
         self._at = 0
         self._closed = False
 
     @property
-    def result(self) -> Result | None:
-        """The result of the last statement, with its intervals and cost."""
-        return self._result
-
-    @property
     def description(self) -> list[tuple[Any, ...]] | None:
         """Name and Arrow type of each column, and five Nones; None before anything ran."""
-        if self._result is None:
+        if self.result is None:
             return None
-        return [(f.name, f.type, None, None, None, None, f.nullable) for f in self._result.table.schema]
+        return [(f.name, f.type, None, None, None, None, f.nullable) for f in self.result.table.schema]
 
     @property
     def rowcount(self) -> int:
         """The number of rows of the last result; -1 before anything ran."""
-        return -1 if self._result is None else len(self._rows)
+        return -1 if self.result is None else len(self._rows)
 
     def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
         """Run a statement; of several, keep the last one's rows.
@@ -156,8 +152,8 @@ class Cursor:
         with _translated():
             text, params = _named(operation, parameters)
             results = session.run(text, params)
-        self._result = results[-1] if results else None
-        self._rows = self._result.fetchall() if self._result is not None else []
+        self.result = results[-1] if results else None
+        self._rows = self.result.fetchall() if self.result is not None else []
         self._at = 0
         return self
 
@@ -181,7 +177,7 @@ class Cursor:
             InterfaceError: nothing was executed, or the cursor is closed.
         """
         self._open()
-        if self._result is None:
+        if self.result is None:
             raise InterfaceError("there is nothing to fetch: execute a query first.")
         rows = self._rows[self._at : self._at + (self.arraysize if size is None else size)]
         self._at += len(rows)

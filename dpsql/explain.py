@@ -182,15 +182,8 @@ def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
     own = event.basic[0]
     most = budget.max_epsilon_per_query or budget.epsilon
     factors = [f for f in FACTORS if f == 1 or own * f <= most]
-    grid = [
-        [
-            error
-            for block in plan.blocks
-            if not block.prepaid
-            for error in block.operator.expect_errors(f, block.confidence)
-        ]
-        for f in factors
-    ]
+    paid = [block for block in plan.blocks if not block.prepaid]
+    grid = [[e for block in paid for e in block.operator.expect_errors(f, block.confidence)] for f in factors]
     rows = tuple(
         (answers[0].name, tuple(answer.error for answer in answers)) for answers in zip(*grid, strict=True)
     )

@@ -97,9 +97,12 @@ def _options() -> str:
         "DECLARE": selection.DECLARE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
-    said = {**guide.OPTIONS, **guide.MORE_OPTIONS}
     rows = (
-        (f"`{name}`", said[name], ", ".join(mode for mode, readers in modes.items() if name in readers))
+        (
+            f"`{name}`",
+            guide.OPTIONS[name],
+            ", ".join(mode for mode, readers in modes.items() if name in readers),
+        )
         for name in names
     )
     return _table(("option", "what it says", "modes"), rows)

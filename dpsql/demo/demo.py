@@ -101,7 +101,7 @@ def run_demo(ledger: Path) -> Iterator[str]:
                 if "budget" in first:
                     yield sessions.show_budget(session).text()
                 elif "--explain" in first:
-                    yield repr(sessions.show_explanation(session.explain(sql)))
+                    yield str(session.explain(sql))
                 else:
                     yield "\n".join(repr(result) for result in session.run(sql))
             except Error as error:

@@ -103,15 +103,8 @@ def hash_release(release: bytes) -> str:
 def identify_process(pid: int | None = None) -> str:
     """Identify this process (or ``pid``) on this boot of this machine, even when process numbers come round."""
     pid = os.getpid() if pid is None else pid
-    return "|".join(
-        [
-            socket.gethostname(),
-            _text(Path("/proc/sys/kernel/random/boot_id")),
-            _namespace(),
-            str(pid),
-            _started(pid),
-        ]
-    )
+    boot = _text(Path("/proc/sys/kernel/random/boot_id"))
+    return "|".join([socket.gethostname(), boot, _namespace(), str(pid), _started(pid)])
 
 
 def is_certainly_gone(other: str) -> bool:

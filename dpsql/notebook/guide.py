@@ -213,10 +213,6 @@ OPTIONS = {
     "noise": "LAPLACE or GAUSSIAN",
     "confidence": "level of the intervals",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
-}
-"""Options of the DP mode; other modes have some of them, and their own."""
-
-MORE_OPTIONS = {
     "blocks": "how many blocks people are put into",
     "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",
     "bounds": "(low, high): the range of a block's result",
@@ -230,7 +226,7 @@ MORE_OPTIONS = {
     "max_hits": "DECLARE: stop after this many",
     "refresh": "DECLARE: TRUE for a fresh threshold after each hit",
 }
-"""Options of the other modes and of DECLARE."""
+"""Options of the modes and of DECLARE."""
 
 ARGUMENTS = {
     "contribution_bounds_per_row": "(low, high) that each row is held to, or AUTO",

@@ -12,7 +12,7 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups, default, words  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text  # type: ignore[import-untyped]
 
-from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, MORE_OPTIONS, OPTIONS
+from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, OPTIONS
 from dpsql.sql.parse.functions import WORDS
 
 _MORE = """
@@ -43,10 +43,7 @@ class DpsqlLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", Number),
             (r"([A-Za-z_]\w*)(\s*)(<<)", bygroups(Name.Variable, Text, Operator)),
             (words(sorted(WORDS), suffix=r"(?=\s*\()"), Name.Function),
-            (
-                words(sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"),
-                Name.Attribute,
-            ),
+            (words(sorted({*OPTIONS, *ARGUMENTS}), prefix=r"\b", suffix=r"\b(?=\s*=)"), Name.Attribute),
             (words(sorted({*KEYWORDS, *MORE}), prefix=r"\b", suffix=r"\b"), Keyword),
             (r"[A-Za-z_]\w*", Name),
             (r"=>|::|<=|>=|<>|!=|\|\||[-+*/%<>=^&|~!@#?:]", Operator),

@@ -116,7 +116,7 @@ class DpsqlMagic(Magics):
             if name is not None and not options.explain:
                 session.check_name(name)  # before anything is paid
             if options.explain:
-                return sessions.show_explanation(session.explain(text, params))
+                return render.Panel(str(session.explain(text, params)))
             results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
         except Error as error:
             for answered in error.answered:
@@ -347,7 +347,7 @@ class Matcher:
             t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
         } or schema
         if _options_open(before):
-            return _begin(word, ((name, "option") for name in {**guide.OPTIONS, **guide.MORE_OPTIONS}))
+            return _begin(word, ((name, "option") for name in guide.OPTIONS))
         columns = [(c, "column") for cs in mentioned.values() for c in cs]
         tables = [(t, "table") for t in schema]
         rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]

@@ -29,7 +29,6 @@ from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
-    from dpsql.explain import Explanation
     from dpsql.result import Result
     from dpsql.session import Session
 
@@ -108,11 +107,6 @@ def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) 
     statements = parse(text, params)
     pairs = zip(statements, results, strict=True) if len(statements) == len(results) else ()
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
-
-
-def show_explanation(explained: Explanation) -> Panel:
-    """Show a plan in sentences, in fixed width."""
-    return Panel(str(explained))
 
 
 def summarise_session(session: Session) -> str:

@@ -20,16 +20,8 @@ from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_typ
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.numerics.exact_numbers import write_number
-from dpsql.policy.model import (
-    Column,
-    Format,
-    NameMapping,
-    Policy,
-    Table,
-    list_mentioned,
-    list_untyped,
-    write_columns,
-)
+from dpsql.policy import model
+from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
 
@@ -128,24 +120,25 @@ def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Po
         except PolicyError:
             continue  # said when the engine opens it
         _check_format(table, files, findings)
-        there = NameMapping(propose_types(table, files))
+        there = model.NameMapping(propose_types(table, files))
         named = table.format is None or table.format.header
-        for column in list_mentioned(policy, table) if there and named else ():
+        for column in model.list_mentioned(policy, table) if there and named else ():
             if column not in there:
                 findings.missing.append(
                     f"{name}.{column} is in the policy but not in {table.source}. {_suggest(column, there)}"
                 )
-        missing = list_untyped(policy, table)
+        missing = model.list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
             continue
         kinds = {column: there.get(column, "VARCHAR") for column in missing}
-        spoken = NameMapping({**table.columns, **dict.fromkeys(missing)})
+        spoken = model.NameMapping({**table.columns, **dict.fromkeys(missing)})
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
         findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
-        findings.types += write_columns(table, kinds)
+        findings.types += model.write_columns(table, kinds)
         typed = {
-            c: replace(table.columns[c] if c in table.columns else Column(), type=k) for c, k in kinds.items()
+            c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
+            for c, k in kinds.items()
         }
         tables[name] = replace(table, columns={**table.columns, **typed})
     return replace(policy, tables=tables)
@@ -153,7 +146,7 @@ def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Po
 
 def _check_format(table: Table, files: list[str], findings: Findings) -> None:
     """Note what a text source's format risks."""
-    form = table.format or Format()
+    form = table.format or model.Format()
     if form.quoted_newlines:
         findings.advice.append(
             f"{table.name}: quoted_newlines: one stray quote changes the rows after it, so one person's row can. "
@@ -179,15 +172,13 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
 def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
     """Count rows and values that can't be read: exact numbers, which only the owner may see."""
     relation, columns = engine.relation(table), list(engine.schema(table))
-    nulls = " AND ".join(f"{quote_identifier(name)} IS NULL" for name in columns)
-    row = engine.execute(
-        f"SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad FROM {relation}"
-    ).to_pylist()[0]
-    findings.counted.append(f"{table.name}: {row['n']} rows, {row['bad']} of them with no value at all")
-    counts = ", ".join(
-        f"COUNT(*) - COUNT({quote_identifier(name)}) AS c{i}" for i, name in enumerate(columns)
-    )
-    empty = engine.execute(f"SELECT {counts} FROM {relation}").to_pylist()[0].values()
+    quoted = [quote_identifier(name) for name in columns]
+    nulls = " AND ".join(f"{name} IS NULL" for name in quoted)
+    counts = ", ".join(f"COUNT(*) - COUNT({name}) AS c{i}" for i, name in enumerate(quoted))
+    wanted = f"COUNT(*) AS n, COUNT(*) FILTER (WHERE {nulls}) AS bad, {counts}"
+    (row,) = engine.execute(f"SELECT {wanted} FROM {relation}").to_pylist()
+    total, bad, *empty = row.values()
+    findings.counted.append(f"{table.name}: {total} rows, {bad} of them with no value at all")
     for name, count in zip(columns, empty, strict=True):
         if count:
             findings.counted.append(f"{table.name}.{name}: {count} NULL, or do not fit")

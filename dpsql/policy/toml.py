@@ -26,7 +26,10 @@ _MAX_EXPONENT = 400
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
-_DOTTED = re.compile(rf"\s*{_KEY}(?:\s*\.\s*{_KEY})*\s*")
+_DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_HEAD = re.compile(rf"\s*\[\[?\s*({_DOTTED})")
+_ASSIGNED = re.compile(rf"\s*{_DOTTED}\s*=")
+_ITEM = re.compile(rf"""(?P<key>{_DOTTED})\s*=|"(?:[^"\\]|\\.)*"|'[^']*'|[\[\]{{}}]|\#.*""")
 _PART = re.compile(_KEY)
 
 
@@ -246,47 +249,26 @@ def _find_places(text: str) -> dict[Keys, Span]:
     section: Keys = ()
     offset = 0
     for line in text.split("\n"):
-        body = line.strip()
-        if body.startswith("["):
-            inner = line.find("[") + (2 if body.startswith("[[") else 1)
-            found = _DOTTED.match(line, inner)
-            if found is not None:
-                section = _split_keys(found[0])
-                start = offset + inner + len(found[0]) - len(found[0].lstrip())
-                for depth in range(1, len(section) + 1):
-                    places.setdefault(section[:depth], (start, start + len(found[0].strip())))
-        elif body and not body.startswith("#"):
-            _note_places(line, 0, offset, section, places)
+        if head := _HEAD.match(line):
+            section = _split_keys(head[1])
+            for depth in range(1, len(section) + 1):
+                places.setdefault(section[:depth], (offset + head.start(1), offset + head.end(1)))
+        elif _ASSIGNED.match(line):
+            within, keys = (
+                [section],
+                section,
+            )  # the last one is what the keys of an open inline table stand under
+            for found in _ITEM.finditer(line):
+                if found["key"]:
+                    keys = within[-1] + _split_keys(found["key"])
+                    end = len(line.rstrip()) if len(within) == 1 else found.end("key")
+                    places.setdefault(keys, (offset + found.start("key"), offset + end))
+                elif found[0] in "[{":
+                    within.append(keys)
+                elif found[0] in "]}" and len(within) > 1:
+                    within.pop()
         offset += len(line) + 1
     return places
-
-
-def _note_places(line: str, at: int, offset: int, section: Keys, places: dict[Keys, Span]) -> None:
-    """Note the places of ``key = value`` in a line, and of keys of an inline table."""
-    found = _DOTTED.match(line, at)
-    if found is None or not line[found.end() :].startswith("="):
-        return
-    keys = section + _split_keys(found[0])
-    start = found.start() + len(found[0]) - len(found[0].lstrip())
-    end = len(line.rstrip()) if at == 0 else start + len(found[0].strip())
-    places.setdefault(keys, (offset + start, offset + end))
-    value = found.end() + 1
-    brace = value + len(line[value:]) - len(line[value:].lstrip())
-    if not line[brace:].startswith("{"):
-        return
-    depth, quote = 0, ""
-    for index in range(brace, len(line)):
-        letter = line[index]
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter in "[{":
-            depth += 1
-        elif letter in "]}":
-            depth -= 1
-        if not quote and depth == 1 and letter in "{,":
-            _note_places(line, index + 1, offset, keys, places)
 
 
 def _split_keys(dotted: str) -> Keys:

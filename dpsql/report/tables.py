@@ -198,25 +198,10 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
              "more_at_default", "mechanism_delta", "rule_used")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
-        amounts = (
-            s.limit_epsilon,
-            s.limit_delta,
-            s.spent_epsilon,
-            s.spent_delta,
-            s.left_epsilon,
-            s.left_delta,
-        )
+        amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, s.left_epsilon, s.left_delta
         used = None if s.rule_used is None else float(s.rule_used)
-        rows.append(
-            (
-                s.analyst or "whole",
-                s.accountant,
-                *map(float, amounts),
-                s.about,
-                float(s.mechanism_delta),
-                used,
-            )
-        )
+        rest = s.about, float(s.mechanism_delta), used
+        rows.append((s.analyst or "whole", s.accountant, *map(float, amounts), *rest))
     return names, rows
 
 

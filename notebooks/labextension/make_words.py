@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, MORE_OPTIONS, OPTIONS
+from dpsql.notebook.guide import ARGUMENTS, KEYWORDS, OPTIONS
 from dpsql.notebook.lexer import MORE
 
 SOURCE = Path(__file__).resolve().parent / "src" / "tokens.js"
@@ -22,7 +22,7 @@ def words() -> str:
     """The block between the two marks."""
     sets = {
         "KEYWORDS": sorted({*KEYWORDS, *MORE}),
-        "NAMED": sorted({*OPTIONS, *MORE_OPTIONS, *ARGUMENTS}),
+        "NAMED": sorted({*OPTIONS, *ARGUMENTS}),
     }
     return "".join(f"const {name} = new Set({json.dumps(found)});\n" for name, found in sets.items())
 

@@ -93,7 +93,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             session.sql("EXPLAIN " + asked),
             session.sql("SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1) AS enough FROM visits"),
             session.sql("SHOW LEDGER"),
-            sessions.show_explanation(session.explain(asked)),
+            render.Panel(str(session.explain(asked))),
             sessions.show_budget(session),
             sessions.show_columns(session, "visits"),
             sessions.show_report(session, ""),
