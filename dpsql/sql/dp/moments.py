@@ -253,22 +253,19 @@ def _pair(asked: AggregateCall) -> Aggregate:
     # y is there where x is: both are weighed alike
     moments = _Moments(asked, asked.exact.weighing(y.y, max(y.most, x.most) ** 2))
     shared = [moments.count(y), moments.product(y, x)]
-    wanted = zip(both, _SQUARES.get(asked.call.name, (False, False)), strict=True)
-    squares = [moments.product(item, item) if used else None for item, used in wanted]
-    own = [
-        [moments.total(item, item.centre), *([square] if square is not None else [])]
-        for item, square in zip(both, squares, strict=True)
-    ]
+    wanted = _SQUARES.get(asked.call.name, (False, False))
+    squares = [moments.product(item, item) for item, used in zip(both, wanted, strict=True) if used]
+    totals = [moments.total(item, item.centre) for item in both]
 
     def build(count: Statistic, product: Statistic, *noisy: Statistic) -> Output:
-        ends = (noisy[: len(own[0])], noisy[len(own[0]) :])
+        left = iter(noisy[2:])
         first, second = (
-            Axis(item.grid.steps, item.units(item.centre), item.ends, *statistics)
-            for item, statistics in zip(both, ends, strict=True)
+            Axis(item.grid.steps, item.units(item.centre), item.ends, total, next(left) if used else None)
+            for item, total, used in zip(both, noisy[:2], wanted, strict=True)
         )
         return Pair(asked.name, asked.call.name.lower(), count, first, second, product, moments.whole)
 
-    formula = Formula([*shared, *own[0], *own[1]], build)
+    formula = Formula([*shared, *totals, *squares], build)
     said = " and ".join(f"{asked.source(place)} {item.said}" for place, item in enumerate(both))
     said = f"{asked.call.name} from {len(formula.partials)} noisy moments, {said}"
     return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)

@@ -65,8 +65,6 @@ class NoisyBlock(AggregatingBlock):
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
             self.domain,
         )  # fmt: skip
-        if rows is not None and not self.bound.row_level and not keys:
-            self.exact.groups = None
         self.bind_clauses()
 
     def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
@@ -180,7 +178,7 @@ class NoisyBlock(AggregatingBlock):
                 (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
                 self.options.get("min_privacy_units_per_group", 1),
             )  # fmt: skip
-        keys = tuple(key.name for key in self.keys.values())
+        keys = self.exact.names
         parts: tuple[Part, ...] = (
             *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),
             *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),

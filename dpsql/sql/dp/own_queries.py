@@ -32,13 +32,6 @@ from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_number
 from dpsql.sql.parse.statements import make_literal
 
-
-def _keys(asked: AggregateCall) -> tuple[tuple[str, ...], int]:
-    """Return the names of the groups' keys, and how many groups one unit may touch."""
-    keys = tuple(key.name for key in asked.exact.keys)
-    return keys, asked.groups if keys else 1
-
-
 # -- different values, histograms -------------------------------------------------------------------------------
 
 
@@ -54,7 +47,7 @@ def bind_distinct(asked: AggregateCall) -> Aggregate:
     value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
 
     def part(epsilon: Fraction) -> DistinctCount:
-        keys, groups = _keys(asked)
+        keys, groups = asked.exact.names, asked.groups
         held = asked.exact.held(value, groups)
         query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
         noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
@@ -93,7 +86,7 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     shown = bins if others is None else [*bins, others]
 
     def part(epsilon: Fraction) -> Histogram:
-        keys, groups = _keys(asked)
+        keys, groups = asked.exact.names, asked.groups
         held = asked.exact.held(block.filtered(call, value), groups)
         placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
         by = ", ".join([*keys, BIN])
@@ -320,7 +313,7 @@ def _auto_bounded(
     asked: AggregateCall, typed: Typed, kind: Literal["sum", "avg"], epsilon: Fraction
 ) -> AutoBounded:
     block, exact = asked.block, asked.exact
-    keys = tuple(key.name for key in exact.keys)
+    keys = exact.names
     low, high = _ladder_of(typed.type)
     least, most = _declared_bounds(typed)
     if least is not None and most is not None:  # no rung is needed beyond what is declared

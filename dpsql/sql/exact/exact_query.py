@@ -179,6 +179,11 @@ class Exact:
         return Weighing(y, scale)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple(key.name for key in self.keys)
+
+    @property
     def partials(self) -> tuple[Partial, ...]:
         """The partials, in the order in which they were asked for."""
         return tuple(self._partials.values())
@@ -233,17 +238,16 @@ class Exact:
         return f"{head} SELECT {', '.join(columns)} FROM domain LEFT JOIN totals ON {on}"
 
     def _totals(self, sums: Iterable[str], rows: str) -> str:
-        names = [key.name for key in self.keys]
         totals = (f"{sql} AS {p.name}" for sql, p in zip(sums, self.partials, strict=True))
-        items = [*names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
-        return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(names)}"
+        items = [*self.names, *totals, f"COUNT(*) AS {UNITS_COLUMN}"]
+        return f"SELECT {', '.join(items)} FROM {rows}{write_group_by(self.names)}"
 
     def _row_level(self) -> str:
         sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
         return self._totals(sums, f"({self.rows()}) AS rows")
 
     def _user_level(self) -> str:
-        names = [key.name for key in self.keys]
+        names = self.names
         budgeted = self.row_budget is not None and bool(names)
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
@@ -375,7 +379,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
     if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
         return None
-    rows, names = exact.rows(inside=False), tuple(key.name for key in exact.keys)
+    rows, names = exact.rows(inside=False), exact.names
     whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
     if SALT in rows or (exact.domain is None and not whole):
         return None  # rows that are chosen by a secret hash are read once
