@@ -171,9 +171,8 @@ class Aggregation(base.Operator):
         return not self.outputs and self.selection is None
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        noisy = [
-            (s.column, base.SensitivityClaim(s.noise.sensitivity, s.noise.groups)) for s in self.statistics
-        ]
+        noises = ((s.column, s.noise) for s in self.statistics)
+        noisy = [(column, base.SensitivityClaim(n.sensitivity, n.groups)) for column, n in noises]
         if self.selection is not None:  # a unit counts once in a group
             noisy.append((self.selection.column, base.SensitivityClaim(1, self.selection.groups)))
         claim = base.SumsClaim(self.keys, tuple(dict.fromkeys(noisy)), self.selection is not None)
@@ -252,11 +251,8 @@ class Aggregation(base.Operator):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         selected = () if self.selection is None else (self.selection.sentence(),)
         route = () if self.packed is None else (_ROUTE_SENTENCE,)
-        return (
-            *selected,
-            *(line for output in self.outputs for line in output.sentences(confidence)),
-            *route,
-        )
+        lines = (line for output in self.outputs for line in output.sentences(confidence))
+        return (*selected, *lines, *route)
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for output in self.outputs:

@@ -345,9 +345,8 @@ class AutoBounded(Part):
             exact.append(self._clipped(sign[rows], rung[rows], n[rows], total[rows], low, high))
             counted.append(int(n[rows].sum()))
         columns = self._shown(exact, counted, low, high, entropy)
-        note = (
-            f"{self.name}: values were clipped to [{float(low):g}, {float(high):g}], bounds found privately"
-        )
+        ends = f"[{float(low):g}, {float(high):g}]"
+        note = f"{self.name}: values were clipped to {ends}, bounds found privately"
         return Answered(columns, self.event, (note,))
 
     def _unanswered(self, groups: int) -> Answered:
@@ -394,9 +393,8 @@ class AutoBounded(Part):
         centre = (low + high) / 2 if self.kind == "avg" else Fraction(0)
         reach = max(high - centre, centre - low)
         steps = Fraction(1 << BOUND_BITS) / reach
-        totals = to_integers(
-            [math.floor((t - centre * n) * steps) for t, n in zip(exact, counted, strict=True)]
-        )
+        pairs = zip(exact, counted, strict=True)
+        totals = to_integers([math.floor((t - centre * n) * steps) for t, n in pairs])
         noisy = {self.total: self.total.noise.add(totals, entropy)}
         if self.kind == "sum":
             shown = Sum(self.name, self.total, steps).show(noisy, self.confidence)

@@ -196,11 +196,8 @@ def _replace_column(table: pa.Table, column: AddingColumn, sums: Integers) -> pa
     steps = column.steps
     shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
     kind = table.schema.field(column.name).type
-    new = {
-        column.name: pa.array(
-            shown if steps == 1 and not pa.types.is_floating(kind) else [float(v) for v in shown], kind
-        )
-    }
+    whole = steps == 1 and not pa.types.is_floating(kind)
+    new = {column.name: pa.array(shown if whole else [float(v) for v in shown], kind)}
     for end, choose in (("low", min), ("high", max)):
         name = f"{column.name}__{end}"
         if name in table.column_names:

@@ -76,10 +76,8 @@ class DistinctCount(Part):
         return Count(self.name, Statistic("n", self.noise))
 
     def claims(self) -> Iterator[ClaimedText]:
-        noise = self.noise
-        yield ClaimedText(
-            self.query, RowsClaim(noise.sensitivity, noise.groups, self.keys, moves=(("n", 1),))
-        )
+        claim = RowsClaim(self.noise.sensitivity, self.noise.groups, self.keys, moves=(("n", 1),))
+        yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)
@@ -124,8 +122,7 @@ class Histogram(Part):
         return self.noise.event if self.noise.sensitivity == 1 else PureDP(self.noise.epsilon)
 
     def claims(self) -> Iterator[ClaimedText]:
-        noise = self.noise
-        claim = RowsClaim(noise.sensitivity, noise.groups, self.keys, moves=((BIN_ROWS, 1),))
+        claim = RowsClaim(self.noise.sensitivity, self.noise.groups, self.keys, moves=((BIN_ROWS, 1),))
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
@@ -384,9 +381,8 @@ class Quantiles(Part):
     def _answer(self, steps: list[list[int]]) -> Answered:
         kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
         shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
-        columns = {
-            name: pa.array([shown(row[i]) for row in steps], kind) for i, name in enumerate(self.names)
-        }
+        places = enumerate(self.names)
+        columns = {name: pa.array([shown(row[i]) for row in steps], kind) for i, name in places}
         return Answered(columns, self.event, self._notes())
 
     def _notes(self) -> tuple[str, ...]:

@@ -101,9 +101,8 @@ class Output(ABC):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe each moment for EXPLAIN, from public quantities only."""
         part = self._share(confidence)
-        return tuple(
-            f"{self.name}: {m.what} {m.statistic.noise.sentence(part, m.steps)}." for m in self.moments
-        )
+        noises = ((m.what, m.statistic.noise.sentence(part, m.steps)) for m in self.moments)
+        return tuple(f"{self.name}: {what} {noise}." for what, noise in noises)
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
         """Yield the errors to expect if epsilon were ``factor`` times what it is, where public numbers say them."""

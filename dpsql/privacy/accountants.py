@@ -359,9 +359,8 @@ class RuleAccountant(Accountant):
         return self.start
 
     def _left(self, spent: Spent) -> list[Fraction]:
-        return [
-            limit - total for limit, total in zip(self.limits, self.rule_sums(self._own(spent)), strict=False)
-        ]
+        sums = self.rule_sums(self._own(spent))
+        return [limit - total for limit, total in zip(self.limits, sums, strict=False)]
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:

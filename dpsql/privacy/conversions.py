@@ -149,9 +149,8 @@ def _density(x: Decimal) -> Decimal:
 @lru_cache(maxsize=4096)
 def normal_tail(x: Decimal) -> Decimal:
     """Compute ``Phi(-x)`` to :data:`DIGITS` significant digits."""
-    at = libmp.mpf_div(
-        libmp.from_str(str(x), _BITS, "n"), libmp.mpf_sqrt(libmp.from_int(2), _BITS, "n"), _BITS, "n"
-    )
+    root = libmp.mpf_sqrt(libmp.from_int(2), _BITS, "n")
+    at = libmp.mpf_div(libmp.from_str(str(x), _BITS, "n"), root, _BITS, "n")
     return Decimal(libmp.to_str(libmp.mpf_shift(libmp.mpf_erfc(at, _BITS, "n"), -1), DIGITS))
 
 

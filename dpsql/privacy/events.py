@@ -24,6 +24,7 @@ most ``epsilon``, and ``rho`` and ``mu`` hold.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -486,9 +487,8 @@ def compose_events(events: Iterable[Event]) -> Event:
     Raises:
         ValueError: there is no event.
     """
-    flat = tuple(
-        part for event in events for part in (event.events if isinstance(event, Composed) else (event,))
-    )
+    nested = (event.events if isinstance(event, Composed) else (event,) for event in events)
+    flat = tuple(itertools.chain.from_iterable(nested))
     return flat[0] if len(flat) == 1 else Composed(flat)
 
 

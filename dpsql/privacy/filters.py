@@ -84,16 +84,13 @@ class Basic(Accountant):
 
     def more(self, spent: Spent, event: Event) -> int:
         epsilon, delta = event.basic
-        return min(
-            count_repeats(self.epsilon - spent.epsilon, epsilon),
-            count_repeats(self.delta - spent.delta, delta),
-        )
+        by_epsilon = count_repeats(self.epsilon - spent.epsilon, epsilon)
+        return min(by_epsilon, count_repeats(self.delta - spent.delta, delta))
 
     def sentence(self, spent: Spent) -> str:
         used = f"ε={write_number(spent.epsilon)} of {write_number(self.epsilon)} used"
-        return used + (
-            f", δ={write_number(spent.delta)} of {write_number(self.delta)} used" if self.delta else ""
-        )
+        by_delta = f", δ={write_number(spent.delta)} of {write_number(self.delta)} used"
+        return used + by_delta if self.delta else used
 
     def left_by_sum(self, spent: Spent) -> Fraction:
         return self.epsilon - spent.epsilon if spent.delta <= self.delta else _NOTHING
@@ -200,12 +197,9 @@ class Rdp(RuleAccountant):
 
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
-        limits = {
-            a: conversions.find_renyi_limit(a, epsilon, own) for a, own in cls.deal(epsilon, rest).items()
-        }
-        return cls(
-            epsilon, aside + rest, aside=aside, curve=tuple((a, b) for a, b in limits.items() if b > 0)
-        )
+        shares = cls.deal(epsilon, rest).items()
+        limits = ((a, conversions.find_renyi_limit(a, epsilon, own)) for a, own in shares)
+        return cls(epsilon, aside + rest, aside=aside, curve=tuple((a, b) for a, b in limits if b > 0))
 
     @staticmethod
     def deal(epsilon: Fraction, rest: Fraction) -> dict[Fraction, Fraction]:

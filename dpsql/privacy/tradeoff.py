@@ -355,11 +355,8 @@ class _Group(TradeOff):
 def atoms_of(loss: Loss) -> tuple[Floats, Floats, float]:
     """Return losses, masses, and the mass at infinity: the sum is one."""
     losses = (loss.low + np.arange(len(loss.masses), dtype=np.float64)) * loss.step
-    return (
-        np.asarray(losses, dtype=np.float64),
-        loss.masses,
-        min(1.0, max(loss.infinite, 1 - float(loss.masses.sum()))),
-    )
+    infinite = min(1.0, max(loss.infinite, 1 - float(loss.masses.sum())))
+    return np.asarray(losses, dtype=np.float64), loss.masses, infinite
 
 
 def _merged(a: tuple[Floats, Floats, float], b: tuple[Floats, Floats, float]) -> PiecewiseLinear:
@@ -447,9 +444,8 @@ class Approximation:
     def curve(self) -> TradeOff:
         """The limit ``G_mu`` composed with ``f_{0, delta}``, to be drawn beside the true one."""
         limit = gaussian(self.approximate_mu)
-        return (
-            limit.tensor(from_epsilon_delta(0, self.approximate_delta)) if self.approximate_delta else limit
-        )
+        delta = self.approximate_delta
+        return limit.tensor(from_epsilon_delta(0, delta)) if delta else limit
 
     def sandwich(self, alpha: float) -> tuple[float, float] | None:
         """Bound the true curve at ``alpha`` in [gamma, 1 - gamma]; None elsewhere, or for a large gamma.
@@ -466,9 +462,8 @@ class Approximation:
     def sentence(self) -> str:
         """Say that it is an approximation, and how far off it may be."""
         error = "of unknown error" if self.gamma is None else f"within {self.gamma:.3g} (Berry-Esseen)"
-        return (
-            f"approximately Gaussian with μ≈{self.approximate_mu:.4g}, {error}: an estimate, not a guarantee"
-        )
+        about = f"approximately Gaussian with μ≈{self.approximate_mu:.4g}"
+        return f"{about}, {error}: an estimate, not a guarantee"
 
 
 def approx_clt_mu(curves: Iterable[TradeOff]) -> Approximation:

@@ -466,11 +466,9 @@ class BinnedDoubles(BinnedColumn):
         return self._number(end.values.astype(np.float64))
 
     def run(self, first: int, last: int) -> PrefixSums:
-        parts = [
-            part[(numbers >= first) & (numbers < last)]
-            for part in chain.from_iterable(map(_cut_blocks, self._held))
-            for numbers in [self._number(part)]
-        ]
+        blocks = chain.from_iterable(map(_cut_blocks, self._held))
+        numbered = ((part, self._number(part)) for part in blocks)
+        parts = [part[(numbers >= first) & (numbers < last)] for part, numbers in numbered]
         x = np.sort(np.concatenate([*parts, np.empty(0)]))
         around = self._surround(first, last, np.ones(len(x), dtype=np.int64))
         return PrefixSums.of(np.concatenate([[-np.inf], x, [np.nan]]), around)

@@ -194,9 +194,8 @@ class PackedAggregation(FastRoute[pa.Table]):
             sizes = tuple(2 if least is None else int(last) - int(least) + 2 for least, last in ends)
             if route.dense and math.prod(size - 1 for size in sizes) != row["listed"]:
                 continue
-            layout = _Layout(
-                route, int(low), lows, sizes, units, bits, units <= _SPARSE * n and n * most < _EXACT
-            )
+            counted = units <= _SPARSE * n and n * most < _EXACT
+            layout = _Layout(route, int(low), lows, sizes, units, bits, counted)
             if layout.group_bits <= _GROUP_BITS and layout.bits <= _BITS:
                 return layout
         return None

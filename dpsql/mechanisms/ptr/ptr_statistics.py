@@ -83,11 +83,8 @@ class _NoisyItem(StableItem):
         reader = add_salt(read, (self.values,), entropy)
         centres, reach = self._window(self.largest_radius)
         found = read_order_statistics(reader, self.values, keys, centres, reach)
-        measured = {key: self._measure(data, self.largest_radius) for key, data in found.items()}
-        return pa.float64(), {
-            key: Measured(stability_radius.convert_to_units(radius, self.rows), exact)
-            for key, (radius, exact) in measured.items()
-        }
+        measured = ((key, self._measure(data, self.largest_radius)) for key, data in found.items())
+        return pa.float64(), {key: self._convert(radius, exact) for key, (radius, exact) in measured}
 
     @abstractmethod
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
@@ -152,11 +149,9 @@ class Iqr(_NoisyItem):
         return spread if self.widest is None or spread <= self.widest else float(self.widest)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        held = (
-            "No bounds are declared, so nothing else holds it."
-            if self.widest is None
-            else f"It is held to {float(self.widest):g}, the width of the declared bounds."
-        )
+        held = "No bounds are declared, so nothing else holds it."
+        if self.widest is not None:
+            held = f"It is held to {float(self.widest):g}, the width of the declared bounds."
         factor = 2 ** (self.noise.half_width(confidence) / stability_radius.LOG_GRID)
         return (
             f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
@@ -307,10 +302,9 @@ class Quantile(StableItem):
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):
-            radius = stability_radius.measure_quantile_radius(
-                int(n), int(below), int(upto), self.probability, cap=self.largest_radius
-            )
-            found[key] = Measured(stability_radius.convert_to_units(radius, self.rows), v)
+            counts, cap = (int(n), int(below), int(upto)), self.largest_radius
+            radius = stability_radius.measure_quantile_radius(*counts, self.probability, cap=cap)
+            found[key] = self._convert(radius, v)
         return table.schema.field("v").type, found
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -340,14 +334,13 @@ class _LeadingItem(StableItem):
         table = add_salt(read, (self.values,), entropy)(self._text(keys))
         columns = (table.column(name).to_pylist() for name in ("place", *self._numbers))
         leading: dict[Group, dict[int, tuple[Any, tuple[int, ...]]]] = {}
-        for key, v, place, *numbers in zip(
-            list_groups(table, keys), table.column("v"), *columns, strict=True
-        ):
+        groups = list_groups(table, keys)
+        for key, v, place, *numbers in zip(groups, table.column("v"), *columns, strict=True):
             leading.setdefault(key, {})[int(place)] = (v, tuple(map(int, numbers)))
         found = {}
         for key, places in leading.items():
             radius = self._radius(places[1][1], places[2][1] if 2 in places else None)
-            found[key] = Measured(stability_radius.convert_to_units(radius, self.rows), places[1][0])
+            found[key] = self._convert(radius, places[1][0])
         return table.schema.field("v").type, found
 
 
@@ -380,9 +373,8 @@ class Mode(_LeadingItem):
         )
 
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
-        return stability_radius.measure_mode_radius(
-            first[0], second[0] if second else 0, second is not None and first[1] == 1
-        )
+        count, larger = (0, False) if second is None else (second[0], first[1] == 1)
+        return stability_radius.measure_mode_radius(first[0], count, larger)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         return self._sentences("the most frequent value, exact, released if it leads by enough")

@@ -32,6 +32,7 @@ import pyarrow as pa
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Operator, PublicClaim, Read, Release, RowsClaim
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, compute_keep_probabilities
+from dpsql.mechanisms.ptr.stability_radius import convert_to_units
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
@@ -254,6 +255,10 @@ class StableItem(ABC):
     @abstractmethod
     def sentences(self, confidence: float) -> tuple[str, ...]:
         """Describe proposal and test for EXPLAIN."""
+
+    def _convert(self, radius: int, exact: Any) -> Measured:
+        """Return what was measured, with its radius in privacy units instead of rows."""
+        return Measured(convert_to_units(radius, self.rows), exact)
 
     def _sentences(self, proposal: str) -> tuple[str, ...]:
         return (f"{self.name}: {proposal}; {self.test.sentence()}.",)

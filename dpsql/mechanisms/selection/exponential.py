@@ -170,9 +170,8 @@ class ExponentialChoice(ScoredOperator):
         """The rates of one winner's choice."""
         part = self.epsilon / self.top
         equal = part / ((1 if self.monotone else 2) * self.sensitivity)
-        return ChoiceRates(
-            equal, part / (2 * SCORE_SENSITIVITY), lambda size: self._margin(self.candidates or size)
-        )
+        unequal = part / (2 * SCORE_SENSITIVITY)
+        return ChoiceRates(equal, unequal, lambda size: self._margin(self.candidates or size))
 
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Choose the winners, best first: peeled off one at a time, each with its part of epsilon."""
@@ -228,9 +227,8 @@ class ExponentialChoice(ScoredOperator):
             if self.monotone:
                 said.append("A unit more moves all utilities the same way, so half the noise is enough.")
         if self.answer is not None:
-            said.append(
-                f"Each winner's utility is answered afresh, from a share of ε={float(self.answer[1]):g}."
-            )
+            share = float(self.answer[1])
+            said.append(f"Each winner's utility is answered afresh, from a share of ε={share:g}.")
         return tuple(said)
 
     def _reach(self, confidence: float, size: int) -> float:

@@ -299,9 +299,8 @@ class _Parts:
     def of(table: pa.Table, blocks: int) -> _Parts:
         given = table.column(0).to_pylist()
         numbers = np.array([-1 if b is None else b for b in given], dtype=np.int64)
-        starts, ends = (
-            np.searchsorted(numbers, np.arange(blocks), side=side).tolist() for side in ("left", "right")
-        )
+        starts = np.searchsorted(numbers, np.arange(blocks), side="left").tolist()
+        ends = np.searchsorted(numbers, np.arange(blocks), side="right").tolist()
         return _Parts(table.drop_columns(table.column_names[:1]), starts, ends)
 
     def size(self, number: int) -> int:
@@ -423,9 +422,8 @@ class PythonBlocks(BlockSource):
         base.report_progress(self.blocks, self.blocks)
         if self.returns is None:
             return BlockResults({self.column: results}, {})
-        return BlockResults(
-            {self.column: list(map(self.returns.fit, results))}, {self.column: self.returns.arrow}
-        )
+        fitted = list(map(self.returns.fit, results))
+        return BlockResults({self.column: fitted}, {self.column: self.returns.arrow})
 
     def _call(self, rows: pa.Table) -> Any:
         """Return the result of one block, its rows converted alone: numpy's type tells whether an integer is missing."""

@@ -370,9 +370,8 @@ class FeatureVotes(BlockOperator):
         for _ in range(self.top):
             scores = np.array([counts[i] for i in left], dtype=np.int64)
             winners.append(left.pop(choose_exponential(scores, self.epsilon / self.top / 2, entropy)))
-        return Release(
-            pa.table({self.name: pa.array([self.features[i] for i in winners], pa.string())}), self.event
-        )
+        chosen = pa.array([self.features[i] for i in winners], pa.string())
+        return Release(pa.table({self.name: chosen}), self.event)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         each = f"Each votes for at most {self.most} of {len(self.features)} features."
@@ -380,7 +379,5 @@ class FeatureVotes(BlockOperator):
         if self.noise is not None:
             width = self.noise.half_width(confidence)
             return said, f"votes: every count with noise, within ±{width:.4g} votes at {confidence:.0%}."
-        return (
-            said,
-            f"{self.name}: the {self.top} features with the most votes, by the exponential mechanism.",
-        )
+        most = f"the {self.top} features with the most votes, by the exponential mechanism"
+        return said, f"{self.name}: {most}."
