@@ -14,12 +14,11 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import PrivacyError
 from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
 from dpsql.sql.expressions.fixed_point import write_canonical
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
+from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
@@ -51,35 +50,30 @@ def refuse_clauses(select: exp.Select, *clauses: str) -> None:
             raise privacy_error(found, what, hint, around=select)
 
 
+_CHOICES = {
+    "sample": ("USING SAMPLE", "aggregate all of them."),
+    "cluster": ("CLUSTER BY", None),
+    "windows": ("WINDOW", "write the window after OVER."),
+    "locks": ("FOR", None),
+}
+
+
 def refuse_row_choice(select: exp.Select) -> None:
     """Refuse what chooses rows by other rows, below the aggregation."""
-    for key, what in (
-        ("sample", "USING SAMPLE"),
-        ("cluster", "CLUSTER BY"),
-        ("windows", "WINDOW"),
-        ("locks", "FOR"),
-    ):
-        if select.args.get(key):
-            hint = {"sample": "aggregate all of them.", "windows": "write the window after OVER."}.get(key)
-            found = select.args[key]
-            place = span_of(found[0] if isinstance(found, list) else found)
-            what = f"{what} can't be used on private rows."
-            raise PrivacyError(what, span=place or span_of(select.expressions[0]), hint=hint)
+    for key, (clause, hint) in _CHOICES.items():
+        if found := select.args.get(key):
+            place = found[0] if isinstance(found, list) else found
+            what = f"{clause} can't be used on private rows."
+            raise privacy_error(place, what, hint, around=select.expressions[0])
 
 
 _SEEN = "dpsql_seen"
-_PLACES: dict[type[exp.Expr], str] = {
-    exp.RowNumber: "row_number",
-    exp.Rank: "rank",
-    exp.DenseRank: "dense_rank",
-}
-_TAKEN: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead", exp.FirstValue: "first_value"}
-_ADDED: dict[type[exp.Expr], str] = {
-    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
-}  # fmt: skip
-_BY_PLACE: tuple[type[exp.Expr], ...] = (exp.RowNumber, *_TAKEN)
+_PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
+_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
+_ADDED = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_BY_PLACE = (exp.RowNumber, *_TAKEN)
 """Functions whose answer depends on which of two rows that tie comes first."""
-WINDOW_FUNCTIONS = ", ".join([*_PLACES.values(), *_TAKEN.values(), *_ADDED.values()])
+WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *_ADDED))
 
 
 @dataclass
@@ -106,7 +100,7 @@ class Windows:
             if window.find_ancestor(exp.Window, exp.Query) is not None:
                 continue
             key = self.binder.name("window")
-            typed = _own(self.binder, window, self.bound, self.env)
+            typed = self._own(window)
             self.made[key] = typed.node
             extra[key] = replace(typed, node=column(key, _SEEN))
             stand_in = exp.column(key)
@@ -142,11 +136,87 @@ class Windows:
             inner.set(key, query.args.get(key))
         return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
 
+    def _value(self, node: exp.Expr, *kinds: str, why: str = "") -> Typed:
+        """Return a value of a row, of one of these kinds if there are any, over nodes of its own."""
+        typed = self.binder.expression(node, self.bound.names, self.env)
+        if kinds:
+            require_kind(typed, kinds, why)
+        return replace(typed, node=typed.node.copy())
+
+    def _own(self, window: exp.Window) -> Typed:
+        """Return a window over one unit's rows."""
+        if not is_partitioned_by_unit(window, self.bound):
+            unit = find_unit_column(self.bound) if self.bound.unit is not None else None
+            raise privacy_error(
+                window,
+                "a window function below the aggregation mixes the rows of several units.",
+                f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
+                if unit is not None
+                else "aggregate first; windows may follow.",
+            )
+        function, where = window.this, None
+        if isinstance(function, exp.Filter):
+            where, function = function.expression.this, function.this
+        kinds = (*_PLACES, *_TAKEN, *_ADDED) if where is None else _ADDED
+        if type(function) not in kinds:
+            what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
+            what = f"{what} is not known over private rows."
+            raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
+        typed = self._call(function, function.sql_name().lower())
+        node = typed.node
+        if where is not None:
+            condition = self._value(where, "BOOLEAN", why="a condition is needed").node
+            node = exp.Filter(this=node, expression=exp.Where(this=condition))
+        node = self._over(window, node, isinstance(function, _BY_PLACE))
+        return replace(typed, node=exp.cast(node, "DOUBLE") if isinstance(function, exp.Sum) else node)
+
+    def _call(self, function: exp.Expr, name: str) -> Typed:
+        """Return the function over a value that can't fail."""
+        rows = self.bound.max_rows
+        most = None if rows is None else Fraction(rows)
+        made, argument = function.copy(), function.this
+        if isinstance(function, _PLACES):
+            return Typed(type(function)(), BIGINT, Bounds(Fraction(1), most), nullable=False)
+        counted = Typed(made, BIGINT, Bounds(Fraction(0), most), nullable=False)
+        if isinstance(function, exp.Count) and (argument is None or argument.is_star):
+            return replace(counted, node=exp.Count(this=exp.Star()))
+        if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
+            raise privacy_error(function, f"{name} takes one value here.")
+        inner = self._value(argument)
+        made.set("this", inner.node)
+        if isinstance(function, exp.Count):
+            return counted
+        require_kind(inner, ORDERED_KINDS, f"{name} takes a value with an order")
+        if isinstance(function, _TAKEN):
+            _check_neighbour(function, name)
+        elif isinstance(function, exp.Min | exp.Max):
+            made.set("this", expression_of(write_canonical(inner, argument)))
+        else:
+            return Typed(made, DOUBLE, _bounds_of_total(function, name, inner, most), nullable=True)
+        return Typed(made, inner.type, inner.bounds, nullable=True)
+
+    def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
+        """Return a function over the unit's rows, in an order that leaves no ties where these would matter."""
+        assert self.bound.unit is not None
+        by = [self._value(node).node for node in window.args.get("partition_by") or []]
+        order = []
+        for item in window.args["order"].expressions if window.args.get("order") is not None else ():
+            typed = self._value(item.this, *ORDERED_KINDS, why="rows are ordered by values with an order")
+            ends = {key: bool(item.args.get(key)) for key in ("desc", "nulls_first")}
+            order.append(exp.Ordered(this=typed.node, **ends))
+        frame = _frame(window)
+        if by_place or frame is not None:
+            order += [exp.Ordered(this=node, nulls_first=False) for node in _ties(self.bound)]
+        ordered = exp.Order(expressions=order) if order else None
+        return exp.Window(
+            this=function, partition_by=[self.bound.unit.copy(), *by], order=ordered, spec=frame
+        )
+
 
 def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
     """Return whether all rows of a partition belong to one unit, by what the policy declares."""
     found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
-    return bound.unit is not None and any(f is not None and (f.is_unit or f.anchors) for f in found)
+    return bound.unit is not None and any(f is not None and f.tells_unit for f in found)
 
 
 def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
@@ -162,79 +232,22 @@ def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
 
 def find_unit_column(bound: From) -> str | None:
     """Return the unit's column as the analyst may write it."""
-    known = sorted(
-        (f for _, f in bound.names.fields() if f.is_unit or f.anchors), key=lambda f: not f.is_unit
-    )
+    known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
     return known[0].name if known else None
 
 
-def _own(binder: Binder, window: exp.Window, bound: From, env: Env) -> Typed:
-    if not is_partitioned_by_unit(window, bound):
-        unit = find_unit_column(bound) if bound.unit is not None else None
-        raise privacy_error(
-            window,
-            "a window function below the aggregation mixes the rows of several units.",
-            f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
-            if unit is not None
-            else "aggregate first; windows may follow.",
-        )
-    function, where = window.this, None
-    if isinstance(function, exp.Filter):
-        where, function = function.expression.this, function.this
-    name = {**_PLACES, **_TAKEN, **_ADDED}.get(type(function))
-    if name is None or (where is not None and type(function) not in _ADDED):
-        what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
-        what = f"{what} is not known over private rows."
-        raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
-    text, typed = _call(binder, function, name, bound, env)
-    if where is not None:
-        condition = binder.expression(where, bound.names, env)
-        require_kind(condition, ("BOOLEAN",), "a condition is needed")
-        text += f" FILTER (WHERE {to_sql(condition.node)})"
-    text += f" OVER ({_over(binder, window, function, bound, env)})"
-    return replace(typed, node=expression_of(f"CAST({text} AS DOUBLE)" if name == "sum" else text))
-
-
-def _call(binder: Binder, function: exp.Expr, name: str, bound: From, env: Env) -> tuple[str, Typed]:
-    """Return the call in SQL, and what it gives."""
-    most = None if bound.max_rows is None else Fraction(bound.max_rows)
-    stand_in = exp.Null()
-    if type(function) in _PLACES:
-        return f"{name}()", Typed(stand_in, BIGINT, Bounds(Fraction(1), most), nullable=False)
-    counted = Typed(stand_in, BIGINT, Bounds(Fraction(0), most), nullable=False)
-    argument = function.this
-    if name == "count" and (argument is None or argument.is_star):
-        return "count(*)", counted
-    if not isinstance(argument, exp.Expr) or isinstance(argument, exp.Distinct) or function.expressions:
-        raise privacy_error(function, f"{name} takes one value here.")
-    inner = binder.expression(argument, bound.names, env)
-    own = to_sql(inner.node)
-    if name == "count":
-        return f"count({own})", counted
-    require_kind(inner, ORDERED_KINDS, f"{name} takes a value with an order")
-    if type(function) in _TAKEN:
-        return _neighbour(function, name, own, inner)
-    if name in ("min", "max"):
-        own = write_canonical(inner, argument)
-        return f"{name}({own})", Typed(stand_in, inner.type, inner.bounds, nullable=True)
-    return _total(function, name, own, inner, most)
-
-
-def _neighbour(function: exp.Expr, name: str, own: str, inner: Typed) -> tuple[str, Typed]:
+def _check_neighbour(function: exp.Expr, name: str) -> None:
     offset, default = function.args.get("offset"), function.args.get("default")
     if default is not None:
         what = f"{name} takes no default here."
         raise bind_error(default, what, f"write COALESCE({name}(...) OVER (...), ...).")
-    place = ""
-    if offset is not None:
-        if not isinstance(offset, exp.Literal) or not offset.name.isdigit() or int(offset.name) > 1_000_000:
-            raise bind_error(offset, "the distance must be a literal whole number.")
-        place = f", {int(offset.name)}"
-    return f"{name}({own}{place})", Typed(exp.Null(), inner.type, inner.bounds, nullable=True)
+    whole = isinstance(offset, exp.Literal) and offset.name.isdigit() and int(offset.name) <= 1_000_000
+    if offset is not None and not whole:
+        raise bind_error(offset, "the distance must be a literal whole number.")
 
 
-def _total(function: exp.Expr, name: str, own: str, inner: Typed, most: Fraction | None) -> tuple[str, Typed]:
-    """Return a sum or a mean, of numbers that add up to the same in any order."""
+def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
+    """Return the bounds of a sum or a mean, of numbers that add up to the same in any order."""
     small = inner.type.kind == "INTEGER" and inner.type.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT")
     decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
     if not (small or decimal):
@@ -243,68 +256,39 @@ def _total(function: exp.Expr, name: str, own: str, inner: Typed, most: Fraction
             f"{name} over a window takes whole numbers or DECIMAL(18,...) here: sums of floats depend on their order.",
             "cast the value, as in x::DECIMAL(18,4), or use GROUP BY.",
         )
-    bounds = inner.bounds
-    if name == "sum":
-        known = bounds is not None and bounds.bounded and most is not None
-        bounds = bounds * Bounds(Fraction(0), most) if known and bounds is not None else None
-    return f"{name}({own})", Typed(exp.Null(), DOUBLE, bounds, nullable=True)
+    if name != "sum":
+        return inner.bounds
+    known = inner.bounds is not None and inner.bounds.bounded and most is not None
+    return inner.bounds * Bounds(Fraction(0), most) if known and inner.bounds is not None else None
 
 
-def _over(binder: Binder, window: exp.Window, function: exp.Expr, bound: From, env: Env) -> str:
-    assert bound.unit is not None
-    by = [to_sql(bound.unit)]
-    by += [
-        to_sql(binder.expression(node, bound.names, env).node)
-        for node in window.args.get("partition_by") or []
-    ]
-    order = []
-    for item in window.args["order"].expressions if window.args.get("order") is not None else ():
-        typed = binder.expression(item.this, bound.names, env)
-        require_kind(typed, ORDERED_KINDS, "rows are ordered by values with an order")
-        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-        order.append(f"{to_sql(typed.node)} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
-    frame = _frame(window)
-    if isinstance(function, _BY_PLACE) or frame:
-        order += _ties(bound)
-    text = f"PARTITION BY {', '.join(by)}"
-    return text + (f" ORDER BY {', '.join(order)}" if order else "") + frame
-
-
-def _frame(window: exp.Window) -> str:
-    spec = window.args.get("spec")
-    if spec is None:
-        return ""
-    ends = []
-    for key in ("start", "end"):
-        end, side = spec.args.get(key), spec.args.get(f"{key}_side")
-        text = end if isinstance(end, str) else end.name if isinstance(end, exp.Literal) else None
-        ends.append(None if text is None else f"{text.upper()} {side.upper() if side else ''}".strip())
-    known = all(
-        end is None or end.split()[0] in ("UNBOUNDED", "CURRENT") or end.split()[0].isdigit() for end in ends
-    )
-    if (
-        str(spec.args.get("kind") or "").upper() != "ROWS"
-        or not known
-        or spec.args.get("exclude")
-        or ends[0] is None
-    ):
+def _frame(window: exp.Window) -> exp.WindowSpec | None:
+    """Return a frame of whole numbers of rows; None where the window has none."""
+    if window.args.get("spec") is None:
+        return None
+    spec: exp.WindowSpec = window.args["spec"].copy()
+    ends = [end for key in ("start", "end") if (end := spec.args.get(key)) is not None]
+    words = {
+        key: str(spec.args[key]).upper() for key in ("kind", "start_side", "end_side") if spec.args.get(key)
+    }
+    known = all(isinstance(e, str) or (isinstance(e, exp.Literal) and e.name.isdigit()) for e in ends)
+    if words.get("kind") != "ROWS" or not known or spec.args.get("exclude") or spec.args.get("start") is None:
         hint = "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW, or whole numbers of rows."
         raise privacy_error(window, "such a frame is not known over private rows.", hint)
-    return f" ROWS BETWEEN {ends[0]} AND {ends[1] or 'CURRENT ROW'}"
+    for key, word in words.items():
+        spec.set(key, word)
+    return spec
 
 
-def _ties(bound: From) -> list[str]:
+def _ties(bound: From) -> list[exp.Expr]:
     """Return all columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
     float, whose two zeros and NaNs have signs, by its sign besides.
     """
-    out = []
+    out: list[exp.Expr] = []
     for _, f in bound.names.fields():
-        kind = f.typed.type
-        if kind.kind == "OTHER":
-            continue
-        text = to_sql(f.typed.node)
+        kind, node = f.typed.type, f.typed.node.copy()
         if kind.kind == "DOUBLE":
-            out += [text, f"signbit({text})"]
-        else:
-            out.append(f"CAST({text} AS {TEXT.sql})" if kind.two_faced else text)
+            out += [node, exp.func("signbit", node.copy(), dialect="duckdb")]
+        elif kind.kind != "OTHER":
+            out.append(exp.cast(node, TEXT.sql, dialect="duckdb") if kind.two_faced else node)
     return out
