@@ -332,7 +332,7 @@ def test_the_check_notices_a_join_that_mixes_units(
         if doctored == "units meet by their keys":
             patch.setattr(joins._Step, "_same_unit", lambda *given: None)
         elif doctored == "subqueries see all units":
-            patch.setattr(subqueries, "_linked", lambda *given: exp.true())
+            patch.setattr(subqueries._Place, "linked", lambda *given: exp.true())
         else:
             patch.setattr(joins._Step, "hold_public", lambda *given: None)
         seen = next((n for n in range(DATABASES) if check_in(databases, text, n, UNITS)), None)

@@ -307,6 +307,14 @@ def span_of(node: exp.Expr | None) -> Span | None:
     return None if start is None else (start, end + 1)
 
 
+def stand_in(name: str, place: exp.Expr) -> exp.Column:
+    """Return a column of this name where a node stands, at the node's place in the cell."""
+    made = exp.column(name)
+    if (span := span_of(place)) is not None:
+        made.this.meta.update(start=span[0], end=span[1] - 1)
+    return made
+
+
 def bind_error(
     place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
 ) -> BindError:

@@ -57,6 +57,19 @@ def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     return [condition]
 
 
+def find_equal_columns(
+    parts: Iterable[exp.Expr], names: Names, beyond: Callable[[exp.Column], bool]
+) -> list[tuple[Field, Field]]:
+    """Return the columns that conditions make equal, of which just one lies ``beyond``: that one comes second."""
+    found = []
+    for part in parts:
+        ends = [part.this, part.expression] if isinstance(part, exp.EQ) else []
+        sides = {beyond(end): f for end in ends if (f := names.known(end)) is not None}
+        if len(sides) == 2:
+            found.append((sides[False], sides[True]))
+    return found
+
+
 # -- public rows ------------------------------------------------------------------------------------------------
 
 
@@ -221,10 +234,8 @@ def limit_public(
     around = outer.fan_out if outer is not None else 1
     bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
     tables = [table for r in private for table in r.tables]
-    scope = outer
-    while scope is not None:
-        tables += [table for r in scope.relations for table in r.tables]
-        scope = scope.outer
+    if outer is not None:
+        tables += [table for scope in outer.scopes() for r in scope.relations for table in r.tables]
     refuse_fan_out(bound.fan_out * around, tables, place)
     # Released groups are public, but how many there are is not known before they are released.
     for relation, keys in unknown:

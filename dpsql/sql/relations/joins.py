@@ -20,7 +20,13 @@ from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.fan_out import MetRelation, count_rows_per_key, limit_public, split_conjuncts
+from dpsql.sql.relations.fan_out import (
+    MetRelation,
+    count_rows_per_key,
+    find_equal_columns,
+    limit_public,
+    split_conjuncts,
+)
 from dpsql.sql.relations.relation import (
     UNIT,
     Field,
@@ -162,18 +168,8 @@ class _Step:
 
     def _equal(self, parts: list[exp.Expr]) -> list[tuple[Field, Field]]:
         """Return the columns that conditions make equal, the left side's and the right's."""
-        found = []
-        for part in parts:
-            ends = (
-                [self.names.known(end) for end in (part.this, part.expression)]
-                if isinstance(part, exp.EQ)
-                else []
-            )
-            known = [f for f in ends if f is not None]
-            theirs = [any(f is mine for mine in self.right.fields) for f in known]
-            if len(known) == 2 and theirs[0] != theirs[1]:
-                found.append((known[theirs[0]], known[theirs[1]]))
-        return found
+        names, theirs = self.names, self.right.fields
+        return find_equal_columns(parts, names, lambda node: any(names.find(node) is f for f in theirs))
 
     def ties(self) -> tuple[tuple[str, str], ...]:
         """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""

@@ -321,6 +321,12 @@ class Names:
     outer: Names | None = field(default=None, kw_only=True)
     """The scope around a subquery: what a name means that means nothing inside."""
 
+    def scopes(self) -> Iterator[Names]:
+        """Yield this scope and those around it."""
+        yield self
+        if self.outer is not None:
+            yield from self.outer.scopes()
+
     def fields(self) -> Iterator[tuple[str, Field]]:
         """Yield the visible fields, each with its relation's alias."""
         for relation in self.relations:

@@ -29,12 +29,12 @@ from dpsql.sql.parse.dialect import (
     parse_fragment,
     parse_select,
     privacy_error,
-    span_of,
+    stand_in,
     to_sql,
 )
 from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.fan_out import bound_list_length, split_conjuncts
+from dpsql.sql.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
 from dpsql.sql.relations.projections import Grouped, bound_unit_aggregate
 from dpsql.sql.relations.relation import (
     Field,
@@ -79,52 +79,30 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     node = node.copy()
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
-        place, typed, found = _subquery(binder, query, names, env)
+        place = _Place(binder, _answered(query), names, env)
+        typed, found = place.answer(query)
         key = binder.name("subquery")
         extra[key] = typed
         inputs += found
-        stand_in = exp.column(key)
-        span = span_of(place)
-        if span:
-            stand_in.this.meta.update(start=span[0], end=span[1] - 1)
-        if place is node:
-            node = stand_in
+        named = stand_in(key, place.node)
+        if place.node is node:
+            node = named
         else:
-            place.replace(stand_in)
-    scope = Names(names.relations, names.merged, extra, unit=names.unit, outer=names.outer)
-    typed = total_expressions.make_total(node, scope)
+            place.node.replace(named)
+    typed = total_expressions.make_total(node, replace(names, extra=extra))
     binder.lent_inputs.update(dict.fromkeys(inputs))
     return typed
 
 
-def _subquery(binder: Binder, query: exp.Expr, names: Names, env: Env) -> tuple[exp.Expr, Typed, list[Input]]:
-    """Return the node that a subquery answers (itself, IN, EXISTS), what stands there instead, and what that is lent."""
+def _answered(query: exp.Expr) -> exp.Expr:
+    """Return the node that a subquery answers: itself, IN, EXISTS."""
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
-    place = holder.parent if isinstance(holder.parent, exp.In | exp.Exists) else holder
-    assert place is not None
-    if isinstance(holder.parent, exp.All | exp.Any):
-        raise privacy_error(
-            holder.parent,
-            "ALL and ANY are not known over private rows.",
-            "write x IN (SELECT ...)."
-            if isinstance(holder.parent, exp.Any) and isinstance(holder.parent.parent, exp.EQ)
-            else "compare with the MIN or MAX.",
-        )
-    key = str(query.meta.get(ONCE, ""))
-    if key in binder.once:
-        return place, *_apart(binder.once[key], place, names)
-    inner = bind_correlated(binder, query, names, env)
-    if inner is not None:
-        return place, _in_place(binder, inner, place, names, env), list(inner.bound.inputs)
-    relation = binder.query(query, env, inner=True)
-    if relation is not None:
-        return place, _of_relation(binder, relation, place, names, env), list(relation.inputs)
-    if isinstance(place, exp.Exists):
-        query = exp.Select(expressions=[exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)])
-    public = binder.public_relation(query, env, binder.name("lent"))
-    if key:
-        binder.once[key] = public
-    return place, *_apart(public, place, names)
+    above = holder.parent
+    if isinstance(above, exp.All | exp.Any):
+        equal = isinstance(above, exp.Any) and isinstance(above.parent, exp.EQ)
+        hint = "write x IN (SELECT ...)." if equal else "compare with the MIN or MAX."
+        raise privacy_error(above, "ALL and ANY are not known over private rows.", hint)
+    return above if isinstance(above, exp.In | exp.Exists) else holder
 
 
 # -- evaluated in place ------------------------------------------------------------------------------------------
@@ -177,25 +155,6 @@ def _looks_out(select: exp.Select, scope: Names) -> bool:
     return False
 
 
-def _in_place(binder: Binder, inner: CorrelatedQuery, place: exp.Expr, names: Names, env: Env) -> Typed:
-    where = inner.select.args.get("where")
-    pairs = [
-        _outward(inner.names, part) for part in split_conjuncts(where.this if where is not None else None)
-    ]
-    more: tuple[exp.Expr, ...] = ()
-    if isinstance(place, exp.In):
-        items = [item.unalias() for item in inner.select.expressions]
-        equal, more = _equal(binder, place, items, names, inner.names, env)
-        pairs += equal
-    if inner.bound.private:
-        more = (*more, _linked(inner.bound.unit, inner.bound.relations, names, pairs, inner.select))
-    if isinstance(place, exp.Exists | exp.In):
-        if aggregates(inner.select):
-            raise privacy_error(inner.select.expressions[0], "an aggregate always has a row.")
-        return _exists(inner.sql("1", more), place, names, env, binder)
-    return _scalar(inner, more)
-
-
 def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     """Return one aggregate over the rows that belong to the row around; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
@@ -212,152 +171,169 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     return Typed(node.subquery(), typed.type, bounds, False, None)
 
 
-# -- relations of their own --------------------------------------------------------------------------------------
-
-
-def _of_relation(binder: Binder, relation: Relation, place: exp.Expr, names: Names, env: Env) -> Typed:
-    """``x IN (SELECT ... GROUP BY unit)`` and the like: rows of private queries that stand alone."""
-    if not isinstance(place, exp.In) or relation.unit is None:
-        raise _refusal(place, names, (relation,))
-    name = binder.name("inner")
-    relation = relation.renamed(name, name)
-    items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
-    pairs, same = _equal(binder, place, items, names, Names((relation,)), env)
-    conditions = (*same, _linked(relation.unit, [relation], names, pairs, place))
-    where = " AND ".join(f"({to_sql(node)})" for node in conditions)
-    sql = f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"
-    return _exists(parse_fragment(sql), place, names, env, binder)
-
-
-def _apart(relation: Relation, place: exp.Expr, names: Names) -> tuple[Typed, list[Input]]:
-    """Return a public subquery, evaluated before the exact query runs, and lent to it."""
-    found, items = relation.inputs[0], [item.typed.node.copy() for item in relation.fields]
-    named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
-    inner = exp.Select(expressions=named).from_(relation.source.copy())
-    if not isinstance(place, exp.In):
-        _same_width(1, items, place)
-        return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None), [found]
-    sides = _sides(place)
-    _same_width(len(sides), items, place)
-    nodes = []
-    for side, item in zip(sides, relation.fields, strict=True):
-        left, kind = total_expressions.make_total(side, names), item.typed.type
-        if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
-            raise bind_error(place, "IN compares values of different types.", "cast the subquery's column.")
-        nodes.append(left.node)
-        inner = inner.where(is_not_null(item.typed.node))
-    row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
-    return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None), [found]
-
-
-# -- what links a subquery to the row around it -------------------------------------------------------------------
-
-
-def _sides(place: exp.In) -> list[exp.Expr]:
-    """Return what is looked for: one value, or a row of them."""
-    return list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
-
-
 def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
     if len(items) != count or any(item.is_star for item in items):
         many = "one column" if count == 1 else f"{count} columns"
         raise bind_error(place, f"the subquery must have {many}.")
 
 
-def _equal(
-    binder: Binder, place: exp.In, items: Sequence[exp.Expr], names: Names, inside: Names, env: Env
-) -> tuple[list[tuple[Field, Field] | None], tuple[exp.Expr, ...]]:
-    """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
-    sides = _sides(place)
-    _same_width(len(sides), items, place)
-    pairs: list[tuple[Field, Field] | None] = []
-    conditions = []
-    for side, item in zip(sides, items, strict=True):
-        left, right = (
-            bind_expression(binder, side, names, env),
-            bind_expression(binder, item, inside, env),
-        )
-        nodes, _ = unify((left, right), "IN")
-        conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
-        here, there = inside.known(item), names.known(side)
-        pairs.append(None if here is None or there is None else (here, there))
-    return pairs, tuple(conditions)
+Pairs = list[tuple[Field, Field]]
+"""Columns that are equal: one of the subquery, and one of the row around it."""
 
 
-def _outward(inside: Names, part: exp.Expr) -> tuple[Field, Field] | None:
-    """Return the columns that a condition makes equal, the subquery's and the one around it."""
-    if not isinstance(part, exp.EQ):
-        return None
-    ends = [
-        (side, inside.elsewhere(side))
-        for side in (part.this, part.expression)
-        if isinstance(side, exp.Column) and not isinstance(side.this, exp.Star)
-    ]
-    if len(ends) != 2 or ends[0][1] == ends[1][1]:
-        return None
-    here, there = (side for side, _ in sorted(ends, key=lambda end: end[1]))
-    found = inside.known(here), inside.known(there)
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
+@dataclass(frozen=True)
+class _Place:
+    """The node that a subquery answers, in the scope of the row around it."""
+
+    binder: Binder
+    node: exp.Expr
+    names: Names
+    env: Env
+
+    @property
+    def sides(self) -> list[exp.Expr]:
+        """What IN looks for: one value, or a row of them."""
+        looked = self.node.this
+        return list(looked.expressions) if isinstance(looked, exp.Tuple) else [looked]
+
+    def answer(self, query: exp.Expr) -> tuple[Typed, tuple[Input, ...]]:
+        """Return what stands in place of the subquery, and what that is lent."""
+        binder, key = self.binder, str(query.meta.get(ONCE, ""))
+        public = binder.once.get(key)
+        if public is None:
+            inner = bind_correlated(binder, query, self.names, self.env)
+            if inner is not None:
+                return self._correlated(inner), inner.bound.inputs
+            relation = binder.query(query, self.env, inner=True)
+            if relation is not None:
+                return self._private(relation), relation.inputs
+            if isinstance(self.node, exp.Exists):
+                found = exp.alias_(exp.Exists(this=query.copy()), "found", quoted=True)
+                query = exp.Select(expressions=[found])
+            public = binder.public_relation(query, self.env, binder.name("lent"))
+            if key:
+                binder.once[key] = public
+        return self._public(public), public.inputs
+
+    def _correlated(self, inner: CorrelatedQuery) -> Typed:
+        """Return a subquery that is evaluated beside the row."""
+        select, inside = inner.select, inner.names
+        where = select.args.get("where")
+        parts = split_conjuncts(where.this if where is not None else None)
+        pairs = find_equal_columns(parts, inside, inside.elsewhere)
+        more: tuple[exp.Expr, ...] = ()
+        if isinstance(self.node, exp.In):
+            equal, more = self._equal([item.unalias() for item in select.expressions], inside)
+            pairs += equal
+        if inner.bound.private:
+            more = (*more, self.linked(inner.bound.unit, inner.bound.relations, pairs, select))
+        if not isinstance(self.node, exp.Exists | exp.In):
+            return _scalar(inner, more)
+        if aggregates(select):
+            raise privacy_error(select.expressions[0], "an aggregate always has a row.")
+        return self._exists(inner.sql("1", more))
+
+    def _private(self, relation: Relation) -> Typed:
+        """``x IN (SELECT ... GROUP BY unit)`` and the like: rows of private queries that stand alone."""
+        if not isinstance(self.node, exp.In) or relation.unit is None:
+            raise self._refusal(self.node, (relation,))
+        name = self.binder.name("inner")
+        relation = relation.renamed(name, name)
+        items: list[exp.Expr] = [column(item.name, relation.alias) for item in relation.fields]
+        pairs, same = self._equal(items, Names((relation,)))
+        conditions = (*same, self.linked(relation.unit, [relation], pairs, self.node))
+        where = " AND ".join(f"({to_sql(node)})" for node in conditions)
+        return self._exists(parse_fragment(f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"))
+
+    def _public(self, relation: Relation) -> Typed:
+        """Return a public subquery, evaluated before the exact query runs, and lent to it."""
+        items = [item.typed.node.copy() for item in relation.fields]
+        named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
+        inner = exp.Select(expressions=named).from_(relation.source.copy())
+        if not isinstance(self.node, exp.In):
+            _same_width(1, items, self.node)
+            return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None)
+        _same_width(len(self.sides), items, self.node)
+        nodes = []
+        for side, item in zip(self.sides, relation.fields, strict=True):
+            left, kind = total_expressions.make_total(side, self.names), item.typed.type
+            if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
+                what = "IN compares values of different types."
+                raise bind_error(self.node, what, "cast the subquery's column.")
+            nodes.append(left.node)
+            inner = inner.where(is_not_null(item.typed.node))
+        row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
+        return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None)
+
+    def _exists(self, query: exp.Expr) -> Typed:
+        """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
+        found: exp.Expr = exp.Exists(this=query)
+        if isinstance(self.node, exp.In) and isinstance(self.node.parent, exp.Not | exp.Paren):
+            given = [bind_expression(self.binder, side, self.names, self.env).node for side in self.sides]
+            known = [is_not_null(exp.paren(n.copy())) for n in given]
+            found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
+        return Typed(exp.paren(found), BOOLEAN, None, False, None)
+
+    # -- what links a subquery to the row around it -------------------------------------------------------------
+
+    def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[Pairs, tuple[exp.Expr, ...]]:
+        """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
+        _same_width(len(self.sides), items, self.node)
+        pairs: Pairs = []
+        conditions = []
+        for side, item in zip(self.sides, items, strict=True):
+            left = bind_expression(self.binder, side, self.names, self.env)
+            right = bind_expression(self.binder, item, inside, self.env)
+            nodes, _ = unify((left, right), "IN")
+            conditions.append(exp.EQ(this=exp.paren(nodes[0].copy()), expression=exp.paren(nodes[1].copy())))
+            here, there = inside.known(item), self.names.known(side)
+            pairs += [(here, there)] if here is not None and there is not None else []
+        return pairs, tuple(conditions)
+
+    @property
+    def _unit_around(self) -> exp.Expr | None:
+        return next((scope.unit for scope in self.names.scopes() if scope.unit is not None), None)
+
+    def linked(
+        self, unit: exp.Expr | None, relations: list[Relation], pairs: Pairs, place: exp.Expr
+    ) -> exp.Expr:
+        """Return the equality of the subquery's unit and that of the row around it.
+
+        Raises:
+            PrivacyError: the subquery is not linked to the row by its unit.
+        """
+        linked = [
+            here
+            for here, there in pairs
+            if here.fixes_unit(there)
+            and (here.anchors & there.anchors or meets_exactly(here.typed.type, there.typed.type))
+        ]
+        around = self._unit_around
+        if unit is None or around is None or not linked:
+            raise self._refusal(place, tuple(relations))
+        return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
+
+    def _refusal(self, place: exp.Expr, relations: tuple[Relation, ...]) -> PrivacyError:
+        hint = "release what is needed first, in a CTE with aggregates, and compare with that."
+        pairs = [
+            (relation.alias, here.name, alias, there.name)
+            for relation in relations
+            for here in relation.fields
+            for alias, there in self.names.fields()
+            if here.fixes_unit(there)
+        ]
+        if pairs and not relations[0].alias.startswith("dpsql_") and self._unit_around is not None:
+            alias, name, around, other = pairs[0]
+            called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
+            alias = f"{alias}2" if called else alias
+            hint = (
+                f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
+            )
+        what = "a subquery over private rows would let one unit decide about the rows of others."
+        return privacy_error(place, what, hint)
 
 
-def _unit_around(names: Names | None) -> exp.Expr | None:
-    while names is not None:
-        if names.unit is not None:
-            return names.unit
-        names = names.outer
-    return None
-
-
-def _linked(
-    unit: exp.Expr | None, relations: list[Relation], names: Names, pairs: list[tuple[Field, Field] | None],
-    place: exp.Expr,
-) -> exp.Expr:  # fmt: skip
-    """Return the equality of the subquery's unit and that of the row around it.
-
-    Raises:
-        PrivacyError: the subquery is not linked to the row by its unit.
-    """
-    around = _unit_around(names)
-    linked = [
-        pair
-        for pair in pairs
-        if pair is not None
-        and pair[0].fixes_unit(pair[1])
-        and (pair[0].anchors & pair[1].anchors or meets_exactly(pair[0].typed.type, pair[1].typed.type))
-    ]
-    if unit is None or around is None or not linked:
-        raise _refusal(place, names, tuple(relations))
-    return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
-
-
-def _refusal(place: exp.Expr, names: Names, relations: tuple[Relation, ...]) -> PrivacyError:
-    hint = "release what is needed first, in a CTE with aggregates, and compare with that."
-    pairs = [
-        (relation.alias, here.name, alias, there.name)
-        for relation in relations
-        for here in relation.fields
-        for alias, there in names.fields()
-        if here.fixes_unit(there)
-    ]
-    if pairs and not relations[0].alias.startswith("dpsql_") and _unit_around(names) is not None:
-        alias, name, around, other = pairs[0]
-        called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
-        alias = f"{alias}2" if called else alias
-        hint = f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
-    return privacy_error(
-        place, "a subquery over private rows would let one unit decide about the rows of others.", hint
-    )
-
-
-def _exists(query: exp.Expr, place: exp.Expr, names: Names, env: Env, binder: Binder) -> Typed:
-    """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
-    found: exp.Expr = exp.Exists(this=query)
-    if isinstance(place, exp.In) and isinstance(place.parent, exp.Not | exp.Paren):
-        given = [bind_expression(binder, side, names, env).node for side in _sides(place)]
-        known = [is_not_null(exp.paren(n.copy())) for n in given]
-        found = exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=found)])
-    return Typed(exp.paren(found), BOOLEAN, None, False, None)
-
+# -- in FROM, beside a row --------------------------------------------------------------------------------------
 
 _ROWS = "with rows as the privacy unit, each counts once, and {what} would make several of it."
 
@@ -400,47 +376,33 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
         return _unnested(binder, node, bound, env)
     inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
     alias = node.alias_or_name or binder.name("beside")
-    renamed = (
-        [item.name for item in node.args["alias"].args.get("columns") or []] if node.args.get("alias") else []
-    )
+    given = node.args["alias"].args.get("columns") if node.args.get("alias") else None
+    renamed = [item.name for item in given or []]
     if not isinstance(inner, exp.Select):
         raise privacy_error(node, "LATERAL takes a SELECT here.", "for a list, write UNNEST(x) AS u(y).")
-    if inner.args.get("from_") is None:
-        values = [
-            (label_of_item(item), binder.expression(item.unalias(), bound.names, env))
-            for item in inner.expressions
-        ]
-        where = inner.args.get("where")
-        condition = binder.expression(where.this, bound.names, env).node if where is not None else None
-        if any(inner.args.get(key) for key in ("group", "having", "qualify", "limit", "offset", "distinct")):
-            raise privacy_error(node, "LATERAL takes columns and WHERE here.")
-        query = exp.Select()
-        return _relation(binder, query, alias, values, renamed, condition, node)
-    if bound.row_level:
-        raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
-    found = bind_correlated(binder, inner, bound.names, env)
-    if found is None or found.bound.private or inner.args.get("distinct"):
-        raise privacy_error(
-            node,
-            "LATERAL looks at public rows, without aggregates, here.",
-            "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
-        )
-    if any(item.is_star for item in inner.expressions):
-        raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
+    query, names, found = exp.Select(), bound.names, None
+    if inner.args.get("from_") is not None:
+        if bound.row_level:
+            raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
+        found = bind_correlated(binder, inner, names, env)
+        if found is None or found.bound.private or inner.args.get("distinct"):
+            raise privacy_error(
+                node,
+                "LATERAL looks at public rows, without aggregates, here.",
+                "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
+            )
+        if any(item.is_star for item in inner.expressions):
+            raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
+        query, names = found.sql("1"), found.names
+        query.set("expressions", [])
     values = [
-        (label_of_item(item), binder.expression(item.unalias(), found.names, env))
-        for item in inner.expressions
+        (label_of_item(item), binder.expression(item.unalias(), names, env)) for item in inner.expressions
     ]
-    rows = found.sql("1")
-    rows.set("expressions", [])
-    made = _relation(binder, rows, alias, values, renamed, None, node)
-    return replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
-
-
-def _relation(
-    binder: Binder, query: exp.Select, alias: str, values: list[tuple[str, Typed]], renamed: list[str],
-    condition: exp.Expr | None, node: exp.Expr,
-) -> Relation:  # fmt: skip
+    if found is None:
+        if (where := inner.args.get("where")) is not None:
+            query.where(binder.expression(where.this, names, env).node, copy=False)
+        if any(inner.args.get(key) for key in (*_BEYOND, "distinct")):
+            raise privacy_error(node, "LATERAL takes columns and WHERE here.")
     own_name = binder.name("beside")
     fields: list[Field] = []
     for i, (label, typed) in enumerate(values):
@@ -449,11 +411,10 @@ def _relation(
             raise bind_error(node, "each column of a LATERAL needs a name of its own.", "write x + 1 AS y.")
         query.select(exp.alias_(typed.node.copy(), column_name(i)), copy=False)
         fields.append(Field(name, replace(typed, node=column(column_name(i), own_name), constant=False)))
-    if condition is not None:
-        query.where(condition, copy=False)
     named = exp.TableAlias(this=exp.to_identifier(own_name))
     source = exp.Lateral(this=exp.Subquery(this=query), alias=named)
-    return Relation(alias, own_name, tuple(fields), source, private=False)
+    made = Relation(alias, own_name, tuple(fields), source, private=False)
+    return made if found is None else replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
 
 
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:

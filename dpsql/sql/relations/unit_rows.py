@@ -289,12 +289,7 @@ def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalo
 
     A query inside that only looks for equal values meets nothing: each row finds its own by a hash.
     """
-    around = 0
-    while outer is not None:
-        around += 1
-        outer = outer.outer
-    if around and not _compares_rows(select):
-        around = 0
+    around = len(list(outer.scopes())) if outer is not None and _compares_rows(select) else 0
     return 1 + around + _deepest(select, env, catalog)
 
 

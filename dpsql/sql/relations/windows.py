@@ -18,7 +18,7 @@ from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
 from dpsql.sql.expressions.fixed_point import write_canonical
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of
+from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, stand_in
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
@@ -103,11 +103,7 @@ class Windows:
             typed = self._own(window)
             self.made[key] = typed.node
             extra[key] = replace(typed, node=column(key, _SEEN))
-            stand_in = exp.column(key)
-            span = span_of(window)
-            if span:
-                stand_in.this.meta.update(start=span[0], end=span[1] - 1)
-            window.replace(stand_in)
+            window.replace(stand_in(key, window))
         inner: exp.Expr = holder.this
         return inner, replace(names, extra=extra)
 
