@@ -37,7 +37,7 @@ from dpsql.sql.relations.relation import From, Names, Relation, fold
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
-from dpsql.sql.selection.block import PROBE_OPTIONS, mechanism_of, probe_block, selection_block
+from dpsql.sql.selection.block import PROBE_OPTIONS, Selection, mechanism_of, probe_block
 from dpsql.sql.subsample import block as subsample
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
@@ -152,7 +152,7 @@ class StatementBinder(Binder):
         options = options or Options("DP", {}, {})
         mode = options.mode.upper()
         if mode == "PTR":
-            ptr.ptr_block(self, select, bound, options, env)
+            ptr.PtrBlock(self, select, bound, options, env).bind()
         elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:
@@ -160,7 +160,7 @@ class StatementBinder(Binder):
                 query.meta[ONCE] = self.name("once")
             bind_sets(self, select, options, env, bound.names)
         elif (call := mechanism_of(select)) is not None:
-            selection_block(self, select, bound, options, env, call)
+            Selection(self, select, bound, options, env, call).bind()
         else:
             NoisyBlock(self, select, bound, options, env).bind()
         return None

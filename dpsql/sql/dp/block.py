@@ -327,7 +327,7 @@ class AggregatingBlock(ABC):
         asked = any(relation.asks_for_unmatched(node, lost) for node in self.conditions)
         if self.domain is not None and not asked and relation.meets_whole_groups(found, self.key_nodes, lost):
             return
-        shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields if not f.hidden)
+        shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
         counted = (f"COUNT({r.alias}.{f.name})" for r, f in shown if _place(f) in lost)
         more = next((f", or {count}, which counts the rows that meet." for count in counted), ".")
         side = str(found.join.args["side"]).upper()

@@ -21,11 +21,10 @@ from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import Env, label_of
+from dpsql.sql.normalize import label_of
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.relation import From, column
+from dpsql.sql.relations.relation import column
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 PTR_OPTIONS: opt.Readers = {
@@ -62,11 +61,13 @@ class PtrBlock(AggregatingBlock):
     aliases: dict[str, str] = field(default_factory=dict)
     """Names that the analyst gave to calls that are outputs as they stand: the notes speak of them."""
     condition_sql: str | None = None
-    rows: int = field(init=False)
-    groups: int = field(init=False)
 
     def bind(self) -> None:
-        """Bind the groups, which must be public, then every clause above them."""
+        """Bind the groups, which must be public, then every clause above them.
+
+        Raises:
+            PrivacyError: a function that has no stability test, private groups, no delta.
+        """
         self.condition_sql = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None:
@@ -254,12 +255,3 @@ def _name_other(node: exp.Expr) -> str:
     return (
         node.sql_name() if isinstance(node, exp.AggFunc) and not isinstance(node.parent, exp.Window) else ""
     )
-
-
-def ptr_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:
-    """Bind SELECT WITH PTR in place.
-
-    Raises:
-        PrivacyError: a function that has no stability test, private groups, no delta.
-    """
-    PtrBlock(binder, select, bound, options, env).bind()

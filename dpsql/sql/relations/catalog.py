@@ -136,13 +136,9 @@ class Catalog:
             given = item.bounds if item is not None else None
             bounds = declared_bounds(kind.kind, given, f"{table.name}.{name}")
             values = item.values if item is not None else None
-            if (
-                bounds is None
-                and values
-                and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-            ):
-                numbers = [Fraction(v) for v in values if isinstance(v, int | float)]
-                bounds = Bounds(min(numbers), max(numbers))
+            known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
+            if bounds is None and values and len(known) == len(values):
+                bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             typed = Typed(
                 column(column_name(place)), kind, bounds, False, values, length=length, unchecked=True
@@ -152,7 +148,7 @@ class Catalog:
             anchors = {start[folded_name]} if folded_name in start else set()
             anchors |= {(fold(table.name), folded_name)} if key else set()
             is_unit = unit is not None and folded_name == fold(unit)
-            fields.append(Field(name, typed, is_unit, table.public, False, frozenset(anchors), key))
+            fields.append(Field(name, typed, is_unit, table.public, frozenset(anchors), key))
         if unit is not None and not any(f.is_unit for f in fields):
             raise PolicyError(f"the privacy unit {unit} is not a column of {table.name}.")
         return tuple(fields)

@@ -229,7 +229,11 @@ def limit_public(
         conditions += [(part, only) for part in split_conjuncts(join.args.get("on"))]
     names = replace(bound.names, outer=outer)
     reached = {fold(r.alias) for r in private} | {""}
-    meeting = [(m, place if m.join is None else m.join.this) for m in public if not _adds_no_rows(m.join)]
+    meeting = [
+        (m, place if m.join is None else m.join.this)
+        for m in public
+        if m.join is None or join_word(m.join, "kind") not in ("SEMI", "ANTI")
+    ]
     count, unknown = count_fan_out(binder, meeting, reached, conditions, names)
     around = outer.fan_out if outer is not None else 1
     bound.fan_out = math.prod([bound.fan_out * count, *(r.fan_out for r in private)])
@@ -247,10 +251,6 @@ def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[Met
     """Return whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
     return None not in brought or any(not any(join is other for other in brought) for join in joins)
-
-
-def _adds_no_rows(join: exp.Join | None) -> bool:
-    return join is not None and join_word(join, "kind") in ("SEMI", "ANTI")
 
 
 def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], exp.Expr]) -> None:

@@ -153,7 +153,6 @@ class Field:
     typed: Typed
     is_unit: bool = False
     public: bool = False
-    hidden: bool = False
     anchors: frozenset[Anchor] = frozenset()
     """Keys on declared paths to the unit: rows of equal value belong to the same unit."""
     key: bool = False
@@ -209,8 +208,6 @@ class Relation:
     """Rows of one unit that count, where it is not simply the table's: after joins and UNION ALL."""
     per_unit: bool = False
     """True when one unit has at most one row here (after GROUP BY unit)."""
-    wheres: tuple[exp.Expr, ...] = ()
-    """Conditions that joins add (units that must be equal)."""
     unit_type: Type | None = None
     fan_out: int = 1
     """Public rows that one private row of the tables below has met, at most."""
@@ -331,8 +328,7 @@ class Names:
         """Yield the visible fields, each with its relation's alias."""
         for relation in self.relations:
             for item in relation.fields:
-                if not item.hidden:
-                    yield relation.alias, item
+                yield relation.alias, item
 
     def find(self, node: exp.Column) -> Field:
         """Return the field that a column reference names.
@@ -399,11 +395,6 @@ def name_unit_domain(table: Table) -> str:
     return (
         f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
     )
-
-
-def join_aliases(relations: Iterable[Relation]) -> str:
-    """Return the aliases of relations, for a message."""
-    return ", ".join(relation.alias for relation in relations)
 
 
 @dataclass

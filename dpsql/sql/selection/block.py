@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from sqlglot import exp
 
@@ -85,18 +84,6 @@ class Selection:
     options: opt.Options
     env: Env
     call: opt.Call
-    given: dict[str, Any] = field(init=False)
-    found: plan.Input = field(init=False)
-    """The public candidates in their order."""
-    count: int | None = field(init=False)
-    """How many there are; None where it is not known yet."""
-    names: RowNames = field(init=False)
-    statistic: candidates.CandidateStatistic = field(init=False)
-    rows_per_unit: int = field(init=False)
-    rows: str = field(init=False)
-    """The private rows that the statistic looks at, at most so many of one unit."""
-    columns: tuple[str, ...] = field(init=False)
-    """The candidate's columns to return, as the release calls them."""
 
     def bind(self) -> None:
         """Bind the candidates, the statistic and the mechanism, and put the release in place of the SELECT.
@@ -123,12 +110,14 @@ class Selection:
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         self.statistic = bind_statistic(call.args[0], self.names)
+        # The private rows that the statistic looks at, at most so many of one unit.
         self.rows_per_unit = require_rows(self.bound, self.options, call.node)
         self.rows = rows_of_statistic(
             self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
         )
         share = deal(self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], 0)
         wanted = self._wanted(candidate)
+        # The candidate's columns to return, as the release calls them.
         self.columns = tuple(_exact(f) for f in wanted)
         epsilon = share.parts[0]
         own = epsilon / 2 if self.given.get("answer") else epsilon
@@ -173,7 +162,7 @@ class Selection:
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
-        self.count = None if values is None else values.num_rows
+        self.count = None if values is None else values.num_rows  # else it is not known yet
         fields = tuple(bounded(f, values) for f in relation.fields)
         return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
 
@@ -369,13 +358,6 @@ def _holds_mechanism(node: exp.Expr) -> bool:
 
 def _one_of(node: exp.Expr, labels: list[str]) -> bool:
     return isinstance(node, exp.Column) and not node.table and fold(node.name) in map(fold, labels)
-
-
-def selection_block(
-    binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env, call: opt.Call
-) -> None:
-    """Bind a block with a selection mechanism in place."""
-    Selection(binder, select, bound, options, env, call).bind()
 
 
 # -- declared thresholds ----------------------------------------------------------------------------------------

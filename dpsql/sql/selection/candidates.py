@@ -72,8 +72,8 @@ class Range:
 class Weight:
     """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql``, held to ``[low, high]``.
 
-    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself; ``row``: how far one row moves what is
-    multiplied.
+    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself, ``text`` all of it in SQL; ``row``: how far one
+    row moves what is multiplied.
     """
 
     times: int
@@ -82,6 +82,7 @@ class Weight:
     low: int
     high: int
     row: int
+    text: str
 
 
 Bare = tuple[exp.Expr, int]
@@ -98,7 +99,6 @@ class Term:
     nested loop.
     """
 
-    factor: str
     weight: Weight
     amount: str
     free: tuple[str, ...]
@@ -148,14 +148,13 @@ def _compared_sides(part: exp.Expr) -> Range | None:
 
 
 def shape_of(
-    factor: str, weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None,
+    weight: Weight, amount: exp.Expr | None, clip: exp.Expr | None, bare: Bare | None,
     condition: exp.Expr | None, comparable: bool,
 ) -> Term:  # fmt: skip
     """Return the cheapest way to compute a term for all candidates.
 
     Args:
-        factor: the public factor, in SQL.
-        weight: the same, as what is computed outside of SQL.
+        weight: the public factor.
         amount: the grid integer that is added, without its clip; None counts rows.
         clip: what it is clipped at.
         bare: what is clipped.
@@ -188,7 +187,7 @@ def shape_of(
     # LEAST passes over a NULL, and would make it the clip.
     held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     return Term(
-        factor, weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
+        weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
         ranges if shape in ("equality", "one-sided", "two-sided") else (), clip, bare,
         to_sql(condition) if condition is not None else None, held, shape,
     )  # fmt: skip
@@ -234,7 +233,9 @@ def nested_sql(
 def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
     """Return the SELECT of the statistic, whose terms' aggregates are ``values`` of what is joined."""
     terms = zip(statistic.terms, values, strict=True)
-    total = " + ".join([statistic.constant, *(f"({t.factor}) * COALESCE({value}, 0)" for t, value in terms)])
+    total = " + ".join(
+        [statistic.constant, *(f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in terms)]
+    )
     shown = [
         *(f"{CANDIDATE}.{c}" for c in columns),
         _PLACE,

@@ -115,15 +115,14 @@ def bind_statistic(node: exp.Expr, names: RowNames) -> CandidateStatistic:
     steady = _differences(parts)
     for i, (part, public) in enumerate(zip(parts, factors, strict=True)):
         extra = int(common / (part.steps * public.scale)) * part.sign
-        factor = public.sql(extra)
         low, high = steady.get(i, (part.low, part.high))
         row = max(abs(low), abs(high))
         most += public.top * abs(extra) * row
-        varying.append(f"ABS({factor}) * {row}")
         directions |= _directions(public, part.sign, low, high)
         comparable = not _lengths(part.condition, names)
         weight = public.weight(extra, row)
-        terms.append(shape_of(factor, weight, part.amount, part.clip, part.bare, part.condition, comparable))
+        varying.append(f"ABS({weight.text}) * {row}")
+        terms.append(shape_of(weight, part.amount, part.clip, part.bare, part.condition, comparable))
     texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
     if most > _MOST or (constants and common > _MOST):
         what = "the steps of this statistic are too many for exact integers."
@@ -420,10 +419,10 @@ class Factor:
 
     def weight(self, extra: int, row: int) -> Weight:
         """Return the factor times ``extra``, of what one row moves by ``row``."""
-        node = self.typed.node
+        node, text = self.typed.node, self.sql(extra)
         if self.whole:
-            return Weight(int(to_sql(node)) * extra, None, node, 0, 0, row)
-        return Weight(extra, self.steps, node, self.low, self.high, row)
+            return Weight(int(to_sql(node)) * extra, None, node, 0, 0, row, text)
+        return Weight(extra, self.steps, node, self.low, self.high, row, text)
 
 
 def factor_of(typed: Typed, span: Span | None) -> Factor:

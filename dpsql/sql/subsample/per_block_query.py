@@ -221,17 +221,14 @@ class PerBlockQuery:
         """Return a private relation, or None where the name is public."""
         cte = self.env.get(fold(node.name))
         if cte is not None:
-            return None if cte.private is None else self._named(cte.private)
+            name = self.binder.name("source")
+            return None if cte.private is None else cte.private.renamed(name, name)
         table = self.binder.catalog.find(node.name, span_of(node))
         if table.public:
             self.binder.public[table.name] = None
             return None
         name = self.binder.name("source")
         return self.binder.catalog.relation(table, name, name)
-
-    def _named(self, relation: Relation) -> Relation:
-        name = self.binder.name("source")
-        return relation.renamed(name, name)
 
     def _public(self, node: exp.Table, alias: exp.Expr) -> exp.Expr:
         plain = exp.Table(this=exp.to_identifier(node.name, quoted=True))
@@ -249,7 +246,7 @@ class PerBlockQuery:
         columns: list[tuple[str, str]] = []
         for f in relation.fields:
             kind = _lent_as(f.typed.type)
-            if f.hidden or kind is None or (self._names is not None and fold(f.name) not in self._names):
+            if kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = to_sql(exp.to_identifier(f.name, quoted=True))
             sql = to_sql(unify_zeros(f.typed).node)  # equals have no order to sort them by
