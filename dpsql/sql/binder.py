@@ -85,13 +85,11 @@ class StatementBinder(Binder):
             self._inside(tree, env)
             return None
         if isinstance(tree, exp.Pivot):
-            raise bind_error(
-                tree, "PIVOT and UNPIVOT stand after a relation, with their columns named.", PIVOT_HINT
-            )
+            what = "PIVOT and UNPIVOT stand after a relation, with their columns named."
+            raise bind_error(tree, what, PIVOT_HINT)
         if not isinstance(tree, exp.Select):
-            raise bind_error(
-                tree, "only SELECT can stand here.", "dpsql only answers questions: write a SELECT."
-            )
+            what = "only SELECT can stand here."
+            raise bind_error(tree, what, "dpsql only answers questions: write a SELECT.")
         return self._select(tree, env, inner)
 
     def _ctes(self, with_: exp.Expr, env: Env) -> None:

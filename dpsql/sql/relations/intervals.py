@@ -30,13 +30,8 @@ def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, ex
         return None
     ends = []
     for end in (low, high):
-        copy = node.copy()
-        target = next(iter(copy.find_all(exp.Column)))
-        if target is copy:
-            copy = end
-        else:
-            target.replace(end)
-        ends.append(exp.Cast(this=copy, to=_DOUBLE.copy()))
+        ends.append(exp.Cast(this=node.copy(), to=_DOUBLE.copy()))
+        next(ends[-1].find_all(exp.Column)).replace(end)
     return ends[0], ends[1]
 
 
@@ -138,14 +133,12 @@ class _Carrier:
         }
         found: list[IntervalEnds] = []
         for item in select.expressions:
-            names = {id(node): node for node in item.find_all(exp.Column)}
-            if len(names) != 1 or item.find(exp.Query) is not None:
+            nodes = list(item.find_all(exp.Column))
+            if len(nodes) != 1 or item.find(exp.Query) is not None:
                 continue
-            (node,) = names.values()
+            node = nodes[0]
             alias = self._alias(node, sources, merged)
-            if alias is None:
-                continue
-            exposed = self._exposed(sources[alias], node.name)
+            exposed = self._exposed(sources[alias], node.name) if alias is not None else None
             if exposed is None:
                 continue
             real, *pair = exposed
@@ -165,23 +158,26 @@ class _Carrier:
         return found
 
     def _body(self, node: exp.Expr) -> exp.Select | None:
-        if isinstance(node, exp.Subquery):
-            return (
-                node.this
-                if isinstance(node.this, exp.Select) and not node.this.args.get("distinct")
-                else None
-            )
-        if not isinstance(node, exp.Table) or node.args.get("db"):
+        """Return the SELECT that a source is, where it may be given columns."""
+        body, cte = self._read(node)
+        if not isinstance(body, exp.Select) or body.args.get("distinct"):
             return None
-        ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
-        if len(ctes) != 1 or ctes[0].args["alias"].args.get("columns"):
-            return None
-        body = ctes[0].this
-        recursive = ctes[0].parent is not None and ctes[0].parent.args.get("recursive")
-        if recursive or not isinstance(body, exp.Select) or body.args.get("distinct"):
-            return None
+        if cte is None:
+            return body
+        recursive = cte.parent is not None and cte.parent.args.get("recursive")
         users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
-        return body if all(_by_name(user, user.find_ancestor(exp.Select)) for user in users) else None
+        known = all(_by_name(user, user.find_ancestor(exp.Select)) for user in users)
+        return body if known and not recursive else None
+
+    def _read(self, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
+        """Return the query that a source reads, and the CTE that holds it, whose columns keep their names."""
+        if isinstance(node, exp.Subquery):
+            return node.this, None
+        if not isinstance(node, exp.Table) or node.args.get("db"):
+            return None, None
+        ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
+        plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
+        return (ctes[0].this, ctes[0]) if plain else (None, None)
 
     def spell_star(self, select: exp.Select) -> None:
         """Write ``SELECT * FROM one`` as its columns by name, where those are known."""
@@ -192,16 +188,8 @@ class _Carrier:
         if select.args.get("joins") or select.args.get("laterals"):
             return
         node = from_.this
-        body: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
-        if isinstance(node, exp.Table) and not node.args.get("db"):
-            ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
-            body = ctes[0].this if len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns") else None
-        alias = node.args.get("alias")
-        if (
-            not isinstance(body, exp.Select)
-            or not node.alias_or_name
-            or (alias and alias.args.get("columns"))
-        ):
+        body, _ = self._read(node)
+        if not isinstance(body, exp.Select) or not node.alias_or_name or node.alias_column_names:
             return
         names = [item.alias_or_name for item in body.expressions]
         plain = all(names) and not any(item.is_star for item in body.expressions)
@@ -319,14 +307,10 @@ def _visit(
     """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
     with_ = node.args.get("with_")
     for cte in with_.expressions if with_ is not None else ():
-        own = frozenset({fold(cte.alias)})
-        _visit(
-            cte.this,
-            hidden | own if with_ is not None and with_.args.get("recursive") else hidden,
-            kept,
-            found,
-        )
-        hidden = hidden | own
+        after = hidden | {fold(cte.alias)}
+        recursive = with_ is not None and with_.args.get("recursive")
+        _visit(cte.this, after if recursive else hidden, kept, found)
+        hidden = after
     for child in list(node.iter_expressions()):
         if child is not with_:
             _visit(child, hidden, kept, found)

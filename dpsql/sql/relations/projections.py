@@ -232,15 +232,11 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
     on = distinct.args.get("on") if distinct is not None else None
     own.refuse_clauses(select, "LIMIT", "OFFSET")
     if distinct is not None and on is None:
-        unit = own.find_unit_column(bound)
-        raise privacy_error(
-            distinct,
-            "DISTINCT below the aggregation would make one row of several people's.",
-            f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
-            if unit is not None
-            else "aggregate first, or write COUNT(DISTINCT x).",
-            around=select,
-        )
+        what = "DISTINCT below the aggregation would make one row of several people's."
+        hint = "aggregate first, or write COUNT(DISTINCT x)."
+        if (unit := own.find_unit_column(bound)) is not None:
+            hint = f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
+        raise privacy_error(distinct, what, hint, around=select)
     if distinct is not None and on is not None:
         # One row for each value: the first in its order, which is what row_number() = 1 says.
         if qualify is not None:
@@ -253,13 +249,9 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
         )  # fmt: skip
         if not own.is_partitioned_by_unit(window, bound):
             unit = own.find_unit_column(bound)
-            raise privacy_error(
-                on,
-                "DISTINCT ON below the aggregation would choose rows by other people's rows.",
-                f"write DISTINCT ON ({unit}), or aggregate first."
-                if unit is not None
-                else "aggregate first.",
-            )
+            what = "DISTINCT ON below the aggregation would choose rows by other people's rows."
+            first = f"write DISTINCT ON ({unit}), or " if unit is not None else ""
+            raise privacy_error(on, what, f"{first}aggregate first.")
         return exp.EQ(this=window, expression=exp.Literal.number(1))
     return qualify.this if qualify is not None else None
 

@@ -353,13 +353,9 @@ class Names:
         if not found:
             names = [f.name for a, f in self.fields() if not table or fold(a) == table]
             quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
-            raise bind_error(
-                node,
-                f"there is no column {node.name} here.",
-                f"text stands in single quotes: write '{node.name}'."
-                if quoted
-                else did_you_mean(node.name, names),
-            )
+            text = f"text stands in single quotes: write '{node.name}'."
+            hint = text if quoted else did_you_mean(node.name, names)
+            raise bind_error(node, f"there is no column {node.name} here.", hint)
         return found[0]
 
     def known(self, node: exp.Expr) -> Field | None:

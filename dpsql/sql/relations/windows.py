@@ -143,13 +143,9 @@ class Windows:
         """Return a window over one unit's rows."""
         if not is_partitioned_by_unit(window, self.bound):
             unit = find_unit_column(self.bound) if self.bound.unit is not None else None
-            raise privacy_error(
-                window,
-                "a window function below the aggregation mixes the rows of several units.",
-                f"write OVER (PARTITION BY {unit} ...), or aggregate first; windows may follow."
-                if unit is not None
-                else "aggregate first; windows may follow.",
-            )
+            what = "a window function below the aggregation mixes the rows of several units."
+            first = f"write OVER (PARTITION BY {unit} ...), or " if unit is not None else ""
+            raise privacy_error(window, what, f"{first}aggregate first; windows may follow.")
         function, where = window.this, None
         if isinstance(function, exp.Filter):
             where, function = function.expression.this, function.this
