@@ -22,7 +22,7 @@ from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Input, PrivateBlock
-from dpsql.policy.model import Policy, Table
+from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
@@ -131,19 +131,15 @@ class Catalog:
         keys = set() if table.public else self._keys(table)
         fields = []
         for place, (name, sql_type) in enumerate(schema.items()):
-            item = declared.get(fold(name))
-            kind = Type.parse(sql_type)
-            given = item.bounds if item is not None else None
-            bounds = declared_bounds(kind.kind, given, f"{table.name}.{name}")
-            values = item.values if item is not None else None
+            item = declared.get(fold(name), Column())
+            kind, values = Type.parse(sql_type), item.values
+            bounds = declared_bounds(kind.kind, item.bounds, f"{table.name}.{name}")
             known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
             if bounds is None and values and len(known) == len(values):
                 bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
-            typed = Typed(
-                column(column_name(place)), kind, bounds, False, values, length=length, unchecked=True
-            )
-            folded_name = fold(name)
+            node, folded_name = column(column_name(place)), fold(name)
+            typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True)
             key = folded_name in keys
             anchors = {start[folded_name]} if folded_name in start else set()
             anchors |= {(fold(table.name), folded_name)} if key else set()

@@ -386,11 +386,8 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
             raise privacy_error(node, _ROWS.format(what="LATERAL"), "join a table where the keys are unique.")
         found = bind_correlated(binder, inner, names, env)
         if found is None or found.bound.private or inner.args.get("distinct"):
-            raise privacy_error(
-                node,
-                "LATERAL looks at public rows, without aggregates, here.",
-                "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y.",
-            )
+            hint = "join the table, or write the subquery in the SELECT list: (SELECT MAX(y) FROM t WHERE ...) AS y."
+            raise privacy_error(node, "LATERAL looks at public rows, without aggregates, here.", hint)
         if any(item.is_star for item in inner.expressions):
             raise bind_error(node, "name the columns of a LATERAL.", "write SELECT a, b FROM ...")
         query, names = found.sql("1"), found.names

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -167,12 +166,9 @@ def _differences(parts: list[_Part]) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     for i, one in enumerate(parts):
         for j, other in enumerate(parts[:i]):
-            if (
-                one.limit is None
-                or other.limit is None
-                or one.limit.base != other.limit.base
-                or {i, j} & set(found)
-            ):
+            if one.limit is None or other.limit is None or {i, j} & set(found):
+                continue
+            if one.limit.base != other.limit.base:
                 continue
             same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
             if same and one.sign == -other.sign and one.factor.node == other.factor.node:
@@ -367,11 +363,7 @@ def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
     return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
 
-_AGGREGATES: dict[str, Callable[[Call, RowNames], _Part]] = {
-    "COUNT": _count,
-    "SUM": _sum,
-    "COUNT_IF": _count_if,
-}
+_AGGREGATES = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
 
 FINE = 20
 _FAR = 1 << 62

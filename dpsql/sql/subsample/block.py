@@ -207,7 +207,7 @@ def _exact(this: Sampling) -> _Found:
 
 def _lifted(this: Sampling) -> _Found:
     lifter = Lifter(this.binder, this.number, this.turns, this.total)
-    lifted = lifter.query(this.select.copy(), this.env)
+    lifted = lifter.query(this.select.copy(), this.env, {})
     if not lifted.single:
         raise refuse_many_rows(this.select)
     for bound in lifter.bound:

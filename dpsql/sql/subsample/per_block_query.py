@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import BindError
 from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
@@ -292,11 +292,8 @@ def _allow(node: exp.Expr) -> None:
         if isinstance(node.parent, exp.Table) and _literals(ends):
             return
     if type(node) not in _CLASSES:
-        raise privacy_error(
-            node,
-            f"{node.sql_name() if isinstance(node, exp.Func) else node.key.upper()} can't be used inside "
-            "SUBSAMPLE.",
-        )
+        what = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+        raise privacy_error(node, f"{what} can't be used inside SUBSAMPLE.")
     if isinstance(node, exp.Join) and str(node.args.get("method") or "").upper() == "POSITIONAL":
         raise privacy_error(node, "rows have no positions to join by.")
     if isinstance(node, exp.Table | exp.Subquery):
@@ -307,15 +304,12 @@ def _allow(node: exp.Expr) -> None:
 
 def _smallest(node: exp.Expr) -> None:
     """Choose among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
-    if (
-        isinstance(node.parent, exp.WithinGroup)
-        or isinstance(node.this, exp.Distinct)
-        or node.find(exp.Order)
-    ):
+    ordered = isinstance(node.parent, exp.WithinGroup) or node.find(exp.Order)
+    if ordered or isinstance(node.this, exp.Distinct):
         return
     last = "this" if isinstance(node, exp.Mode) else "expression"
-    ordered = exp.Ordered(this=node.this.copy(), nulls_first=False)
-    node.set(last, exp.Order(this=node.args[last], expressions=[ordered]))
+    by = exp.Ordered(this=node.this.copy(), nulls_first=False)
+    node.set(last, exp.Order(this=node.args[last], expressions=[by]))
 
 
 def _literals(nodes: list[exp.Expr]) -> bool:
@@ -348,11 +342,9 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
     """Refuse units of several types: without equal hashes one unit would be in two blocks."""
     kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
     if len(kinds) > 1:
-        raise PrivacyError(
-            "the privacy units of these tables have different types.",
-            span=span_of(tree.args["from_"]) if tree.args.get("from_") else None,
-            hint="ask the owner for units of one type, or query the tables one at a time.",
-        )
+        what = "the privacy units of these tables have different types."
+        hint = "ask the owner for units of one type, or query the tables one at a time."
+        raise privacy_error(tree.args.get("from_"), what, hint)
 
 
 def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:

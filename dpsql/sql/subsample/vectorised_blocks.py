@@ -83,34 +83,24 @@ class Lifter:
     number: RowSql
     turns: RowSql
     blocks: int
-    ctes: Ctes = field(default_factory=dict)
     bound: list[From] = field(default_factory=list)
     """Every FROM over private tables, for whoever needs their units."""
-    one: bool = False
-    """Whether the last FROM that was read has one row per block at most."""
 
-    def query(self, tree: exp.Expr, env: Env) -> Lifted:
-        """Lift a query.
+    def query(self, tree: exp.Expr, env: Env, ctes: Ctes) -> Lifted:
+        """Lift a query that can see these names.
 
         Raises:
             PrivacyError: it can't be lifted; the caller may run it block by block.
         """
         if isinstance(tree, exp.Subquery):
-            return self.query(tree.this, env)
+            return self.query(tree.this, env, ctes)
         if not isinstance(tree, exp.Select):
             raise privacy_error(tree, "only SELECT can run inside SUBSAMPLE.")
-        outside = self.ctes
-        try:
-            return self._query(tree, env)
-        finally:
-            self.ctes = outside
-
-    def _query(self, tree: exp.Select, env: Env) -> Lifted:
         with_ = tree.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
             if (with_ is not None and with_.args.get("recursive")) or cte.args["alias"].args.get("columns"):
                 raise _unliftable(cte, "such a CTE")
-            self.ctes = {**self.ctes, fold(cte.alias): (cte.this, self.ctes)}
+            ctes = {**ctes, fold(cte.alias): (cte.this, ctes)}
         for key, what in _UNLIFTABLE.items():
             if tree.args.get(key):
                 raise _unliftable(tree.args[key], what)
@@ -120,22 +110,23 @@ class Lifter:
         limit = tree.args.get("limit")
         if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
             raise _unliftable(limit, "such a LIMIT")
-        names, source, block, owned = self._from(tree, env)
-        one = self.one
+        names, source, block, owned, one = self._from(tree, env, ctes)
         text = write_where(owned, tree, names)
         if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
             return self._groups(tree, names, f"{source}{text}", block)
         rows = self._rows(tree, names, f"{source}{text}", block)
         return replace(rows, single=rows.single or one)
 
-    def _from(self, tree: exp.Select, env: Env) -> tuple[Names, str, str, exp.Expr | None]:
-        """Return the scope, FROM as SQL, the block of a row, and the unit that must own it."""
+    def _from(
+        self, tree: exp.Select, env: Env, ctes: Ctes
+    ) -> tuple[Names, str, str, exp.Expr | None, bool]:  # fmt: skip
+        """Return the scope, FROM as SQL, the block of a row, the unit that must own it, and whether each block has one row."""
         from_ = tree.args.get("from_")
         if from_ is None:
             raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
         item = from_.this
-        cte = self.ctes.get(fold(item.name)) if isinstance(item, exp.Table) else None
-        inner = item.this if isinstance(item, exp.Subquery) else cte[0] if cte is not None else None
+        within = (item.this, ctes) if isinstance(item, exp.Subquery) else None
+        inner = ctes.get(fold(item.name)) if isinstance(item, exp.Table) else within
         if inner is not None:
             if tree.args.get("joins"):
                 raise _unliftable(item, "a join of subqueries")
@@ -143,18 +134,16 @@ class Lifter:
             if named is not None and named.args.get("columns"):
                 raise _unliftable(item, "such an alias")
             alias = item.alias_or_name or self.binder.name("derived")
-            here, self.ctes = self.ctes, cte[1] if cte is not None else self.ctes
-            lifted = self.query(inner, env)
+            lifted = self.query(inner[0], env, inner[1])
             name = self.binder.name("lifted")
-            relation, self.one = lifted.relation(alias, name), lifted.single
-            self.ctes = here
-            return Names((relation,)), to_sql(relation.source), to_sql(column(BLOCK, name)), None
+            relation = lifted.relation(alias, name)
+            source, block = to_sql(relation.source), to_sql(column(BLOCK, name))
+            return Names((relation,)), source, block, None, lifted.single
         bound = self.binder.private_from(tree, env)
-        self.one = False
         self.bound.append(bound)
         private = find_unit_holder(bound)
         source = f"{bound.sql}{self.turns(private, bound.unit)}"
-        return bound.names, source, self.number(private, bound.unit), bound.unit
+        return bound.names, source, self.number(private, bound.unit), bound.unit, False
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         fields = list[Field]()
