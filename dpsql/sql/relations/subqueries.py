@@ -177,7 +177,7 @@ def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
         raise bind_error(place, f"the subquery must have {many}.")
 
 
-Pairs = list[tuple[Field, Field]]
+_Pairs = list[tuple[Field, Field]]
 """Columns that are equal: one of the subquery, and one of the row around it."""
 
 
@@ -276,10 +276,10 @@ class _Place:
 
     # -- what links a subquery to the row around it -------------------------------------------------------------
 
-    def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[Pairs, tuple[exp.Expr, ...]]:
+    def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[_Pairs, tuple[exp.Expr, ...]]:
         """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
         _same_width(len(self.sides), items, self.node)
-        pairs: Pairs = []
+        pairs: _Pairs = []
         conditions = []
         for side, item in zip(self.sides, items, strict=True):
             left = bind_expression(self.binder, side, self.names, self.env)
@@ -295,7 +295,7 @@ class _Place:
         return next((scope.unit for scope in self.names.scopes() if scope.unit is not None), None)
 
     def linked(
-        self, unit: exp.Expr | None, relations: list[Relation], pairs: Pairs, place: exp.Expr
+        self, unit: exp.Expr | None, relations: list[Relation], pairs: _Pairs, place: exp.Expr
     ) -> exp.Expr:
         """Return the equality of the subquery's unit and that of the row around it.
 
