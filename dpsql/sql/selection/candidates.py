@@ -72,8 +72,7 @@ class Range:
 class Weight:
     """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql``, held to ``[low, high]``.
 
-    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself, ``text`` all of it in SQL; ``row``: how far one
-    row moves what is multiplied.
+    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself, ``text`` all of it in SQL; ``row``: one row's reach.
     """
 
     times: int
