@@ -61,7 +61,7 @@ def to_integers(values: Sequence[int] | Integers) -> Integers:
 def multiply_integers(a: Integers | int, b: Integers | int) -> Any:
     """Multiply numbers or arrays of one length, in int64 where all of it certainly fits.
 
-    >>> multiply(to_integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
+    >>> multiply_integers(to_integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
     True
     """
     if isinstance(a, int) and isinstance(b, int):

@@ -148,7 +148,9 @@ def _density(x: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def normal_tail(x: Decimal) -> Decimal:
-    """Compute ``Phi(-x)`` to :data:`DIGITS` significant digits."""
+    """Compute ``Phi(-x)`` to :data:`DIGITS` significant digits; 0 beyond a billion, where no exponent is small enough."""
+    if x > 10**9:
+        return Decimal(0)
     root = libmp.mpf_sqrt(libmp.from_int(2), _BITS, "n")
     at = libmp.mpf_div(libmp.from_str(str(x), _BITS, "n"), root, _BITS, "n")
     return Decimal(libmp.to_str(libmp.mpf_shift(libmp.mpf_erfc(at, _BITS, "n"), -1), DIGITS))
