@@ -41,7 +41,7 @@ _HOMES = {
     "load_ipython_extension": ("dpsql.notebook.magic", "load"),
     "unload_ipython_extension": ("dpsql.notebook.magic", "unload"),
 }
-"""Where a name is imported from when it is first used: its module, and what it is called there."""
+"""The place that a name is imported from when it is first used: its module, and what it is called there."""
 
 __all__ = [
     "BindError",

@@ -273,7 +273,7 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
 
 
 _MARK = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
-"""What may hold a question mark that is none, or one that is."""
+"""The texts that may hold a question mark that is none, or one that is."""
 
 
 def _named(

@@ -46,7 +46,7 @@ class Engine(abc.ABC):
     dialect: str = "duckdb"
     """The sqlglot dialect that :meth:`relation` is written in."""
     lossless: bool = False
-    """Whether lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
+    """True where lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
 
     def __init__(
         self,

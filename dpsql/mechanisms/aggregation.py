@@ -167,7 +167,7 @@ class Aggregation(base.Operator):
 
     @property
     def is_free(self) -> bool:
-        """Whether it only lists public groups and releases nothing private."""
+        """True where it only lists public groups and releases nothing private."""
         return not self.outputs and self.selection is None
 
     def claims(self) -> Iterator[base.ClaimedText]:
@@ -301,7 +301,7 @@ class Part(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What is reserved for it."""
+        """The charge that is reserved for it."""
 
     @abstractmethod
     def claims(self) -> Iterable[base.ClaimedText]:
@@ -322,7 +322,7 @@ class Part(ABC):
 
     @property
     def can_redraw(self) -> bool:
-        """Whether :meth:`redraw` makes all of its intervals."""
+        """True where :meth:`redraw` makes all of its intervals."""
         return self.confidence is None
 
     def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:

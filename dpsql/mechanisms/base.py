@@ -333,7 +333,7 @@ class ClaimedText:
 
 @dataclass(frozen=True)
 class Release:
-    """What leaves a mechanism: public from here on.
+    """A release: what leaves a mechanism, public from here on.
 
     Args:
         table: the released columns; the interval of column ``a`` stands in the double columns ``a__low`` and ``a__high``
@@ -353,7 +353,7 @@ class Release:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """How far an answer may be off, at a confidence: ``±error`` in units of the column, or in rows of rank."""
+    """The error of an answer at a confidence: ``±error`` in units of the column, or in rows of rank."""
 
     name: str
     error: float
@@ -390,7 +390,7 @@ class Operator(TextReader):
     """
 
     prepaid: ClassVar[bool] = False
-    """Whether an earlier statement reserved the whole cost, so that this one pays nothing."""
+    """True where an earlier statement reserved the whole cost, so that this one pays nothing."""
 
     confidence: float | None = None
     """The level of the intervals that it shows; None where it shows none."""
@@ -398,7 +398,7 @@ class Operator(TextReader):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What is reserved before the data are touched."""
+        """The charge that is reserved before the data are touched."""
 
     @property
     def local(self) -> tuple[str, ...]:
@@ -412,7 +412,7 @@ class Operator(TextReader):
 
     @property
     def can_show_again(self) -> bool:
-        """Whether :meth:`show_again` works: some intervals rest on more than what is kept."""
+        """True where :meth:`show_again` works: some intervals rest on more than what is kept."""
         return False
 
     def claims(self) -> Iterable[ClaimedText]:

@@ -91,7 +91,7 @@ class Output(ABC):
 
     @property
     def shows_integers(self) -> bool:
-        """Whether the value is the noisy integer of its one statistic."""
+        """True where the value is the noisy integer of its one statistic."""
         return False
 
     @abstractmethod

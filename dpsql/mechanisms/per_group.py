@@ -48,7 +48,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def event(self) -> events.Event:
-        """What the accountant charges for it."""
+        """The charge of the accountant for it."""
 
     @property
     @abstractmethod

@@ -144,7 +144,7 @@ def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.in
 
 @dataclass(frozen=True)
 class HistogramQuery:
-    """What is asked of the private rows: the rows of each value, or the sum of another column over them.
+    """A question to the private rows: the rows of each value, or the sum of another column over them.
 
     Args:
         query: gives the distinct ``x``, the number of rows that have it ``n`` and, unless rows are counted, the sum of ``v``.
@@ -201,7 +201,7 @@ class Thresholds:
 
     @property
     def are_floats(self) -> bool:
-        """Whether the thresholds are doubles."""
+        """True where the thresholds are doubles."""
         return self.values.dtype.kind == "f"
 
     def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
@@ -286,7 +286,7 @@ class PrefixSums:
 
     @property
     def are_floats(self) -> bool:
-        """Whether the values are doubles."""
+        """True where the values are doubles."""
         return bool(self.x.dtype.kind == "f")
 
     def is_comparable_with(self, end: Thresholds) -> bool:

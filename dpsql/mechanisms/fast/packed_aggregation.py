@@ -292,7 +292,7 @@ class _Layout:
     units: int
     value_bits: tuple[int, ...]
     counted: bool = False
-    """Whether arrays of all units are worth having."""
+    """True where arrays of all units are worth having."""
 
     @property
     def group_bits(self) -> int:

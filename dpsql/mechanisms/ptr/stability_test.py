@@ -55,7 +55,7 @@ class StabilityTest(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What is reserved for all the groups that one unit may touch."""
+        """The charge for all the groups that one unit may touch."""
 
     @property
     @abstractmethod
@@ -203,7 +203,7 @@ def make_stability_test(
 
 
 class Measured(NamedTuple):
-    """What an item measured of one group. Private: it stays inside the operator."""
+    """The measurements of an item in one group. Private: it stays inside the operator."""
 
     radius: int
     exact: Any
@@ -223,7 +223,7 @@ class StableItem(ABC):
 
     @property
     def event(self) -> Event:
-        """What is reserved: the test, for an exact answer."""
+        """The charge: the test, for an exact answer."""
         return self.test.event
 
     @property

@@ -336,7 +336,7 @@ class InteractiveThreshold:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
+        """True where no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property

@@ -35,7 +35,7 @@ from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 Results = Sequence[Any]
-"""What blocks gave: anything that a query or a function of the analyst's makes."""
+"""The results of blocks: anything that a query or a function of the analyst's makes."""
 ResultKind: TypeAlias = pa.DataType | None
 """The type of all results, where it is known."""
 Combined = tuple[Mapping[str, pa.Array], tuple[str, ...]]
@@ -50,7 +50,7 @@ class Combiner(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What is reserved for it."""
+        """The charge that is reserved for it."""
 
     @abstractmethod
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:

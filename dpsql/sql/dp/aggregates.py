@@ -1,4 +1,4 @@
-"""What a noisy aggregate is made of: its call, its bounded argument, and what waits for a share of the budget."""
+"""The parts of a noisy aggregate: its call, its bounded argument, and what waits for a share of the budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpsql.sql.relations.relation import column
 
 
 class Formula(NamedTuple):
-    """What makes an output of noisy partials, each of which gets an equal part of the aggregate's share."""
+    """A function that makes an output of noisy partials, each of which gets an equal part of the aggregate's share."""
 
     partials: Sequence[Partial]
     build: Callable[..., moments.Output]
@@ -69,7 +69,7 @@ class Aggregate(BlockOutput):
     """Set where the aggregate has an exact query of its own."""
     report: str | None = None
     shown: Back | None = None
-    """What the finished statement makes of the released column, where that is more than a cast to ``type``."""
+    """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
 
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
@@ -90,7 +90,7 @@ class Bounded:
     per_group: bool
     origin: str
     line: Line | None = None
-    """Where the argument is a date, a time or an interval: the numbers that it stands on."""
+    """The numbers, where the argument is a date, a time or an interval, that it stands on."""
 
     @property
     def centre(self) -> int:
@@ -124,7 +124,7 @@ class Bounded:
 
     @property
     def said(self) -> str:
-        """What the argument is held to, and who says so."""
+        """The bounds of the argument, and who says so."""
         if self.line is not None and self.line.between is not None:
             return f"held to [{self.line.shown[0]}, {self.line.shown[1]}] ({self.origin})"
         low, high = self.ends
@@ -132,7 +132,7 @@ class Bounded:
 
     @property
     def shown(self) -> Back | None:
-        """What makes a date, a time or an interval of a released number again."""
+        """The function that makes a date, a time or an interval of a released number again."""
         return None if self.line is None else self.line.between
 
 

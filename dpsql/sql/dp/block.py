@@ -37,7 +37,7 @@ class BlockOutput:
     share: Fraction | None
     type: str
     intervals: bool
-    """Whether its released column has error bars beside it."""
+    """True where its released column has error bars beside it."""
 
     def express(self, confidence: float) -> exp.Expr:
         """Return what the finished statement writes for it."""
@@ -56,13 +56,13 @@ class AggregatingBlock(ABC):
     name: str = field(init=False)
     names: relation.Names = field(init=False)
     named: dict[str, exp.Expr] = field(init=False)
-    """What the SELECT list calls by a name, over the rows."""
+    """The expressions that the SELECT list calls by a name, over the rows."""
     domain: PublicGroups | None = None
     keys: dict[str, GroupKey] = field(default_factory=dict)
     asked: dict[str, BlockOutput] = field(default_factory=dict)
     """Aggregates by the spelling of their calls."""
     conditions: list[exp.Expr] = field(default_factory=list)
-    """What WHERE asks of every row, in terms of the exact query."""
+    """The condition of WHERE on every row, in terms of the exact query."""
     key_nodes: list[exp.Expr] = field(default_factory=list)
     """The keys in terms of the exact query."""
 
@@ -134,7 +134,7 @@ class AggregatingBlock(ABC):
         """Bind such a call."""
 
     @abstractmethod
-    def release(self) -> None:
+    def build_operator(self) -> None:
         """Deal out the budget, make the operator, and give the block to the plan."""
 
     def group_expressions(self) -> list[exp.Expr]:
@@ -230,7 +230,7 @@ class AggregatingBlock(ABC):
         for key in ("limit", "offset"):
             for query in normalize.outer_queries(select.args.get(key) or exp.Null()):
                 self.binder.public_query(query, self.env)
-        self.release()
+        self.build_operator()
         install(select, table_named(self.name), list(zip(normalize.make_unique(labels), shown, strict=True)))
         select.set("where", where)
 

@@ -1,4 +1,4 @@
-"""How a block's epsilon and delta are dealt out, within what the owner allows one query, and what bounds one unit's rows."""
+"""The split of a block's epsilon and delta, within what the owner allows one query, and the caps on one unit's rows."""
 
 from __future__ import annotations
 

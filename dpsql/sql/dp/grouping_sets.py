@@ -1,4 +1,4 @@
-"""What stands above the groups of all grouping sets: window functions, and what ORDER BY sorts by.
+"""The statement above the groups of all grouping sets: window functions, and what ORDER BY sorts by.
 
 Each set is a block of its own. What the statement above them is made of (keys, aggregates, GROUPING) becomes items of the
 blocks; the statement above names these items.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _STRUCTURE = (exp.Order, exp.Ordered, exp.WindowSpec, exp.Where)
 _AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
-"""What may stand around a window's own function."""
+"""The nodes that may stand around a window's own function."""
 
 
 def spell_alike(select: exp.Select, names: Names) -> None:
@@ -188,7 +188,7 @@ class Key(NamedTuple):
 
     @property
     def identity(self) -> int | str:
-        """What tells it from other keys."""
+        """The mark that tells it from other keys."""
         return self.node.sql() if self.item is None else self.item
 
 

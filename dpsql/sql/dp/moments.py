@@ -245,7 +245,7 @@ _SQUARES = {
     **dict.fromkeys(("CORR", "REGR_R2"), (True, True)),
     **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), (False, True)),
 }
-"""Which of y and x need a sum of squares."""
+"""The ones of y and x that need a sum of squares."""
 
 
 def _pair(asked: AggregateCall) -> Aggregate:

@@ -139,7 +139,7 @@ class NoisyBlock(AggregatingBlock):
 
     # -- the price ----------------------------------------------------------------------------------------------
 
-    def release(self) -> None:
+    def build_operator(self) -> None:
         """Deal out the budget, make the operator, and give the block to the plan."""
         aggregates = [item for item in self.asked.values() if isinstance(item, Aggregate)]
         private = bool(self.keys) and self.domain is None

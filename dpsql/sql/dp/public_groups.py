@@ -50,7 +50,7 @@ class Values:
     value: str = "v"
     distinct: bool = False
     daily: bool = False
-    """Whether the values are days, each standing for all the times of that day."""
+    """True where the values are days, each standing for all the times of that day."""
 
     @property
     def sql(self) -> str:
@@ -76,7 +76,7 @@ class KeyGroup:
     """Public tables by alias, as they stand in the exact query."""
     conditions: list[exp.Expr] = field(default_factory=list)
     kept: bool = False
-    """Whether a key is of a table that an outer join keeps: nothing is known of how many rows it has."""
+    """True where a key is of a table that an outer join keeps: nothing is known of how many rows it has."""
     missing: frozenset[str] = frozenset()
     """Names of the keys that may be NULL."""
 
@@ -158,7 +158,7 @@ def _restricted(parts: list[KeyGroup], asked: list[KeyGroup]) -> list[KeyGroup]:
 
 
 class _Known:
-    """What is public about the columns of a block."""
+    """The public facts about the columns of a block."""
 
     def __init__(self, block: AggregatingBlock) -> None:
         self._block = block

@@ -34,7 +34,7 @@ def write_secret_order(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class GroupKey:
-    """A grouping key: its expression over the rows, and the SQL of its public values (None when they are private)."""
+    """A grouping key: its expression over the rows, under the name and type that the exact query gives it."""
 
     name: str
     sql: str
@@ -49,7 +49,7 @@ class PublicGroups:
     size: int | None
     origin: str
     nullable: bool = False
-    """Whether a key of a group may be NULL: then it is the group of the rows without that value."""
+    """True where a key of a group may be NULL: then it is the group of the rows without that value."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
@@ -108,7 +108,7 @@ class Weighing:
 FINEST_WEIGHT = 1 << 20
 """Parts of a row that weights are whole numbers of. A unit of a million times the rows that count weighs nothing."""
 _UNIT_BITS = 92
-"""What one unit adds to a moment takes at most so many bits: 128 hold the sum over more units than there are people."""
+"""The bits of what one unit adds to a moment, at most: 128 hold the sum over more units than there are people."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ _CALENDAR = ("DATE", "TIMESTAMP")
 _NOON = datetime.datetime(1970, 1, 1)
 
 Back = Callable[[exp.Expr], exp.Expr]
-"""From a released number to what is shown."""
+"""A function from a released number to what is shown."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Line:
     shown: tuple[str, str] = ("", "")
     """The bounds for the eye."""
     unit: str = ""
-    """What the line counts in, for people."""
+    """The unit that the line counts in, for people."""
 
 
 def place_on_line(typed: Typed, low: Fraction, high: Fraction) -> Line:

@@ -458,5 +458,5 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (_several("greatest", types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),
     (_several("least", types.Bounds.least), "this expressions ignore_nulls is_nvl is_null", (exp.Least,)),
 )  # fmt: skip
-"""What binds a node, the parts of it that this looks at (None: it checks them itself), and the classes of such nodes."""
+"""The function that binds a node, the parts that this looks at (None: it checks them itself), and the classes of such nodes."""
 _HANDLERS = {kind: (handler, parts) for handler, parts, kinds in _TABLE for kind in kinds}

@@ -1,4 +1,4 @@
-"""How exact queries bound what one unit adds: the few patterns that keep so many of its rows or groups, by a secret order.
+"""Caps on what one unit adds: the few patterns that keep so many of its rows or groups, by a secret order.
 
 Each looks back in one long order in which a unit's rows stand together, and asks only whether the row so far before is the
 same unit's: no other unit's rows decide which are kept.

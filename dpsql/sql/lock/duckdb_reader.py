@@ -1,4 +1,4 @@
-"""From DuckDB's own parser to a tree of few kinds of nodes: what it serialises of a text, in versions 1.5 and 2.0."""
+"""A reader from DuckDB's own parser, as versions 1.5 and 2.0 serialise a text, to the tree of few kinds of nodes."""
 
 from __future__ import annotations
 

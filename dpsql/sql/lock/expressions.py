@@ -18,15 +18,15 @@ class Env:
     relation: Relation
     outer: Env | None = None
     groups: dict[Symbol, Value] | None = None
-    """Of an aggregation: the keys."""
+    """The keys of an aggregation."""
     kept: Set | None = None
-    """Where rows were chosen by a secret order: the columns that are the same whichever of equals were chosen."""
+    """The columns, where rows were chosen by a secret order, that are the same whichever of equals were chosen."""
     parted: list[Set] = field(default_factory=list)
     """Partitions of windows that are not one unit's."""
     reads: list[Relation] = field(default_factory=list)
-    """What subqueries look at all of: private rows, or what is made of them."""
+    """The rows that subqueries look at all of: private rows, or what is made of them."""
     counts: dict[Symbol, Symbol] = field(default_factory=dict)
-    """Of an aggregation: how many rows have a value."""
+    """The number of an aggregation's rows that have a value."""
 
     def get(self, node: Expr) -> Value | None:
         """Return the column, where the expression is one that is there."""
@@ -69,7 +69,7 @@ class Expressions:
     salt: frozenset[str]
     macros: frozenset[str]
     added: list[Number] = field(default_factory=list)
-    """How much of one row each sum over private rows adds at most."""
+    """The most of one row that each sum over private rows adds at most."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """Derive an expression over the rows of a FROM."""

@@ -1,4 +1,4 @@
-"""Which value is which: equal expressions over the same columns have the same symbol, and what each is made of is kept.
+"""Symbols of values: equal expressions over the same columns have the same one, and what each is made of is kept.
 
 What the second lock knows of a relation: whose rows they are, how many of one unit there can be, what lies in a column.
 
@@ -175,7 +175,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the rows of one privacy unit.
+    """The facts about the rows of one privacy unit.
 
     Args:
         rows: at most so many of them agree in these columns. groups: so many different values of these columns.
@@ -210,7 +210,7 @@ class Facts:
 
 
 class Kind(StrEnum):
-    """Whose rows a relation has: nobody's; units'; the unit's of the row around it; or made of many units' rows."""
+    """The owner of a relation's rows: nobody's; units'; the unit's of the row around it; or made of many units' rows."""
 
     PUBLIC = "public"
     PRIVATE = "private"

@@ -1,4 +1,4 @@
-"""What becomes of relations that meet: private rows meet private rows only where their units are equal."""
+"""Relations that meet: private rows meet private rows only where their units are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Return whether what was derived of a text is within what its operator charges.
+"""The proof: what was derived of a text is within what its operator charges.
 
 Rows that come as one integer each are read out of its bits: the unit, the groups and the values. What is not SQL there is
 checked here: that the topmost bits are the unit's, whole and of no other row's making; that each value is held to what its

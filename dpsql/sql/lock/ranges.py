@@ -1,4 +1,4 @@
-"""Between which integers an expression lies, and what one row moves a sum by: interval arithmetic over what is written.
+"""Ranges of integer expressions, and how far one row moves a sum: interval arithmetic over what is written.
 
 Only what the exact queries clamp with is understood; anything else has no bounds, and a sum over it can't be proved.
 """

@@ -26,7 +26,7 @@ class Sources:
     aliases: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     leaves: dict[str, Relation] = field(default_factory=dict)
-    """What each alias of a FROM stands for."""
+    """The relation that each alias of a FROM stands for."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.symbols, self.query, self.known.salt, self.known.macros)

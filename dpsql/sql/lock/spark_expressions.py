@@ -67,7 +67,7 @@ _QUANTILES = {exp.PercentileCont: "quantile_cont", exp.PercentileDisc: "quantile
 
 Frame = tuple[str, str, tuple[Expr | None, Expr | None]]
 PLAIN_FRAME: Frame = ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE", (None, None))
-"""What a window has that says nothing of a frame."""
+"""The fields of a window that say nothing of a frame."""
 _NAMED = {"pmod": "%", "shiftrightunsigned": ">>", "try_divide": "/", "concat": "||"}
 """Functions that sqlglot does not know, of which the lock knows no more than that."""
 _UNKNOWN = frozenset({

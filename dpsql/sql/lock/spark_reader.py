@@ -1,4 +1,4 @@
-"""From Spark's text to the tree that the second lock reads: the shapes of the noisy aggregates, as Spark's writer has them.
+"""A reader from Spark's text to the second lock's tree: the shapes of the noisy aggregates, as Spark's writer has them.
 
 The text is parsed anew, in Spark's dialect, and nothing is taken over from whoever wrote it. Some of Spark's shapes stand for
 one thing each, and are read as that thing once every part of them is as it must be:
@@ -225,7 +225,7 @@ def _placed(order: Order, items: Sequence[tuple[str, Expr]]) -> Order:
 NEXT = "dpsql_next"
 _RISING = "ASCENDING NULLS_FIRST"
 _FOLLOWED = {"lead": {">=": "<", ">": "<="}, "lag": {"<=": ">", "<": ">="}}
-"""Where a row of the other side lies, by the column that is looked up: at or after its own t, and before the next."""
+"""The place where a row of the other side lies, by the column that is looked up: at or after its own t, and before the next."""
 
 
 def nearest_of(join: Join) -> Join | None:

@@ -1,4 +1,4 @@
-"""What an exact query may be made of, whatever parser read it: the few kinds of nodes that the second lock knows.
+"""The tree of an exact query, whatever parser read it: the few kinds of nodes that the second lock knows.
 
 Both readers, of DuckDB's serialised tree and of Spark's text, give this, and refuse whatever has no place in it.
 
@@ -83,7 +83,7 @@ class Call:
     where: Expr | None = None
     order: tuple[Order, ...] = ()
     names: tuple[str, ...] = ()
-    """Of a struct's fields."""
+    """The names of a struct's fields."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Window:
     ends: tuple[Expr | None, Expr | None]
     where: Expr | None = None
     plain: bool = True
-    """Whether there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
+    """True where there is neither DISTINCT, IGNORE NULLS nor EXCLUDE."""
 
 
 @dataclass(slots=True)
@@ -377,7 +377,7 @@ class Lent:
 
 @dataclass(frozen=True)
 class Known:
-    """What names of a text mean.
+    """The meanings of names in a text.
 
     Args:
         tables: by catalog, schema and name. lent: by name. salt: the parameters that hold a secret.

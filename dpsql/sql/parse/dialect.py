@@ -222,7 +222,7 @@ _MEANT = (
     (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
      "the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ..."),
 )  # fmt: skip
-"""What the text of a statement that can't be read looks as if it meant."""
+"""The guess at what the text of a statement that can't be read looks as if it meant."""
 
 
 def _parse_error(error: SqlglotParseError, text: str) -> ParseError:

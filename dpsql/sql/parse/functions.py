@@ -14,7 +14,7 @@ from typing import Literal
 from sqlglot import exp
 
 _Mode = Literal["DP", "CHOICE", "PTR", "SUBSAMPLE", "ROWS"]
-"""Where a name may stand: a noisy aggregate, a choice among candidates, PTR, inside SUBSAMPLE, or over a row's values."""
+"""The places of a name: a noisy aggregate, a choice among candidates, PTR, inside SUBSAMPLE, or over a row's values."""
 
 
 @dataclass(frozen=True)

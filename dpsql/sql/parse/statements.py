@@ -256,7 +256,7 @@ _KNOWN = {
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows",
     "order", "limit", "offset", "sample", "into", "mode",
 }  # fmt: skip
-"""What a SELECT may hold; INTO is refused elsewhere, with what to write instead."""
+"""The clauses that a SELECT may hold; INTO is refused elsewhere, with what to write instead."""
 _FOREIGN = {
     "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "sort": "SORT BY", "connect": "CONNECT BY",
     "laterals": "LATERAL VIEW", "locks": "LOCK", "hint": "a hint", "match": "MATCH_RECOGNIZE",
@@ -264,7 +264,7 @@ _FOREIGN = {
 }  # fmt: skip
 _OF_A_SELECT = ("where", "group", "having", "qualify", "windows")
 _JOINED = ("kind", "match")
-"""What these mean of a set operation is SQL: EXCEPT ALL, BY NAME ON (k)."""
+"""The meaning of these of a set operation is SQL: EXCEPT ALL, BY NAME ON (k)."""
 
 
 def check_clause_order(tokens: list[Token]) -> None:

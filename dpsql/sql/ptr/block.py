@@ -109,7 +109,7 @@ class PtrBlock(AggregatingBlock):
         """Return the name that the analyst gave a call, else its label."""
         return self.aliases.get(text, label_of(call))
 
-    def release(self) -> None:
+    def build_operator(self) -> None:
         """Deal out the budget, make the operator, and give the block to the plan."""
         asked = [item for item in self.asked.values() if isinstance(item, TestedOutput)]
         if not asked:

@@ -264,13 +264,13 @@ class Binder(ABC):
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
     sources: list[Relation | None] = field(default_factory=list)
-    """What FROM items were found to be; the items bear their places here."""
+    """The relations that FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
     """Public subqueries that stand in several copies of one SELECT."""
     lent_inputs: dict[Input, None] = field(default_factory=dict)
     """Public relations that the exact queries are lent."""
     held: frozenset[str] | None = frozenset({"*"})
-    """What :func:`dpsql.sql.relations.unit_rows.find_held_columns` says of the statement."""
+    """The finding of :func:`dpsql.sql.relations.unit_rows.find_held_columns` for the statement."""
     _count: int = 0
 
     def name(self, kind: str) -> str:

@@ -192,7 +192,7 @@ class _Place:
 
     @property
     def sides(self) -> list[exp.Expr]:
-        """What IN looks for: one value, or a row of them."""
+        """The value that IN looks for: one value, or a row of them."""
         looked = self.node.this
         return list(looked.expressions) if isinstance(looked, exp.Tuple) else [looked]
 

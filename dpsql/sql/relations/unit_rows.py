@@ -114,7 +114,7 @@ def meeting_of(
 
     Args:
         outer: the scope of the row that it stands beside, where it stands beside one.
-        held: what :func:`find_held_columns` says of the statement.
+        held: what :func:`find_held_columns` for the statement.
     """
     frames = () if aggregates(select) else frames_of(select)
     return UnitMeeting(levels_of(select, outer, env, catalog), frames, held)

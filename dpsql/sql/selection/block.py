@@ -385,7 +385,7 @@ class Declaration:
 
     @property
     def event(self) -> SparseVector:
-        """What DECLARE reserves."""
+        """The charge that DECLARE reserves."""
         return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.fan_out import split_conjuncts
 
 ROWS, CANDIDATE = "rows", "dpsql_c"
-"""What private rows and candidates are called in the queries."""
+"""The names of private rows and candidates in the queries."""
 _PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 
 _Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
@@ -350,7 +350,7 @@ class _Shown:
     items: dict[str, str] = field(default_factory=dict)
     """SQL by name."""
     bare: bool = True
-    """Whether all of them are columns."""
+    """True where all of them are columns."""
 
     def own(self, name: str) -> str:
         self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))

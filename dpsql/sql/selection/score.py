@@ -388,7 +388,7 @@ class Factor:
 
     @property
     def whole(self) -> bool:
-        """Whether it is an integer that is written out."""
+        """True where it is an integer that is written out."""
         return isinstance(self.typed.node, exp.Literal) and self.typed.type.kind == "INTEGER"
 
     @property

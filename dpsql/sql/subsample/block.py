@@ -32,12 +32,12 @@ _PAIRS_TOGETHER = 10_000_000
 
 
 class Sampling(Subsample):
-    """In which blocks a row is: by a secret hash of its unit, whatever other rows there are."""
+    """The blocks that a row is in: by a secret hash of its unit, whatever other rows there are."""
 
     total: int
-    """How many runs there are."""
+    """The number of runs."""
     together: int | None = None
-    """How many runs are made together; None for all."""
+    """The number of runs that are made together; None for all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +82,7 @@ class Sampling(Subsample):
 
     @property
     def sentence(self) -> str:
-        """What EXPLAIN says of it."""
+        """The words of EXPLAIN for it."""
         rounds = f", in {self.rounds} rounds" if self.rounds > 1 else ""
         return f"The query runs on {self.blocks} blocks of privacy units{rounds}."
 
@@ -129,7 +129,7 @@ class Textbook(Sampling):
 
 @dataclass(frozen=True)
 class _Found:
-    """What runs on each block."""
+    """The query that runs on each block."""
 
     source: block_sources.BlockSource
     fields: tuple[Field, ...]

@@ -136,7 +136,7 @@ class Subsample:
     registered: tuple[str, exp.Expr] | None = field(init=False)
     """The registered function that is called, with the name of its output."""
     returns: ReturnType | None = None
-    """What it is declared to return."""
+    """The declared type of its result."""
 
     def __post_init__(self) -> None:
         options = self.options
