@@ -47,12 +47,20 @@ def test_a_notebook_runs(path: Path, folder: Path) -> None:
 
 def run(path: Path, place: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
+    stored = refusals(notebook)
     resources = {"metadata": {"path": str(place)}}
     NotebookClient(notebook, timeout=300, resources=resources).execute(env=environment())
     for cell in notebook.cells:
         expected = "raises-exception" in cell.metadata.get("tags", [])
         failed = cell.cell_type == "code" and any(o.output_type == "error" for o in cell.outputs)
         assert failed == expected, cell.source
+    assert refusals(notebook) == stored, "the notebook shows sentences of before: make it again"
+
+
+def refusals(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return what refused cells say; what is left of a budget depends on the day."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [o.evalue for o in outputs if o.output_type == "error" and o.ename != "BudgetExceeded"]
 
 
 def test_the_demo_runs_once_more(folder: Path) -> None:
