@@ -50,7 +50,7 @@ def test_a_failure_leaves_nothing_exact(session: dpsql.Session, monkeypatch: pyt
         return Outcome(failure=ValueError, message="".join(["exact ", CANARY, " in a message"]))
 
     asked: list[int] = []
-    monkeypatch.setattr("dpsql.engine.base.run_interruptibly", failed)
+    monkeypatch.setattr("dpsql.engine.sandbox.run_interruptibly", failed)
     with pytest.raises(dpsql.EngineError) as caught:
         session.sql("SELECT COUNT(*) FROM people")
     sys.last_value = caught.value
