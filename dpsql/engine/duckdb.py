@@ -274,7 +274,8 @@ class DuckDBEngine(Engine):
             yield from parts
         finally:
             for name in lent:
-                con.unregister(name)
+                with contextlib.suppress(duckdb.Error):  # one that is not there must not keep the others
+                    con.unregister(name)
 
     def _reopen(self) -> None:
         if self._attached:

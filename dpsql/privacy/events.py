@@ -67,7 +67,7 @@ class Event:
 
         @property
         def delta(self) -> Fraction:
-            """What the approximate currencies set aside."""
+            """The delta that the approximate currencies set aside."""
 
     @property
     def pure(self) -> Fraction | None:
@@ -81,7 +81,7 @@ class Event:
 
     @property
     def repeats(self) -> int:
-        """Of how many mechanisms with equal shares of epsilon it consists."""
+        """The number of mechanisms with equal shares of epsilon that it consists of."""
         return 1
 
     def renyi(self, order: Fraction) -> Fraction:
@@ -103,7 +103,7 @@ class Event:
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
-        """What basic composition adds: (epsilon, delta)."""
+        """The pair that basic composition adds: (epsilon, delta)."""
         return self._near(), self.delta
 
     @property

@@ -272,7 +272,7 @@ _STATISTICS: dict[type[exp.Expr], str] = {
     exp.RegrR2: "CASE WHEN s.yy = 0D THEN NULL ELSE CASE WHEN s.xx = 0D THEN 1D ELSE s.xy * s.xy / (s.xx * s.yy) END END",
     exp.RegrAvgx: "s.other / s.n", exp.RegrAvgy: "s.sum / s.n", exp.Sum: "s.sum", exp.Avg: "s.sum / s.n",
 }  # fmt: skip
-"""From what one pass over the values in their order has: how many, sum, means, squares about them."""
+"""Aggregates from one pass over the values in their order: how many, sum, means, squares about them."""
 _STEP = {
     "n": "s.n + 1D", "sum": "s.sum + r.x", "other": "s.other + r.y", "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
     "my": "s.my + (r.y - s.my) / (s.n + 1D)",
