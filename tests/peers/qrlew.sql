@@ -217,7 +217,7 @@ answered
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
 SELECT CEIL(d) AS k, COUNT(b) FROM measures GROUP BY k
 ----
-refused: PrivacyError: numbers with fractions make no stable groups.
+answered
 ====
 -- case: a, COUNT(ABS(10 * a + b)) AS x FROM measures WHERE b > -0.1 AND a IN (1, 2, 3) GROUP
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)

@@ -458,16 +458,10 @@ SELECT COUNT(uid) FROM visits
 -- answered
 SELECT small, COUNT(*) FROM visits GROUP BY small
 
--- refused: numbers with fractions make no stable groups.
--- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
-SELECT score, COUNT(*) FROM visits GROUP BY score
-
--- refused: numbers with fractions make no stable groups.
--- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
+-- answered
 SELECT round(score) AS s, COUNT(*) FROM visits GROUP BY s
 
--- refused: numbers with fractions make no stable groups.
--- hint: group by FLOOR(x)::INTEGER or a CASE of ranges.
+-- answered
 SELECT floor(cost / 100) * 100 AS bucket, COUNT(*) FROM visits GROUP BY bucket
 
 -- answered

@@ -254,6 +254,8 @@ _KEYS = [
     "n",
     "k, f",
     "n % 2",
+    "x",
+    "FLOOR(x)",
     "k = 'a'",
     "CASE WHEN n > 3 THEN 'x' ELSE 'y' END",
     "ROLLUP (k, f)",

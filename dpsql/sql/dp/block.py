@@ -15,6 +15,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import normalize
 from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
@@ -170,11 +171,8 @@ class AggregatingBlock(ABC):
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
                 hint = f"group by what units share; totals per {node.name} may stand in a subquery."
                 raise privacy_error(node, what, hint)
-            typed = self.expression(node)
-            if typed.type.kind == "DOUBLE":
-                what = "numbers with fractions make no stable groups."
-                raise privacy_error(node, what, "group by FLOOR(x)::INTEGER or a CASE of ranges.")
-            if typed.type.two_faced:
+            typed = unify_zeros(self.expression(node))  # a group's key looks the same whichever row comes first
+            if typed.type.two_faced and typed.type.kind != "DOUBLE":
                 what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
                 hint = "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
                 raise privacy_error(node, what, hint)

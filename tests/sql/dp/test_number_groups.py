@@ -1,0 +1,64 @@
+"""Groups of numbers: keys with fractions, whose equal values look the same, and ranges that the policy bounds."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import duckdb
+import pytest
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 1e-2
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-9
+
+[tables.t]
+privacy_unit = "id"
+max_rows = 20
+max_groups = 20
+
+[tables.p]
+public = true
+"""
+FACES = ["0.0", "-0.0", "'nan'", "-('nan'::DOUBLE)", "'inf'", "'-inf'", "NULL", "1e-320"]
+
+
+def _bits(value: float | None) -> bytes:
+    return b"" if value is None else struct.pack(">d", value)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT x, COUNT(*), COUNT(DISTINCT id) FROM t GROUP BY x",
+        "SELECT x, COUNT(*), COUNT(DISTINCT id) FROM (SELECT DISTINCT id, x FROM t) GROUP BY x",
+        "SELECT p.x, COUNT(*), COUNT(DISTINCT id) FROM t JOIN p ON t.x = p.x GROUP BY p.x",
+        "SELECT p.x, COUNT(t.x), COUNT(DISTINCT id) FROM p LEFT JOIN t ON t.x = p.x GROUP BY p.x",
+        "SELECT x, COUNT(*), COUNT(DISTINCT id) FROM t GROUP BY ROLLUP (x)",
+    ],
+)
+def test_one_face_whoever_comes_first(kind: str, query: str) -> None:
+    """Equal numbers are one group of all their units, and look the same in whatever order the rows come."""
+    seen = []
+    for faces in (FACES, FACES[::-1]):
+        with duckdb.connect() as con:
+            listed = ", ".join(f"{face}::DOUBLE" for face in faces)
+            con.execute(
+                f"CREATE TABLE t AS SELECT i % 80 AS id, ([{listed}])[1 + i % 8]::{kind} AS x FROM range(400) r(i)"
+            )
+            con.execute("CREATE TABLE p AS SELECT DISTINCT x FROM t WHERE x IS NOT NULL AND NOT signbit(x)")
+            with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+                mine, theirs = session.sql(query).fetchall(), con.execute(query).fetchall()
+        seen.append(sorted((_bits(x), n, units) for x, n, units in mine))
+        assert sorted((str(abs(x or 0)), n, u) for x, n, u in mine) == sorted(
+            (str(abs(x or 0)), n, u) for x, n, u in theirs
+        )
+        assert all(x is None or math.copysign(1, x) > 0 for x, _, _ in mine if x == 0 or x != x)
+    assert seen[0] == seen[1]
