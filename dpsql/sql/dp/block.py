@@ -171,7 +171,9 @@ class AggregatingBlock(ABC):
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
                 hint = f"group by what units share; totals per {node.name} may stand in a subquery."
                 raise privacy_error(node, what, hint)
-            typed = unify_zeros(self.expression(node))  # a group's key looks the same whichever row comes first
+            typed = unify_zeros(
+                self.expression(node)
+            )  # a group's key looks the same whichever row comes first
             if typed.type.two_faced and typed.type.kind != "DOUBLE":
                 what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
                 hint = "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
