@@ -96,10 +96,10 @@ class Finisher:
             try:
                 rows = con.execute(f"DESCRIBE {sql}").fetchall()
             except duckdb.Error as error:
-                message = _clean_message(str(error))
+                message = str(error)
                 self._reopen(type(error))
             if message:
-                raise BindError(message)
+                raise _make_error(message)
             if len(self._described) > _MAX_REMEMBERED:
                 self._described.clear()
             self._described[key] = [(row[0], row[1]) for row in rows]
@@ -177,7 +177,7 @@ class Finisher:
             raise KeyboardInterrupt
         if outcome.table is None:
             hint = "what was released is stored: asking again is free."
-            raise BindError(_clean_message(outcome.message), hint=hint)
+            raise _make_error(outcome.message, hint)
         return outcome.table
 
     def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> None:
@@ -255,13 +255,25 @@ def _is_plain(kind: pa.DataType) -> bool:
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
 
 
-def _clean_message(message: str) -> str:
+_MISSING = (
+    (re.compile(r'(?i)referenced column "(.*?)" not found'), "there is no column {} above the private part"),
+    (re.compile(r'(?i)does not have a column named "(.*?)"'), "there is no column {} above the private part"),
+    (re.compile(r'(?i)referenced table "(.*?)" not found'), "there is no table {} above the private part"),
+    (re.compile(r"(?i)(order) term out of range"), "ORDER BY counts the columns of the SELECT from 1"),
+)
+"""DuckDB's sentences about a name, and ours."""
+
+
+def _make_error(message: str, hint: str | None = None) -> BindError:
     """Return DuckDB's sentence without its class and its excerpt of SQL, which the analyst did not write."""
-    text = message.split("\n")[0]
-    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", text)
-    text = text.replace("dpsql_block_", "the release ").rstrip("!")
-    sentence = text[:1].lower() + text[1:] or "it can't be run."
-    return f"above the private part: {sentence}"
+    text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
+    for pattern, said in _MISSING:
+        if (found := pattern.search(text)) is not None:
+            error = BindError(f"{said.format(found[1])}.", hint=hint)
+            error.name = {"order": "order by"}.get(found[1].lower(), found[1].lower())
+            return error
+    sentence = re.sub(r"dpsql_\w+", "the release", text[:1].lower() + text[1:]) or "it can't be run."
+    return BindError(f"above the private part: {sentence}", hint=hint)
 
 
 # -- what may be asked ------------------------------------------------------------------------------------------
@@ -399,6 +411,13 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
 
 
 def _make_refusal(name: str) -> BindError:
+    if name.startswith("dpsql__"):  # a call with named arguments
+        written = name.removeprefix("dpsql__")
+        error = BindError(
+            f"{written} takes no named arguments above the private part.", hint="leave them out."
+        )
+        error.name = written
+        return error
     near = difflib.get_close_matches(name, PUBLIC_FUNCTIONS, n=1, cutoff=0.8)
     hint = f"did you mean {near[0]}?" if near else "only functions that compute from their arguments may."
     error = BindError(f"{name} is not a function that may be called above the private part.", hint=hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ from dpsql.plan import IntervalColumns, Plan
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte, Finish, public_columns, renamed
-from dpsql.sql.parse.dialect import span_of_word, spell_statement, to_sql
+from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
+from dpsql.sql.parse.dialect import bind_error, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.intervals import (
@@ -45,6 +46,7 @@ def bind(
     try:
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
+        _refuse_other_names(tree, catalog.functions)
         with one_statement():
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")
@@ -54,7 +56,23 @@ def bind(
     except Error as error:
         if isinstance(error, BindError) and error.name is not None and error.span is None:
             error.span = span_of_word(statement.text, error.name)
+        if error.span is not None:
+            error.hint = advise_on_sign(statement.text, error.span) or error.hint
         raise error.located(statement.text) from None
+
+
+def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
+    """Refuse functions that other systems have by these names, unless one was registered.
+
+    Raises:
+        BindError: with DuckDB's name.
+    """
+    for node in tree.find_all(exp.Func):
+        name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
+        shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
+        advice = advise_on_function(name, shown) if fold(name) not in map(fold, registered) else None
+        if advice is not None:
+            raise bind_error(node, *advice)
 
 
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:

@@ -20,7 +20,7 @@ from dpsql.sql.normalize import (
     inner_queries,
     outer_queries,
 )
-from dpsql.sql.parse.dialect import bind_error, privacy_error, remove_modes, span_of, to_sql
+from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private_call, mode_of, take_mode
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
@@ -183,7 +183,7 @@ class StatementBinder(Binder):
             self.public_query(query, env)
         for node in select.find_all(exp.Anonymous):
             if is_private_call(node) and node.find_ancestor(exp.Select) is select:
-                what = f"{node.name.upper()} needs private rows, and this FROM has none."
+                what = f"{node.name.upper().removeprefix(NAMED.upper())} needs private rows, and this FROM has none."
                 raise privacy_error(node, what, "public tables can be read exactly, with plain SQL.")
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:

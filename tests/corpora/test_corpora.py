@@ -12,7 +12,7 @@ import dpsql
 from dpsql.sql.parse.dialect import mode_clauses, remove_modes, to_sql
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
-from tests.support.case_files import Case
+from tests.support.case_files import Case, internal_names
 from tests.support.corpora import CORPORA, POLICIES, WRITE, cases
 
 
@@ -96,6 +96,7 @@ def test_reject(case: Case, sessions: dict[str, dpsql.Session]) -> None:
     error = caught.value
     rows = error.lines()
     compare(case, "\n".join(rows))
+    assert not internal_names("\n".join(rows), case.text)
     assert not isinstance(error, dpsql.EngineError), "refused before data are touched"
     assert spent(session) == before, "an error costs nothing"
     assert "not a number" not in "\n".join(rows).replace(case.text, "")

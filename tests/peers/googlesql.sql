@@ -1078,7 +1078,7 @@ answered
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) DISTINCT COUNT(i64) FROM typed
 ----
-refused: ParseError: can't read this: invalid expression / Unexpected token.
+refused: ParseError: DISTINCT can't follow the mode.
 ====
 -- case: a rank below
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1210,7 +1210,7 @@ refused: BindError: there is no mode custom_identifier.
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 SELECT WITH SUM(i64) FROM typed
 ----
-refused: BindError: there is no mode SUM.
+refused: ParseError: a mode follows SELECT WITH, and SUM is an
 ====
 -- case: the old names in the new clause
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1222,7 +1222,7 @@ refused: PrivacyError: there is nothing noisy to release here.
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(* CLAMPED BETWEEN 0 AND 100) FROM typed
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: bounds from a subquery
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1301,7 +1301,7 @@ answered
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 SELECT @{hint=1} WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM typed
 ----
-refused: ParseError: can't read this: invalid expression / Unexpected token.
+refused: ParseError: hints are not known here.
 ====
 -- case: joined on no condition
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
@@ -1763,7 +1763,7 @@ refused: BindError: there is no mode ANONYMIZATION.
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_COUNT(x CLAMPED BETWEEN 0 AND 10) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_VAR_POP(x), ANON_VAR_POP(n) of one_each
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
@@ -1782,35 +1782,35 @@ refused: BindError: there is no mode ANONYMIZATION.
 -- plain: SELECT SUM(GREATEST(LEAST(a, 10), 0)) FROM (SELECT SUM(x) AS a FROM one_each GROUP BY uid) AS u WHERE a IS NOT NULL
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_SUM(x CLAMPED BETWEEN 0 AND 10) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_AVG of one_each, clamped
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT AVG(GREATEST(LEAST(a, 3), 2)) FROM (SELECT AVG(n) AS a FROM one_each GROUP BY uid) AS u WHERE a IS NOT NULL
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_AVG(n CLAMPED BETWEEN 2 AND 3) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_VAR_POP of one_each, clamped
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT VAR_POP(CASE WHEN x < 2 THEN 2 WHEN x > 3 THEN 3 ELSE x END) FROM one_each
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_VAR_POP(x CLAMPED BETWEEN 2 AND 3) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_PERCENTILE_CONT of one_each
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT TRUE
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ABS(ANON_PERCENTILE_CONT(x, 0.4 CLAMPED BETWEEN 1 AND 3) - 1.5) < 0.01 FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_QUANTILES of one_each
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT 6
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) LEN(ANON_QUANTILES(x, 5 CLAMPED BETWEEN 1 AND 3)) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_SUM(x) of three_units
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
@@ -1846,7 +1846,7 @@ refused: BindError: there is no mode ANONYMIZATION.
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_COUNT(x CLAMPED BETWEEN 0 AND 10) FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_VAR_POP(x), ANON_VAR_POP(n) of three_units
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
@@ -1865,35 +1865,35 @@ refused: BindError: there is no mode ANONYMIZATION.
 -- plain: SELECT SUM(GREATEST(LEAST(a, 10), 0)) FROM (SELECT SUM(x) AS a FROM three_units GROUP BY uid) AS u WHERE a IS NOT NULL
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_SUM(x CLAMPED BETWEEN 0 AND 10) FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_AVG of three_units, clamped
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT AVG(GREATEST(LEAST(a, 3), 2)) FROM (SELECT AVG(n) AS a FROM three_units GROUP BY uid) AS u WHERE a IS NOT NULL
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_AVG(n CLAMPED BETWEEN 2 AND 3) FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_VAR_POP of three_units, clamped
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT VAR_POP(CASE WHEN x < 2 THEN 2 WHEN x > 3 THEN 3 ELSE x END) FROM three_units
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_VAR_POP(x CLAMPED BETWEEN 2 AND 3) FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_PERCENTILE_CONT of three_units
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT TRUE
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ABS(ANON_PERCENTILE_CONT(x, 0.4 CLAMPED BETWEEN 1 AND 3) - 1.5) < 0.01 FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: ANON_QUANTILES of three_units
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 -- plain: SELECT 6
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) LEN(ANON_QUANTILES(x, 5 CLAMPED BETWEEN 1 AND 3)) FROM three_units
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: k_threshold
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
@@ -1911,4 +1911,4 @@ refused: BindError: there is no mode ANONYMIZATION.
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, delta=1e-9) ANON_SUM(x WITH REPORT(FORMAT=JSON)) FROM one_each
 ----
-refused: ParseError: can't read this: expecting ).
+refused: ParseError: can't read this: a ) is missing before WITH.

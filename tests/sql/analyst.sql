@@ -280,7 +280,7 @@ SELECT AVG(c2) FROM visits v, (SELECT v.cost * 2 AS c2) AS l
 SELECT AVG(c2) FROM visits v CROSS JOIN LATERAL (SELECT v.cost / 2 AS c2) AS l
 
 -- refused: AVG(f) needs bounds for f; the policy declares none.
--- hint: write AVG(f, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(f, 0), 100), or ask the data owner for bounds.
+-- hint: write AVG(f, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(f, 0), 100), or ask the data owner for bounds.
 SELECT COUNT(*), AVG(f) FROM visits v, LATERAL (SELECT floor AS f FROM wards w WHERE w.ward = v.ward) l
 
 -- refused: name the columns of a LATERAL.
@@ -798,7 +798,7 @@ SELECT patient FROM visits
 SELECT MIN(patient), MAX(patient) FROM visits
 
 -- refused: AVG(patient) needs bounds for patient; the policy declares none.
--- hint: write AVG(patient, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+-- hint: write AVG(patient, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
 SELECT AVG(patient) FROM visits
 
 -- refused: groups can't be made of the privacy unit.
@@ -810,7 +810,7 @@ SELECT patient % 10 AS p, COUNT(*) FROM visits GROUP BY p
 SELECT ward, cost FROM visits
 
 -- refused: cost must be a group or stand inside an aggregate.
--- hint: write AVG(cost), or cost, COUNT(*) ... GROUP BY cost.
+-- hint: write AVG(cost), or add it to the groups: GROUP BY ward, cost.
 SELECT ward, cost, COUNT(*) FROM visits GROUP BY ward
 
 -- answered
@@ -1010,7 +1010,7 @@ SELECT AVG(cost) FILTER (WHERE ward = 'A') - AVG(cost) FILTER (WHERE ward = 'B')
 SELECT SUM(cost * 2 + 1), SUM(LEAST(cost, 100)), SUM(ABS(score)) FROM visits
 
 -- refused: SUM(POWER(score, 2)) needs bounds for POWER(score, 2); the policy declares none.
--- hint: write SUM(POWER(score, 2), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(POWER(score, 2), 0), 100), or ask the data owner for bounds.
+-- hint: write SUM(POWER(score, 2), contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(POWER(score, 2), 0), 100), or ask the data owner for bounds.
 SELECT SUM(POWER(score, 2)) FROM visits
 
 -- answered
@@ -1020,7 +1020,7 @@ SELECT SUM(score * score) FROM visits
 SELECT SUM(cost / 2) FROM visits
 
 -- refused: SUM(cost / u8) needs bounds for cost / u8; the policy declares none.
--- hint: write SUM(cost / u8, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(cost / u8, 0), 100), or ask the data owner for bounds.
+-- hint: write SUM(cost / u8, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(cost / u8, 0), 100), or ask the data owner for bounds.
 SELECT SUM(cost / u8) FROM visits
 
 -- answered
@@ -1033,11 +1033,11 @@ SELECT AVG(day - DATE '2024-01-01', contribution_bounds_per_row => (0, 400)) FRO
 SELECT AVG(day - DATE '2024-01-01') FROM visits
 
 -- refused: AVG(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day)) needs bounds for DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day); the policy declares none.
--- hint: write AVG(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), 0), 100), or ask the data owner for bounds.
+-- hint: write AVG(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(DATE_DIFF('DAY', CAST('2024-01-01' AS DATE), day), 0), 100), or ask the data owner for bounds.
 SELECT AVG(date_diff('day', DATE '2024-01-01', day)) FROM visits
 
 -- refused: SUM(visit) needs bounds for visit; the policy declares none.
--- hint: write SUM(visit, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(visit, 0), 100), or ask the data owner for bounds.
+-- hint: write SUM(visit, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(visit, 0), 100), or ask the data owner for bounds.
 SELECT SUM(visit) FROM visits
 
 -- answered
@@ -1063,11 +1063,11 @@ SELECT WITH DP OPTIONS (epsilon => 1) COUNT(*) FROM visits
 -- hint: write OPTIONS (epsilon = 0.1).
 SELECT WITH DP OPTIONS (epsilon: 1) COUNT(*) FROM visits
 
--- refused: can't read this: expecting ).
+-- refused: can't read this: a ) is missing before =.
 -- hint: the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ...
 SELECT COUNT(*) FROM visits OPTIONS (epsilon = 1)
 
--- refused: can't read this: invalid expression / Unexpected token.
+-- refused: can't read this: ( is not expected here.
 -- hint: the mode stands after WITH: SELECT WITH DP ...
 SELECT DIFFERENTIAL_PRIVACY COUNT(*) FROM visits
 
@@ -1099,7 +1099,7 @@ SELECT COUNT(*) FROM visits WHERE ward = ?
 SELECT COUNT(*) FROM visits WHERE ward = :w
 
 -- refused: there is no column w here.
--- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
+-- hint: a parameter is written $w; @w is ABS(w).
 SELECT COUNT(*) FROM visits WHERE ward = @w
 
 -- refused: templates are not filled in: they would change the statement after it was priced.
@@ -1110,10 +1110,11 @@ SELECT COUNT(*) FROM visits WHERE ward = '{{w}}'
 -- hint: write $name.
 SELECT COUNT(*) FROM visits WHERE ward = $1
 
--- refused: can't read this: invalid expression / Unexpected token.
+-- refused: FORM is not a word of SQL.
+-- hint: did you mean FROM?
 SELECT COUNT(*) FORM visits
 
--- refused: can't read this: expecting ).
+-- refused: can't read this: a ) is missing before FROM.
 SELECT COUNT(* FROM visits
 
 -- refused: SELEC is not a statement of dpsql.
@@ -1124,7 +1125,8 @@ SELEC COUNT(*) FROM visits
 -- hint: finish it, or leave it out.
 SELECT COUNT(*) FROM visits WHERE
 
--- refused: can't read this: invalid expression / Unexpected token.
+-- refused: can't read this: ( is not expected here.
+-- hint: is a comma missing before COUNT?
 SELECT ward COUNT(*) FROM visits GROUP BY ward
 
 -- refused: nothing follows GROUP BY.
@@ -1147,7 +1149,7 @@ SELECT x.a FROM visits
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3
 
 -- refused: SUM stands inside another aggregate.
--- hint: aggregate in a subquery first.
+-- hint: aggregate in a subquery first: FROM (SELECT patient, SUM(cost) AS n ... GROUP BY patient), and use n.
 SELECT SUM(SUM(cost)) FROM visits
 
 -- refused: there is no column wing here.
@@ -1165,7 +1167,7 @@ SELECT ward, COUNT(*) FROM visits GROUP BY COUNT(*)
 SELECT COUNT(*) FROM visits HAVING COUNT(*) > 100000
 
 -- refused: cost must be a group or stand inside an aggregate.
--- hint: write AVG(cost), or cost, COUNT(*) ... GROUP BY cost.
+-- hint: write AVG(cost), or add it to the groups: GROUP BY cost.
 SELECT cost, COUNT(*) FROM visits HAVING cost > 3
 
 -- section: within a unit, below the aggregation
@@ -1247,7 +1249,7 @@ SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > 
 SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
 
 -- refused: AVG(floor) needs bounds for floor; the policy declares none.
--- hint: write AVG(floor, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(floor, 0), 100), or ask the data owner for bounds.
+-- hint: write AVG(floor, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(floor, 0), 100), or ask the data owner for bounds.
 SELECT COUNT(*), AVG(floor) FROM people ASOF JOIN wards ON people.age >= wards.floor
 
 -- answered

@@ -16,6 +16,7 @@ import pytest
 
 import dpsql
 from tests.support.analyst import ANSWERED, ASKED, Asked
+from tests.support.case_files import internal_names
 from tests.support.clinic import open_clinic
 from tests.support.shop import near
 
@@ -61,8 +62,13 @@ def test_refusals_say_why_and_what_to_write(clinic: Clinic, case: Asked) -> None
     with pytest.raises(dpsql.Error) as caught:
         clinic[1].sql(case.text)
     assert (caught.value.message, caught.value.hint) == (case.message, case.hint)
-    assert "dpsql__" not in str(caught.value)
-    assert "dpsql_" not in caught.value.message
+    assert not internal_names(str(caught.value), case.text)
+
+
+def test_a_name_of_ours_would_show() -> None:
+    said = "there is no column x; there is dpsql_derived_4, c0 and <class 'sqlglot'> TokenType.VAR"
+    assert internal_names(said, "SELECT x") == ["dpsql_derived_4", "c0", "<class", "TokenType"]
+    assert internal_names("c0 is not a column", "SELECT c0") == []
 
 
 def test_each_refusal_points_at_something(clinic: Clinic) -> None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_OURS = re.compile(
+    r"\b_?dpsql_\w+|\bDPSQL_\w+|\bTokenType\b|<class\b|\b[bck]\d+\b|\bvalueslist\b|values list", re.ASCII
+)
+
+
+def internal_names(said: str, text: str) -> list[str]:
+    """Names of exact SQL, of sqlglot and of its tokens in what is said about a text that does not have them itself."""
+    return [name for name in _OURS.findall(said) if name not in text]
 
 
 @dataclass

@@ -176,6 +176,8 @@ def judge(case: Case, session: dpsql.Session, con: duckdb.DuckDBPyConnection) ->
     except dpsql.Error as error:
         if error.span is None and error.hint is None:
             return Came(words(error), f"a refusal without place or advice: {error.message}")
+        if found := case_files.internal_names(str(error), case.text):
+            return Came(words(error), f"a refusal with names of ours, {found}: {error}")
         return Came(words(error))
     except Exception as error:
         return Came("crash", f"{type(error).__name__}: {error}")

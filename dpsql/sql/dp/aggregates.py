@@ -199,8 +199,21 @@ class AggregateCall:
         """Refuse an argument that is no number, nor of these other kinds."""
         place = self.call.args[0] if place is None else place
         if not typed.type.numeric and typed.type.kind not in kinds:
-            what = f"{self.call.name} needs a number, and {to_sql(place)} is {typed.type.sql}."
-            raise bind_error(place, what)
+            shown = to_sql(place)
+            if typed.type.kind in _EXAMPLES and self.options.get("contribution_bounds_per_row") == "AUTO":
+                low, high = _EXAMPLES[typed.type.kind]
+                hint = f"write contribution_bounds_per_row => ({low}, {high})."
+                raise bind_error(
+                    place, f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}.", hint
+                )
+            what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
+            hint = f"count its values: SELECT {shown}, COUNT(*) ... GROUP BY {shown}."
+            if self.call.name in ("MIN", "MAX"):
+                last = " DESC" if self.call.name == "MAX" else ""
+                hint = f"write SELECT {shown} ... GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1: the groups are noisy."
+            elif typed.type.kind == "TEXT":
+                hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint}"
+            raise bind_error(place, what, hint)
 
     def bounds(
         self, typed: Typed, place: exp.Expr | None = None, kinds: Sequence[str] = ()
@@ -239,11 +252,17 @@ class AggregateCall:
         if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
             return typed.bounds.low, typed.bounds.high, "from the policy"
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
+        low, high = _EXAMPLES.get(typed.type.kind, ("0", "100"))
+        private = (
+            ", or => AUTO to find them privately"
+            if call.name in ("SUM", "AVG") and typed.type.numeric
+            else ""
+        )
         raise privacy_error(
             call.node,
             f"{call.name}({asked}) needs bounds for {source}; the policy declares none.",
-            f"write {call.name}({asked}, contribution_bounds_per_row => (0, 100)), clip it with "
-            f"LEAST(GREATEST({source}, 0), 100), or ask the data owner for bounds.",
+            f"write {call.name}({asked}, contribution_bounds_per_row => ({low}, {high})){private}, clip it with "
+            f"LEAST(GREATEST({source}, {low}), {high}), or ask the data owner for bounds.",
         )
 
     def bounded(
@@ -288,6 +307,13 @@ class AggregateCall:
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
 
 
+_EXAMPLES = {
+    "DATE": ("DATE '2020-01-01'", "DATE '2024-12-31'"),
+    "TIMESTAMP": ("TIMESTAMP '2020-01-01 00:00:00'", "TIMESTAMP '2024-12-31 23:59:59'"),
+    "TIME": ("TIME '08:00:00'", "TIME '18:00:00'"),
+    "INTERVAL": ("INTERVAL 0 DAY", "INTERVAL 30 DAY"),
+}
+"""Bounds that a hint shows, by the kind of the value."""
 _BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),
                 "INTERVAL": ("INTERVAL", "number")}  # fmt: skip
 

@@ -18,6 +18,7 @@ from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Released, install
+from dpsql.sql.parse.advice import nearest_aggregate
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
@@ -88,7 +89,12 @@ class AggregatingBlock(ABC):
         return self.binder.expression(node, self.names, self.env)
 
     def _misplaced(self, call: Call, node: exp.Expr) -> PrivacyError:
-        where, hint = "stands inside another aggregate", "aggregate in a subquery first."
+        where = "stands inside another aggregate"
+        unit = next((f.name for _, f in self.names.fields() if f.is_unit), None)
+        key, call_ = unit or "k", to_sql(call.node)
+        hint = (
+            f"aggregate in a subquery first: FROM (SELECT {key}, {call_} AS n ... GROUP BY {key}), and use n."
+        )
         if node.find_ancestor(exp.Where) is self.select.args.get("where") is not None:
             where = "can't stand in WHERE"
             hint = f"write HAVING {to_sql(call.node)} ..., which looks at the noisy value."
@@ -361,10 +367,19 @@ class AggregatingBlock(ABC):
                 place = items.index(item) + 1
                 what = f"GROUP BY {key.name} means the column {key.name}, not what the SELECT calls so."
                 return privacy_error(key, what, f"write GROUP BY {place}, or another name.")
+        call = node.find_ancestor(exp.Anonymous)
+        if call is not None and (meant := nearest_aggregate(call.name)) is not None:
+            return privacy_error(call, f"{call.name} is not an aggregate.", f"did you mean {meant}?")
         numeric = self.names.find(node).typed.type.numeric
         one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
         what = f"{node.name} must be a group or stand inside an aggregate."
-        return privacy_error(node, what, f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}.")
+        if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
+            keys = (
+                f"{to_sql(grouped).strip()}, {node.name}" if grouped is not None else f"GROUP BY {node.name}"
+            )
+            return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
+        hint = f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}."
+        return privacy_error(node, what, hint)
 
 
 def _place(item: relation.Field) -> tuple[str, str]:

@@ -207,11 +207,12 @@ REFUSED_CLASSES: dict[type[exp.Expr], str] = {
 
 _TELLS = "its answer is not about the rows"
 _COSTS = "its cost depends on the values"
+_CLOCK = f"{_TELLS}; write a date"
 NOT_LISTED: dict[str, str] = {name: why for why, names in (
     (_TELLS, ("random", "rand", "uuid", "gen_random_uuid", "nextval", "currval", "setseed", "rowid", "getenv",
               "current_setting", "getvariable", "version", "typeof", "stats", "alias", "current_user", "session_user",
               "current_catalog", "current_database", "current_schema")),
-    (f"{_TELLS}; write a date", (
+    (_CLOCK, (
         "now", "current_timestamp", "current_date", "current_time", "today", "get_current_time", "localtimestamp", "localtime",
         "current_localtime", "current_localtimestamp", "get_current_timestamp", "transaction_timestamp")),
     ("it reads files", ("read_text", "read_blob", "read_csv", "read_parquet", "glob", "query", "query_table")),
@@ -467,7 +468,8 @@ _ALSO = (
 
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
-        return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.")
+        hint = "write DATE '2024-12-31', or a parameter, $today." if NOT_LISTED[name] == _CLOCK else None
+        return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
     return privacy_error(
         node,

@@ -104,6 +104,7 @@ _WORDS = {
     "alias": "a name", "filter": "FILTER", "distinct": "DISTINCT", "ordered": "ORDER BY", "withingroup": "WITHIN GROUP",
 }  # fmt: skip
 _HINTS = {
+    "star": "only COUNT takes *: name a column.",
     "window": "aggregate first; windows may follow.",
     "bytestring": "write a text without e before it.",
     "collate": "compare lower(x).",

@@ -13,10 +13,8 @@ Positions survive, so every error can draw its caret.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -24,6 +22,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
+from dpsql.sql.parse.advice import check_other_dialects, explain_unreadable, is_aggregate_name
 from dpsql.sql.parse.functions import ONE_ARGUMENT
 from dpsql.sql.parse.tokens import (
     find_closing,
@@ -85,6 +84,10 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
                 "write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
             )
         mode, i = tokens[i], i + 1
+        if is_open(tokens, i) and is_aggregate_name(mode.text):
+            call = f"{mode.text}(...)"
+            hint = f"write SELECT {call}, or SELECT WITH DP {call}."
+            raise token_error(mode, f"a mode follows SELECT WITH, and {mode.text} is an aggregate.", hint)
         starts.add(mode.start)
         out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
         out.append(replace_token(mode, TokenType.STRING, mode.text))
@@ -100,6 +103,9 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             _equals(inside)
             out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
+        if i < len(tokens) and tokens[i].token_type == TokenType.DISTINCT:
+            hint = "leave it out: each group comes once; COUNT(DISTINCT x) counts different values."
+            raise token_error(tokens[i], "DISTINCT can't follow the mode.", hint)
         out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
     return out, starts
 
@@ -152,6 +158,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     Raises:
         ParseError: it is not DuckDB SQL with our additions.
     """
+    check_other_dialects(tokens)
     moded, starts = _rewrite_modes(translate_googlesql(tokens))
     rewritten = _rename_named_calls(moded)
     try:
@@ -159,7 +166,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         _LOG.disabled = True
         trees = _DUCKDB.parser().parse(rewritten, text)
     except SqlglotParseError as error:
-        raise _parse_error(error, text) from None
+        raise explain_unreadable(error, tokens, text) from None
     except RecursionError:
         raise ParseError("the statement is nested too deeply.") from None
     finally:
@@ -215,31 +222,6 @@ def expression_of(sql: str) -> exp.Expr:
     """Return a tree of an expression that dpsql wrote itself."""
     made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
     return made
-
-
-_MEANT = (
-    (re.compile(r"(?is)\bSELECT\s+(DIFFERENTIAL_PRIVACY|DP|PTR|SUBSAMPLE)\b"), "the mode stands after WITH: SELECT WITH DP ..."),
-    (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
-     "the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ..."),
-)  # fmt: skip
-"""The guess at what the text of a statement that can't be read looks as if it meant."""
-
-
-def _parse_error(error: SqlglotParseError, text: str) -> ParseError:
-    detail: dict[str, Any] = error.errors[0] if error.errors else {}
-    what = str(detail.get("description") or "this is not SQL that DuckDB or dpsql knows.").rstrip(".")
-    highlight = str(detail.get("highlight") or "")
-    span = None
-    context = str(detail.get("start_context") or "")
-    if highlight:
-        start = text.find(context + highlight)
-        start = start + len(context) if start >= 0 else text.find(highlight)
-        span = (start, start + len(highlight)) if start >= 0 else None
-    if what.startswith("Required keyword: 'this' missing"):
-        what = "something is missing here"
-    what = what.split("<class")[0].split(" Line ")[0].strip().rstrip(".")
-    hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
-    return ParseError(f"can't read this: {what[:1].lower()}{what[1:]}.", span=span, hint=hint)
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.expressions.coercion import moment_of
-from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of
+from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
 
 _NUMBER = re.compile(
@@ -296,6 +296,10 @@ class Call:
         """
         if len(self.args) != count:
             many = f"{count} argument{'s' if count > 1 else ''}"
+            if hint is None and self.distinct and len(self.args) > count:
+                hint = f"write {self.name}(DISTINCT concat_ws('|', {', '.join(map(to_sql, self.args))}))."
+            elif hint is None and self.name.startswith("QUANTILE"):
+                hint = f"write {self.name}(x, 0.5)."
             raise BindError(f"{self.name} takes {many}.", span=span_of(self.node), hint=hint)
 
 

@@ -110,10 +110,16 @@ def _check(tokens: list[Token], text: str) -> None:
             depth -= 1
         if token.token_type == TokenType.L_BRACE and after and after.token_type == TokenType.L_BRACE:
             name = tokens[i + 2].text if i + 2 < len(tokens) else "x"
-            raise _template(name, (token.start, _template_end(tokens, i, text)), text)
+            raise _template(name, (token.start, _template_end(tokens, i, text)), before)
+        ends = i + 2 < len(tokens) and tokens[i + 2].token_type == TokenType.R_BRACE
+        if (
+            token.token_type == TokenType.L_BRACE and ends and after and is_word(after)
+        ):  # not a struct's {a: 1}
+            start = token.start - (text[token.start - 1 : token.start] in ("$", "#"))
+            raise _template(after.text, (start, tokens[i + 2].end + 1), before)
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
-            raise _template(template[1], token_span(token), text)
+            raise _template(template[1], token_span(token), before)
         if token.token_type in _CLAUSES and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
@@ -121,18 +127,25 @@ def _check(tokens: list[Token], text: str) -> None:
             raise token_error(token, "parameters have names here.", "write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
         joined = after is not None and after.start == token.end + 1
+        if token.token_type == TokenType.MOD and prefix and after is not None and joined:
+            named = (
+                tokens[i + 2].text if after.token_type == TokenType.L_PAREN and tokens[i + 2 :] else "name"
+            )
+            last = tokens[find_closing(tokens, i + 1)] if named != "name" else after
+            written = text[token.start : last.end + (2 if named != "name" else 1)]
+            raise token_error(token, f"{written} is not a parameter here.", f"write ${named}.", last=last)
         if token.token_type == TokenType.COLON and prefix and after is not None and joined:
             raise token_error(
                 token, f":{after.text} is not a parameter here.", f"write ${after.text}.", last=after
             )
 
 
-def _template(name: str, span: Span, text: str) -> ParseError:
-    return ParseError(
-        "templates are not filled in: they would change the statement after it was priced.",
-        span=span,
-        hint=f"write ${name} and the notebook's variable {name} is bound as a value.",
-    )
+def _template(name: str, span: Span, before: Token | None) -> ParseError:
+    hint = f"write ${name} and the notebook's variable {name} is bound as a value."
+    if before is not None and before.token_type in (TokenType.FROM, TokenType.JOIN):
+        hint = f"write the table's name: a parameter, ${name}, is a value and never a name."
+    what = "templates are not filled in: they would change the statement after it was priced."
+    return ParseError(what, span=span, hint=hint)
 
 
 def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:

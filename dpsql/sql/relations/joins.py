@@ -28,6 +28,7 @@ from dpsql.sql.relations.fan_out import (
     split_conjuncts,
 )
 from dpsql.sql.relations.relation import (
+    INTERNAL,
     UNIT,
     Field,
     From,
@@ -369,7 +370,9 @@ def _link(left: list[Relation], right: Relation) -> str | None:
     units = [(r, f, g) for r, f, g in pairs if f.is_unit and g.is_unit and fold(f.name) == fold(g.name)]
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
     for relation, here, there in [*units, *by_path, *pairs]:
-        return f"{relation.alias}.{here.name} = {right.alias}.{there.name}"
+        sides = ((relation.alias, here), (right.alias, there))
+        shown = [f.name if alias.startswith(INTERNAL) else f"{alias}.{f.name}" for alias, f in sides]
+        return " = ".join(shown)
     return None
 
 

@@ -119,6 +119,8 @@ def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostCol
     return not found.inside and all((c.table, c.name) in held | lost for c in columns)
 
 
+INTERNAL = "dpsql_"
+"""Beginning of all names that dpsql gives; no refusal shows one."""
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
 Anchor = tuple[str, str]
@@ -346,7 +348,13 @@ class Names:
             return self.outer.find(node)
         if table and table not in aliases:
             what = f"there is no table {node.table} in this FROM."
-            raise bind_error(node, what, did_you_mean(node.table, aliases.values()))
+            named = [alias for alias in aliases.values() if not alias.startswith(INTERNAL)]
+            hint = (
+                did_you_mean(node.table, named)
+                if named
+                else f"call the subquery so: FROM (...) AS {node.table}."
+            )
+            raise bind_error(node, what, hint)
         found = [f for a, f in self.fields() if fold(f.name) == name and (not table or fold(a) == table)]
         if len(found) > 1:
             raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")

@@ -37,6 +37,7 @@ from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
 from dpsql.sql.relations.projections import Grouped, bound_unit_aggregate
 from dpsql.sql.relations.relation import (
+    INTERNAL,
     Field,
     From,
     Names,
@@ -322,7 +323,7 @@ class _Place:
             for alias, there in self.names.fields()
             if here.fixes_unit(there)
         ]
-        if pairs and not relations[0].alias.startswith("dpsql_") and self._unit_around is not None:
+        if pairs and not relations[0].alias.startswith(INTERNAL) and self._unit_around is not None:
             alias, name, around, other = pairs[0]
             called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
             alias = f"{alias}2" if called else alias

@@ -4,7 +4,7 @@ SELECT SUM(weight) FROM visits
 PrivacyError: SUM(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT SUM(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write SUM(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: write SUM(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
 ====
 -- case: an average without bounds
 SELECT AVG(weight) FROM visits
@@ -12,7 +12,7 @@ SELECT AVG(weight) FROM visits
 PrivacyError: AVG(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT AVG(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write AVG(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: write AVG(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
 ====
 -- case: text can't be summed
 SELECT SUM(city) FROM visits
@@ -20,6 +20,7 @@ SELECT SUM(city) FROM visits
 BindError: SUM needs a number, and city is VARCHAR.
   1 |   SELECT SUM(city) FROM visits
                    ^^^^
+Hint: write TRY_CAST(city AS DOUBLE) for numbers kept as text, or count its values: SELECT city, COUNT(*) ... GROUP BY city.
 ====
 -- case: a cast that may fail
 SELECT SUM(CAST(note AS INTEGER)) FROM visits
@@ -27,7 +28,7 @@ SELECT SUM(CAST(note AS INTEGER)) FROM visits
 PrivacyError: SUM(CAST(note AS INT)) needs bounds for CAST(note AS INT); the policy declares none.
   1 |   SELECT SUM(CAST(note AS INTEGER)) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(CAST(note AS INT), 0), 100), or ask the data owner for bounds.
+Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(CAST(note AS INT), 0), 100), or ask the data owner for bounds.
 ====
 -- case: a comparison of text with a number
 SELECT COUNT(*) FROM visits WHERE note = 5
@@ -117,7 +118,7 @@ SELECT SUM(COUNT(*)) FROM visits
 PrivacyError: COUNT stands inside another aggregate.
   1 |   SELECT SUM(COUNT(*)) FROM visits
                    ^^^^^^^^
-Hint: aggregate in a subquery first.
+Hint: aggregate in a subquery first: FROM (SELECT patient_id, COUNT(*) AS n ... GROUP BY patient_id), and use n.
 ====
 -- case: an aggregate in WHERE
 SELECT COUNT(*) FROM visits WHERE COUNT(*) > 3

@@ -20,7 +20,7 @@ SELECT age, COUNT(*) FROM visits
 PrivacyError: age must be a group or stand inside an aggregate.
   1 |   SELECT age, COUNT(*) FROM visits
                ^^^
-Hint: write AVG(age), or age, COUNT(*) ... GROUP BY age.
+Hint: write AVG(age), or add it to the groups: GROUP BY age.
 ====
 -- case: the privacy unit
 SELECT patient_id FROM visits
@@ -52,7 +52,7 @@ SELECT SUM(patient_id) FROM visits
 PrivacyError: SUM(patient_id) needs bounds for patient_id; the policy declares none.
   1 |   SELECT SUM(patient_id) FROM visits
                ^^^^^^^^^^^^^^^
-Hint: write SUM(patient_id, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient_id, 0), 100), or ask the data owner for bounds.
+Hint: write SUM(patient_id, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient_id, 0), 100), or ask the data owner for bounds.
 ====
 -- case: DISTINCT ON
 SELECT DISTINCT ON (city) city, age FROM visits

@@ -273,7 +273,7 @@ Hint: did you mean SELECT?
 -- case: an unfinished statement
 SELECT COUNT(* FROM visits
 ----
-ParseError: can't read this: expecting ).
+ParseError: can't read this: a ) is missing before FROM.
   1 |   SELECT COUNT(* FROM visits
                        ^^^^
 ====

@@ -1,0 +1,214 @@
+"""Advice for texts that can't be read, and for functions that other systems know by another name.
+
+Statements come from other systems' consoles, from templates and from fast fingers. What can't be read is looked at again
+here: a misspelt keyword, a clause of another system, a parameter in another library's style. Nothing is guessed into an
+answer: the refusal says what to write.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from sqlglot.errors import ParseError as SqlglotParseError
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import ParseError, Span
+from dpsql.sql.parse.functions import ALIASES, WORDS
+from dpsql.sql.parse.tokens import is_open, is_word, token_error
+
+# -- functions of other systems ---------------------------------------------------------------------------------
+
+_TODAY = "write the date, DATE '2024-12-31', or a parameter, $today: an answer about rows can't depend on the clock."
+_BY_FORMAT = "write TRY_STRPTIME(text, '%Y-%m-%d') for a format, or TRY_CAST(text AS DATE)."
+_TO_TEXT = "write STRFTIME(day, '%Y-%m')."
+_NUMBER = "write TRY_CAST({x} AS DOUBLE), with bounds."
+_QUANTILE = "write QUANTILE_CONT({x}, 0.9)."
+_DISTINCT = "write COUNT(DISTINCT {x})."
+_LOOP = "write COUNT_IF(condition), or SUM(x) FILTER (WHERE condition)."
+_LATER = "write day + INTERVAL 1 DAY."
+_MATCH = "write REGEXP_MATCHES({x}, 'pattern')."
+
+OTHER_NAMES: dict[str, str] = {
+    **dict.fromkeys(("var", "variance_samp", "varp", "var_s", "var_p"), "write VARIANCE({x}), or VAR_POP({x})."),
+    **dict.fromkeys(("std", "stdevp", "stddevp", "stdev_samp", "stdev_pop"), "write STDDEV({x}), or STDDEV_POP({x})."),
+    **dict.fromkeys(("average",), "write AVG({x})."),
+    **dict.fromkeys(("percentile", "approx_percentile", "percentile_approx", "quantile_exact", "median_exact"), _QUANTILE),
+    **dict.fromkeys(("approx_median", "medianexact"), "write MEDIAN({x})."),
+    **dict.fromkeys(("count_distinct", "countd", "uniq", "uniqexact", "approx_distinct", "ndv", "hll_count"), _DISTINCT),
+    **dict.fromkeys(("sumif", "sum_if", "averageif", "avg_if", "avgif"), _LOOP),
+    "isnull": "write COALESCE({x}, 0), or {x} IS NULL.",
+    "zeroifnull": "write COALESCE({x}, 0).",
+    "nullifzero": "write NULLIF({x}, 0).",
+    "nvl2": "write CASE WHEN {x} IS NOT NULL THEN a ELSE b END.",
+    "choose": "write CASE {x} WHEN 1 THEN a ELSE b END.",
+    **dict.fromkeys(("getdate", "sysdate", "sysdatetime", "getutcdate", "curdate", "systimestamp"), _TODAY),
+    **dict.fromkeys(("to_date", "str_to_date", "parse_date", "parse_timestamp"), _BY_FORMAT),
+    **dict.fromkeys(("to_char", "date_format", "format_datetime", "to_varchar"), _TO_TEXT),
+    **dict.fromkeys(("to_number", "to_numeric", "to_decimal", "to_double", "try_to_number", "val"), _NUMBER),
+    **dict.fromkeys(("dateadd", "adddate", "add_days", "timestampadd"), _LATER),
+    "add_months": "write day + INTERVAL 1 MONTH.",
+    "timestampdiff": "write DATE_DIFF('day', start, stop).",
+    "months_between": "write DATE_DIFF('month', start, stop).",
+    "datename": "write DAYNAME({x}), or MONTHNAME({x}).",
+    "substring_index": "write SPLIT_PART({x}, ',', 1).",
+    **dict.fromkeys(("rlike", "regexp", "regexp_contains", "regexp_instr"), _MATCH),
+    "array_overlaps": "&& compares lists: write AND between two conditions.",
+    "wm_concat": "count how often each value occurs: SELECT {x}, COUNT(*) ... GROUP BY {x}.",
+}  # fmt: skip
+"""Functions that DuckDB does not know by these names, and what to write for each."""
+
+
+def advise_on_function(name: str, argument: str) -> tuple[str, str] | None:
+    """Return what to say of a function of another system and what to write; None for any other name."""
+    hint = OTHER_NAMES.get(name.lower())
+    return None if hint is None else (f"{name.upper()} is not a function here.", hint.format(x=argument))
+
+
+def advise_on_sign(text: str, span: Span) -> str | None:
+    """Return what to write for ``@name``, which is an absolute value in DuckDB, at a place that is refused."""
+    word = text[slice(*span)]
+    if text[max(0, span[0] - 1) : span[0]] != "@" or not word.isidentifier():
+        return None
+    return f"a parameter is written ${word}; @{word} is ABS({word})."
+
+
+def is_aggregate_name(name: str) -> bool:
+    """Say whether a name is one of the aggregates that have a noisy form."""
+    return name.upper() in {*WORDS, *ALIASES}
+
+
+def nearest_aggregate(name: str) -> str | None:
+    """Return the aggregate that an unknown name probably means; None where none is near."""
+    near = difflib.get_close_matches(name.upper(), [*WORDS, *ALIASES], n=1, cutoff=0.8)
+    return near[0] if near else None
+
+
+# -- words and signs --------------------------------------------------------------------------------------------
+
+_JOINED = {
+    "GROUPBY": "GROUP BY",
+    "ORDERBY": "ORDER BY",
+    "PARTITIONBY": "PARTITION BY",
+    "FORM": "FROM",
+    "FRMO": "FROM",
+}
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION",
+    "BETWEEN", "DISTINCT", "QUALIFY", "OPTIONS", "PARTITION", "USING", "FILTER",
+)  # fmt: skip
+_SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
+_MEANT = (
+    (re.compile(r"(?is)\bSELECT\s+(DIFFERENTIAL_PRIVACY|DP|PTR|SUBSAMPLE)\b"), "the mode stands after WITH: SELECT WITH DP ..."),
+    (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
+     "the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ..."),
+    (re.compile(r"(?i)\bDECODE\s*\("), "write CASE x WHEN 'a' THEN 1 ELSE 0 END."),
+)  # fmt: skip
+"""The guess at what the text of a statement that can't be read looks as if it meant."""
+
+
+def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
+    """Return the refusal of a text that sqlglot can't read: what stands where, and what was probably meant."""
+    detail: dict[str, Any] = error.errors[0] if error.errors else {}
+    highlight = str(detail.get("highlight") or "")
+    context = str(detail.get("start_context") or "")
+    start = text.find(context + highlight) if highlight else -1
+    start = start + len(context) if start >= 0 else text.find(highlight) if highlight else -1
+    i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
+    hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
+    if i is None:
+        what = _describe(str(detail.get("description") or ""), "")
+        return ParseError(f"can't read this: {what}.", hint=hint)
+    if hint is None and (meant := _find_misspelt(tokens, i)) is not None:
+        return meant
+    what = _describe(str(detail.get("description") or ""), tokens[i].text)
+    if hint is None:
+        hint = _advise_at(tokens, i, str(detail.get("description") or ""))
+    return ParseError(f"can't read this: {what}.", span=(start, start + len(highlight)), hint=hint)
+
+
+def _describe(said: str, word: str) -> str:
+    """Return sqlglot's reason in words that an analyst can use."""
+    here = f"{word} is not expected here" if word else "this is not SQL that DuckDB or dpsql knows"
+    if said.startswith("Expecting )"):
+        return f"a ) is missing before {word}" if word else "a ) is missing"
+    if said.startswith("Required keyword"):
+        return f"something is missing beside {word}" if word else "something is missing here"
+    if said.startswith("Expected table name"):
+        return "a table's name is expected here"
+    if said.startswith("The number of provided arguments"):
+        return "a function has more values here than it takes"
+    return here
+
+
+def _find_misspelt(tokens: list[Token], i: int) -> ParseError | None:
+    """Return the refusal of a keyword that is misspelt, at the token that can't be read or just before it."""
+    for place in (i, i - 1):
+        token = tokens[place] if 0 <= place < len(tokens) else None
+        if (
+            token is None
+            or not is_word(token)
+            or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        ):
+            continue
+        word = token.text.upper()
+        after = tokens[place + 1].text.upper() if place + 1 < len(tokens) else ""
+        if word in ("GROUP", "ORDER", "PARTITION") and after != "BY":
+            return token_error(token, f"{word} lacks its BY.", f"write {word} BY.")
+        meant = _JOINED.get(word) or next(
+            iter(difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)), None
+        )
+        if meant is None or word in _KEYWORDS:
+            continue
+        meant = f"{meant} BY" if meant in ("GROUP", "ORDER") and after != "BY" else meant
+        return token_error(token, f"{token.text} is not a word of SQL.", f"did you mean {meant}?")
+    return None
+
+
+def _advise_at(tokens: list[Token], i: int, said: str) -> str | None:
+    """Return what was probably meant by the signs at a token that can't be read."""
+    for first in range(max(0, i - 2), i + 1):
+        run = tokens[first]
+        signs = run.text
+        for token in tokens[first + 1 : first + 3]:
+            if token.start != run.end + 1 or not set(token.text) <= set("=<>"):
+                break
+            signs, run = signs + token.text, token
+        if signs in _SIGNS:
+            return f"write {_SIGNS[signs]} instead of {signs}."
+    if tokens[i].token_type == TokenType.R_PAREN and "number of provided" in said:
+        return "named arguments have an arrow: AVG(x, epsilon => 0.1)."
+    if is_open(tokens, i) and i > 1 and is_word(tokens[i - 1]) and is_word(tokens[i - 2]):
+        return f"is a comma missing before {tokens[i - 1].text}?"
+    return None
+
+
+def check_other_dialects(tokens: list[Token]) -> None:
+    """Refuse what other systems write where DuckDB's grammar would misread it: SELECT TOP, hints.
+
+    Raises:
+        ParseError: with what to write instead.
+    """
+    for i, token in enumerate(tokens[:-2]):
+        if token.token_type != TokenType.SELECT:
+            continue
+        word, after = tokens[i + 1], tokens[i + 2]
+        if word.text == "@" and after.token_type == TokenType.L_BRACE:
+            raise token_error(word, "hints are not known here.", "leave it out.", last=after)
+        if word.text.upper() != "TOP" or word.token_type == TokenType.IDENTIFIER:
+            continue
+        number, rest = after, tokens[i + 3 : i + 4]
+        if is_open(tokens, i + 2) and len(tokens) > i + 5:
+            number, closing, rest = tokens[i + 3], tokens[i + 4], tokens[i + 5 : i + 6]
+            if closing.token_type != TokenType.R_PAREN or not rest or not _begins_an_item(rest[0]):
+                continue
+        if number.token_type == TokenType.NUMBER:
+            percent = bool(rest) and rest[0].text.upper() == "PERCENT"
+            count = "10" if percent else number.text
+            hint = f"write it at the end: ORDER BY 2 DESC LIMIT {count}, after the aggregation."
+            raise token_error(word, "TOP is not known here.", hint, last=number)
+
+
+def _begins_an_item(token: Token) -> bool:
+    return is_word(token) and token.text.upper() not in ("AS", "FROM", "OVER", "FILTER")

@@ -1,0 +1,428 @@
+-- case: a short name of the variance
+SELECT VAR(age) FROM visits
+----
+BindError: VAR is not a function here.
+  1 |   SELECT VAR(age) FROM visits
+               ^^^^^^^^
+Hint: write VARIANCE(age), or VAR_POP(age).
+====
+-- case: a short name of the spread, with a share
+SELECT STD(age, epsilon => 0.05) FROM visits
+----
+BindError: STD is not a function here.
+  1 |   SELECT STD(age, epsilon => 0.05) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write STDDEV(age), or STDDEV_POP(age).
+====
+-- case: another system's mean
+SELECT AVERAGE(age) FROM visits
+----
+BindError: AVERAGE is not a function here.
+  1 |   SELECT AVERAGE(age) FROM visits
+               ^^^^^^^^^^^^
+Hint: write AVG(age).
+====
+-- case: another system's quantile
+SELECT PERCENTILE(age, 0.5) FROM visits
+----
+BindError: PERCENTILE is not a function here.
+  1 |   SELECT PERCENTILE(age, 0.5) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^
+Hint: write QUANTILE_CONT(age, 0.9).
+====
+-- case: another system's count of different values
+SELECT COUNT_DISTINCT(city) FROM visits
+----
+BindError: COUNT_DISTINCT is not a function here.
+  1 |   SELECT COUNT_DISTINCT(city) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^
+Hint: write COUNT(DISTINCT city).
+====
+-- case: a misspelt aggregate
+SELECT SUMM(amount) FROM visits
+----
+PrivacyError: SUMM is not an aggregate.
+  1 |   SELECT SUMM(amount) FROM visits
+               ^^^^^^^^^^^^
+Hint: did you mean SUM?
+====
+-- case: another system's day
+SELECT COUNT(*) FROM visits WHERE day < GETDATE()
+----
+BindError: GETDATE is not a function here.
+  1 |   SELECT COUNT(*) FROM visits WHERE day < GETDATE()
+                                                ^^^^^^^^^
+Hint: write the date, DATE '2024-12-31', or a parameter, $today: an answer about rows can't depend on the clock.
+====
+-- case: the day of today
+SELECT COUNT(*) FROM visits WHERE day < NOW()
+----
+PrivacyError: now can't be used on private rows: its answer is not about the rows; write a date.
+  1 |   SELECT COUNT(*) FROM visits WHERE day < NOW()
+                                                ^^^^^
+Hint: write DATE '2024-12-31', or a parameter, $today.
+====
+-- case: another system's text as a date
+SELECT COUNT(*) FROM visits WHERE day < TO_DATE('2024-01-01', 'YYYY-MM-DD')
+----
+BindError: TO_DATE is not a function here.
+  1 |   SELECT COUNT(*) FROM visits WHERE day < TO_DATE('2024-01-01', 'YYYY-MM-DD')
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write TRY_STRPTIME(text, '%Y-%m-%d') for a format, or TRY_CAST(text AS DATE).
+====
+-- case: another system's date as text
+SELECT TO_CHAR(day, 'YYYY') AS y, COUNT(*) FROM visits GROUP BY y
+----
+BindError: TO_CHAR is not a function here.
+  1 |   SELECT TO_CHAR(day, 'YYYY') AS y, COUNT(*) FROM visits GROUP BY y
+               ^^^^^^^^^^^^^^^^^^^^
+Hint: write STRFTIME(day, '%Y-%m').
+====
+-- case: another system's addition of days
+SELECT COUNT(*) FROM visits WHERE DATEADD(day, 1, day) > DATE '2024-01-01'
+----
+BindError: DATEADD is not a function here.
+  1 |   SELECT COUNT(*) FROM visits WHERE DATEADD(day, 1, day) > DATE '2024-01-01'
+                                          ^^^^^^^^^^^^^^^^^^^^
+Hint: write day + INTERVAL 1 DAY.
+====
+-- case: another system's test for NULL
+SELECT SUM(ISNULL(age, 0)) FROM visits
+----
+BindError: ISNULL is not a function here.
+  1 |   SELECT SUM(ISNULL(age, 0)) FROM visits
+                   ^^^^^^^^^^^^^^
+Hint: write COALESCE(age, 0), or age IS NULL.
+====
+-- case: another system's choice
+SELECT SUM(DECODE(ward, 'A', 1, 0)) FROM visits
+----
+ParseError: can't read this: a function has more values here than it takes.
+  1 |   SELECT SUM(DECODE(ward, 'A', 1, 0)) FROM visits
+                                         ^
+Hint: write CASE x WHEN 'a' THEN 1 ELSE 0 END.
+====
+-- case: both conditions by &&
+SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
+----
+PrivacyError: the function array_overlaps is not on the list of those that can't fail or leak.
+  1 |   SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
+                                                ^^^^^^^^^
+Hint: there is abs, acos, acosh, array_length, ascii, asin, asinh, atan, ....
+====
+-- case: a name in braces
+SELECT COUNT(*) FROM visits WHERE city = {city}
+----
+ParseError: templates are not filled in: they would change the statement after it was priced.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = {city}
+                                                 ^^^^^^
+Hint: write $city and the notebook's variable city is bound as a value.
+====
+-- case: a name in braces behind a dollar
+SELECT COUNT(*) FROM visits WHERE city = ${city}
+----
+ParseError: templates are not filled in: they would change the statement after it was priced.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = ${city}
+                                                 ^^^^^^^
+Hint: write $city and the notebook's variable city is bound as a value.
+====
+-- case: a table in braces
+SELECT COUNT(*) FROM {table}
+----
+ParseError: templates are not filled in: they would change the statement after it was priced.
+  1 |   SELECT COUNT(*) FROM {table}
+                             ^^^^^^^
+Hint: write the table's name: a parameter, $table, is a value and never a name.
+====
+-- case: a parameter of printf
+SELECT COUNT(*) FROM visits WHERE city = %s
+----
+ParseError: %s is not a parameter here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = %s
+                                                 ^^
+Hint: write $name.
+====
+-- case: a named parameter of printf
+SELECT COUNT(*) FROM visits WHERE city = %(city)s AND age > 3
+----
+ParseError: %(city)s is not a parameter here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = %(city)s AND age > 3
+                                                 ^^^^^^^
+Hint: write $city.
+====
+-- case: a question mark
+SELECT COUNT(*) FROM visits WHERE city = ?
+----
+ParseError: parameters have names here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = ?
+                                                 ^
+Hint: write $name.
+====
+-- case: a colon
+SELECT COUNT(*) FROM visits WHERE city = :city
+----
+ParseError: :city is not a parameter here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = :city
+                                                 ^^^^^
+Hint: write $city.
+====
+-- case: an at sign
+SELECT COUNT(*) FROM visits WHERE city = @name
+----
+BindError: there is no column name here.
+  1 |   SELECT COUNT(*) FROM visits WHERE city = @name
+                                                  ^^^^
+Hint: a parameter is written $name; @name is ABS(name).
+====
+-- case: TOP
+SELECT TOP 10 ward, COUNT(*) FROM visits GROUP BY ward
+----
+ParseError: TOP is not known here.
+  1 |   SELECT TOP 10 ward, COUNT(*) FROM visits GROUP BY ward
+               ^^^^^^
+Hint: write it at the end: ORDER BY 2 DESC LIMIT 10, after the aggregation.
+====
+-- case: TOP in parentheses
+SELECT TOP (3) ward, COUNT(*) FROM visits GROUP BY ward
+----
+ParseError: TOP is not known here.
+  1 |   SELECT TOP (3) ward, COUNT(*) FROM visits GROUP BY ward
+               ^^^^^^
+Hint: write it at the end: ORDER BY 2 DESC LIMIT 3, after the aggregation.
+====
+-- case: FORM
+SELECT COUNT(*) FORM visits
+----
+ParseError: FORM is not a word of SQL.
+  1 |   SELECT COUNT(*) FORM visits
+                        ^^^^
+Hint: did you mean FROM?
+====
+-- case: SELCT
+SELCT COUNT(*) FROM visits
+----
+ParseError: SELCT is not a statement of dpsql.
+  1 |   SELCT COUNT(*) FROM visits
+        ^^^^^
+Hint: did you mean SELECT?
+====
+-- case: WHRE
+SELECT COUNT(*) FROM visits WHRE age > 3
+----
+ParseError: WHRE is not a word of SQL.
+  1 |   SELECT COUNT(*) FROM visits WHRE age > 3
+                                    ^^^^
+Hint: did you mean WHERE?
+====
+-- case: GROUPBY
+SELECT ward, COUNT(*) FROM visits GROUPBY ward
+----
+ParseError: GROUPBY is not a word of SQL.
+  1 |   SELECT ward, COUNT(*) FROM visits GROUPBY ward
+                                          ^^^^^^^
+Hint: did you mean GROUP BY?
+====
+-- case: GROUP without BY
+SELECT ward, COUNT(*) FROM visits GROUP ward
+----
+ParseError: GROUP lacks its BY.
+  1 |   SELECT ward, COUNT(*) FROM visits GROUP ward
+                                          ^^^^^
+Hint: write GROUP BY.
+====
+-- case: ORDERBY
+SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDERBY ward
+----
+ParseError: ORDERBY is not a word of SQL.
+  1 |   SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDERBY ward
+                                                        ^^^^^^^
+Hint: did you mean ORDER BY?
+====
+-- case: HAVNG
+SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVNG COUNT(*) > 3
+----
+ParseError: HAVNG is not a word of SQL.
+  1 |   SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVNG COUNT(*) > 3
+                                                        ^^^^^
+Hint: did you mean HAVING?
+====
+-- case: a comma that is missing
+SELECT ward COUNT(*) FROM visits GROUP BY ward
+----
+ParseError: can't read this: ( is not expected here.
+  1 |   SELECT ward COUNT(*) FROM visits GROUP BY ward
+                         ^
+Hint: is a comma missing before COUNT?
+====
+-- case: an arrow for a comparison
+SELECT COUNT(*) FROM visits WHERE age => 3
+----
+ParseError: can't read this: => is not expected here.
+  1 |   SELECT COUNT(*) FROM visits WHERE age => 3
+                                              ^^
+Hint: write >= instead of =>.
+====
+-- case: the smaller sign behind
+SELECT COUNT(*) FROM visits WHERE age =< 3
+----
+ParseError: can't read this: something is missing beside 3.
+  1 |   SELECT COUNT(*) FROM visits WHERE age =< 3
+                                                 ^
+Hint: write <= instead of =<.
+====
+-- case: too many values
+SELECT AVG(age, 3) FROM visits
+----
+ParseError: can't read this: a function has more values here than it takes.
+  1 |   SELECT AVG(age, 3) FROM visits
+                         ^
+Hint: named arguments have an arrow: AVG(x, epsilon => 0.1).
+====
+-- case: a hint for another planner
+SELECT @{hint=1} WITH DP COUNT(*) FROM visits
+----
+ParseError: hints are not known here.
+  1 |   SELECT @{hint=1} WITH DP COUNT(*) FROM visits
+               ^^
+Hint: leave it out.
+====
+-- case: an aggregate for a mode
+SELECT WITH SUM(age) FROM visits
+----
+ParseError: a mode follows SELECT WITH, and SUM is an aggregate.
+  1 |   SELECT WITH SUM(age) FROM visits
+                    ^^^
+Hint: write SELECT SUM(...), or SELECT WITH DP SUM(...).
+====
+-- case: DISTINCT behind the mode
+SELECT WITH DP OPTIONS (epsilon = 1) DISTINCT COUNT(age) FROM visits
+----
+ParseError: DISTINCT can't follow the mode.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1) DISTINCT COUNT(age) FROM visits
+                                             ^^^^^^^^
+Hint: leave it out: each group comes once; COUNT(DISTINCT x) counts different values.
+====
+-- case: a sum of a star
+SELECT SUM(*) FROM visits
+----
+PrivacyError: * can't be used on private rows.
+  1 |   SELECT SUM(*) FROM visits
+                   ^
+Hint: only COUNT takes *: name a column.
+====
+-- case: a sum of a sum
+SELECT SUM(SUM(age)) FROM visits
+----
+PrivacyError: SUM stands inside another aggregate.
+  1 |   SELECT SUM(SUM(age)) FROM visits
+                   ^^^^^^^^
+Hint: aggregate in a subquery first: FROM (SELECT patient_id, SUM(age) AS n ... GROUP BY patient_id), and use n.
+====
+-- case: different pairs
+SELECT COUNT(DISTINCT age, ward) FROM visits
+----
+BindError: COUNT takes 1 argument.
+  1 |   SELECT COUNT(DISTINCT age, ward) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write COUNT(DISTINCT concat_ws('|', age, ward)).
+====
+-- case: a quantile without its place
+SELECT QUANTILE_CONT(age) FROM visits
+----
+BindError: QUANTILE_CONT takes 2 arguments.
+  1 |   SELECT QUANTILE_CONT(age) FROM visits
+                             ^^^
+Hint: write QUANTILE_CONT(x, 0.5).
+====
+-- case: the first of texts
+SELECT MIN(city) FROM visits
+----
+BindError: MIN needs a number, and city is VARCHAR.
+  1 |   SELECT MIN(city) FROM visits
+                   ^^^^
+Hint: write SELECT city ... GROUP BY city ORDER BY city LIMIT 1: the groups are noisy.
+====
+-- case: the first of dates
+SELECT MIN(day) FROM visits
+----
+PrivacyError: MIN(day) needs bounds for day; the policy declares none.
+  1 |   SELECT MIN(day) FROM visits
+                   ^^^
+Hint: write MIN(day, contribution_bounds_per_row => (DATE '2020-01-01', DATE '2024-12-31')), clip it with LEAST(GREATEST(day, DATE '2020-01-01'), DATE '2024-12-31'), or ask the data owner for bounds.
+====
+-- case: AUTO bounds of dates
+SELECT AVG(day, contribution_bounds_per_row => AUTO) FROM visits
+----
+BindError: AUTO finds bounds of numbers, and day is DATE.
+  1 |   SELECT AVG(day, contribution_bounds_per_row => AUTO) FROM visits
+                   ^^^
+Hint: write contribution_bounds_per_row => (DATE '2020-01-01', DATE '2024-12-31').
+====
+-- case: a key without its grouping
+SELECT ward, COUNT(*) FROM visits
+----
+PrivacyError: ward must be a group or stand inside an aggregate.
+  1 |   SELECT ward, COUNT(*) FROM visits
+               ^^^^
+Hint: write COUNT(DISTINCT ward), or add it to the groups: GROUP BY ward.
+====
+-- case: a key left out of the grouping
+SELECT ward, age, COUNT(*) FROM visits GROUP BY ward
+----
+PrivacyError: age must be a group or stand inside an aggregate.
+  1 |   SELECT ward, age, COUNT(*) FROM visits GROUP BY ward
+                     ^^^
+Hint: write AVG(age), or add it to the groups: GROUP BY ward, age.
+====
+-- case: a table's name for a subquery without one
+SELECT SUM(t.age) FROM (SELECT age FROM visits)
+----
+BindError: there is no table t in this FROM.
+  1 |   SELECT SUM(t.age) FROM (SELECT age FROM visits)
+                   ^^^^^
+Hint: call the subquery so: FROM (...) AS t.
+====
+-- case: subqueries without names joined on another column
+SELECT COUNT(*) FROM (SELECT patient_id, age FROM visits) JOIN (SELECT patient_id AS p, income FROM patients) ON age = income
+----
+PrivacyError: private tables are joined on something other than their privacy unit.
+  1 |   tient_id AS p, income FROM patients) ON age = income
+                                                ^^^^^^^^^^^^
+Hint: add patient_id = p to ON.
+====
+-- case: a column that was not released
+SELECT nope FROM (SELECT COUNT(*) AS n FROM visits)
+----
+BindError: there is no column nope above the private part.
+  1 |   SELECT nope FROM (SELECT COUNT(*) AS n FROM visits)
+               ^^^^
+====
+-- case: a table that is not above
+SELECT a.n FROM (SELECT COUNT(*) AS n FROM visits) b
+----
+BindError: there is no table a above the private part.
+  1 |   SELECT a.n FROM (SELECT COUNT(*) AS n FROM visits) b
+               ^
+====
+-- case: an order by a place beyond the last
+SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
+----
+BindError: ORDER BY counts the columns of the SELECT from 1.
+  1 |   SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
+                                                        ^^^^^^^^
+====
+-- case: a named argument of a function
+SELECT foo(1, epsilon => 1) FROM wards
+----
+BindError: foo takes no named arguments above the private part.
+  1 |   SELECT foo(1, epsilon => 1) FROM wards
+               ^^^
+Hint: leave them out.
+====
+-- case: a named argument over public rows
+SELECT SUM(beds, epsilon => 1) FROM wards
+----
+PrivacyError: SUM needs private rows, and this FROM has none.
+  1 |   SELECT SUM(beds, epsilon => 1) FROM wards
+               ^^^^^^^^^^^^^^^^^^^^^^^
+Hint: public tables can be read exactly, with plain SQL.
