@@ -25,7 +25,7 @@ from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.joins import bind_from, bind_union_all
+from dpsql.sql.relations.joins import bind_from
 from dpsql.sql.relations.projections import (
     aggregate_per_unit,
     group_distinct,
@@ -34,6 +34,7 @@ from dpsql.sql.relations.projections import (
     rename_columns,
 )
 from dpsql.sql.relations.relation import From, Names, Relation, fold
+from dpsql.sql.relations.set_operations import combine
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
@@ -116,17 +117,11 @@ class StatementBinder(Binder):
         sides = [self.query(side, env, inner) for side in (tree.left, tree.right)]
         if all(side is None for side in sides):
             return None
-        if None in sides or not isinstance(tree, exp.Union) or tree.args.get("distinct"):
-            what = "private rows can only be put together by UNION ALL of private rows."
-            raise privacy_error(tree.left, what, "aggregate each side first, then combine the answers.")
-        if tree.args.get("by_name"):
-            what = "BY NAME is not known over private rows."
-            raise privacy_error(tree.left, what, "write UNION ALL, with the same columns in the same places.")
-        if tree.args.get("limit") or tree.args.get("order"):
-            raise privacy_error(tree.args.get("limit"), "private rows have no order to cut by.")
         left, right = sides
-        assert left is not None and right is not None
-        return bind_union_all(left, right, tree, self.name("union"))
+        if left is None or right is None:
+            what = "private rows can only be put together with private rows."
+            raise privacy_error(tree.left, what, "aggregate each side first, then combine the answers.")
+        return combine(self, left, right, tree, env)
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         options = take_mode(select, self._readers_of)

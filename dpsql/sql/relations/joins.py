@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.sql.expressions.coercion import unify
-from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.catalog import Binder
@@ -29,18 +28,14 @@ from dpsql.sql.relations.fan_out import (
 )
 from dpsql.sql.relations.relation import (
     INTERNAL,
-    UNIT,
     Field,
     From,
     Names,
     Relation,
-    column,
-    column_name,
     find_lost_columns,
     find_unmatched,
     fold,
     meets_exactly,
-    name_unit_domain,
 )
 from dpsql.sql.relations.subqueries import bind_lateral, looks_beside
 from dpsql.sql.relations.unit_rows import limit_own, meeting_of
@@ -384,49 +379,3 @@ def _first_of_each(public: Relation, by: list[str], order: list[str]) -> Relatio
     chosen = f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {', '.join(order)}) = 1"
     query = parse_select(f"SELECT * FROM {to_sql(public.source)} QUALIFY {chosen}")
     return replace(public, source=query.subquery(exp.to_identifier(public.name), copy=False))
-
-
-def bind_union_all(left: Relation, right: Relation, tree: exp.Expr, alias: str) -> Relation:
-    """Return UNION ALL of two private relations of the same units."""
-    if left.row_level or right.row_level or left.unit is None or right.unit is None:
-        raise privacy_error(tree, "rows that are their own unit can't be put together.")
-    kinds = (left.unit_type, right.unit_type)
-    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
-    if not alike or {name_unit_domain(t) for t in left.tables} != {name_unit_domain(t) for t in right.tables}:
-        raise privacy_error(tree, "the two sides have different privacy units.")
-    if len(left.fields) != len(right.fields):
-        raise bind_error(tree, "the two sides of UNION ALL have different numbers of columns.")
-    fields, halves = [], [exp.Select(), exp.Select()]
-    for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
-        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
-            what = f"{mine.name} is not the same kind of column on both sides."
-            raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
-        bounds = None
-        if mine.typed.bounds is not None and other.typed.bounds is not None:
-            bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(mine.typed, node=column(column_name(place), alias), bounds=bounds, values=None)
-        if mine.typed.type.kind in ("TEXT", "LIST"):
-            sides = (mine.typed, other.typed)
-            longest = max(length_of(side) for side in sides)
-            sure = all(side.length is not None and not side.unchecked for side in sides)
-            typed = replace(typed, length=longest, unchecked=not sure)
-        anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
-        lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
-        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
-        for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), column_name(place)), copy=False)
-    for half, side in zip(halves, (left, right), strict=True):
-        assert side.unit is not None
-        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
-        half.from_(side.source.copy(), copy=False)
-    source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
-        exp.to_identifier(alias), copy=False
-    )
-    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
-    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    known = [side.max_rows for side in (left, right)]
-    rows = None if None in known else sum(r for r in known if r is not None)
-    return Relation(
-        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
-        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
-    )  # fmt: skip

@@ -92,6 +92,8 @@ def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
 def _sorts(tree: exp.Expr) -> bool:
     if tree.find(exp.Group, exp.Window, exp.Distinct, exp.Qualify) is not None:
         return True
+    if any(operation.args.get("distinct") for operation in tree.find_all(exp.SetOperation)):
+        return True
     selects = list(tree.find_all(exp.Select))
     if any(mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY") for select in selects):
         return True
