@@ -127,12 +127,12 @@ class StatementBinder(Binder):
         options = take_mode(select, self._readers_of)
         sets = has_sets(select)
         flatten_joins(select)
-        if inner and options is None and not aggregates(select):
-            move_unnest(select, self.name("unnest"))
-        relations = {id(node): self.source(node, env) for node in from_items(select)}
-        if all(relation is None for relation in relations.values()):
+        if all(self.source(node, env) is None for node in from_items(select)):
             self._public_select(select, env)
             return None
+        if aggregates(select) or (inner and options is None):
+            move_unnest(select, self.name("unnest"))
+        relations = {id(node): self.source(node, env) for node in from_items(select)}
         bound = self.from_of(select, relations, env)
         refuse_row_choice(select)
         if options is None and inner:

@@ -255,7 +255,7 @@ SELECT address['city'] AS c, COUNT(*) FROM visits GROUP BY c
 -- answered
 SELECT visits.address.zip AS z, COUNT(*) FROM visits GROUP BY 1
 
--- refused: unnest can't be used on private rows: it makes rows of a row; write FROM t, UNNEST(x) AS u(y).
+-- answered
 SELECT unnest(tags) AS t, COUNT(*) FROM visits GROUP BY t
 
 -- answered

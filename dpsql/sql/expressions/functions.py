@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
-from dpsql.sql.expressions import coercion, temporal, types
+from dpsql.sql.expressions import coercion, lists, temporal, types
 from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
@@ -455,13 +455,14 @@ def bind_sha(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
 _Special = Callable[[exp.Expr, list[exp.Expr], coercion.Bind], types.Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
-    "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime,
+    "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": lists.bind_slice_call,
 }  # fmt: skip
 _ALSO = (
-    "abs", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
-    "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains", "log", "make_date", "mod", "monthname",
+    "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",
+    "extract", "floor", "greatest", "if", "ifnull", "last_day", "least", "list_contains",
+    "list_value", "log", "make_date", "mod", "monthname",
     "nullif", "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "round", "sign", "strftime",
-    "time_bucket", "trunc", "xor",
+    "string_split", "time_bucket", "trunc", "xor",
 )  # fmt: skip
 """Functions with a handler of their own."""
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
-from dpsql.sql.expressions import coercion, functions, lengths, operators, patterns, temporal, types
+from dpsql.sql.expressions import coercion, functions, lengths, lists, operators, patterns, temporal, types
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
@@ -81,7 +81,7 @@ def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> types.Type
     if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
         held = node.expression.this.unnest()
         if not isinstance(held, exp.Query):  # x = ANY(list)
-            return _held(node.this, held, bind)
+            return lists.bind_membership(node.this, held, bind, missing=True)
     if type(node) in _HANDLERS:
         handler, parts = _HANDLERS[type(node)]
         if parts is not None:
@@ -97,7 +97,7 @@ def _bind(node: exp.Expr, bind: coercion.Bind, scope: ColumnScope) -> types.Type
 _WORDS = {
     "star": "*", "window": "a window function", "select": "a subquery", "subquery": "a subquery", "exists": "EXISTS",
     "lambda": "a lambda", "placeholder": "a parameter without a value", "parameter": "a parameter without a value",
-    "struct": "a struct", "slice": "a slice of a list", "array": "a list", "kwarg": "a named argument",
+    "struct": "a struct", "slice": "a slice of a list", "kwarg": "a named argument",
     "collate": "COLLATE", "any": "ANY", "all": "ALL", "tuple": "a row of values", "jsonextract": "JSON",
     "jsonextractscalar": "JSON", "bytestring": "a text with escapes", "attimezone": "AT TIME ZONE", "tomap": "a map",
     "comprehension": "a list comprehension", "propertyeq": "an assignment", "explode": "unnest", "columns": "COLUMNS",
@@ -110,7 +110,6 @@ _HINTS = {
     "collate": "compare lower(x).",
     "exists": "join the public table instead.",
     "attimezone": "ask for a column of type TIMESTAMP.",
-    "array": "write x IN (1, 2, 3).",
     "any": "write x IN (1, 2, 3).",
     "tuple": "compare the columns one by one, with AND; to count different rows, COUNT(DISTINCT concat_ws('|', a, b)).",
 }
@@ -204,25 +203,6 @@ def _field(node: exp.Dot, bind: coercion.Bind) -> types.Typed:
     return coercion.take_field(inner, node.expression.name, node)
 
 
-def _element(node: exp.Bracket, bind: coercion.Bind) -> types.Typed:
-    """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
-    inner, keys = bind(node.this), node.expressions
-    key = keys[0] if len(keys) == 1 else None
-    negative = isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal)
-    if inner.type.kind == "STRUCT" and isinstance(key, exp.Literal) and key.is_string:
-        return coercion.take_field(inner, key.name, node)
-    coercion.require_kind(inner, ("LIST",), "only lists and structs have elements")
-    if key is None or not (isinstance(key, exp.Literal) or negative) or inner.type.element is None:
-        raise privacy_error(node, "an element's place must be a literal.", "write list[1].")
-    digits = (key.this if negative else key).name
-    if not digits.isdigit() or int(digits) > coercion.MAX_LITERAL_COUNT or (not negative and key.is_string):
-        raise bind_error(node, "an element's place is a whole number.", "write list[1].")
-    # sqlglot counts from zero, one less than DuckDB.
-    place = (-int(digits) if negative else int(digits)) + 1
-    made = types.make_call("list_extract", inner.node, exp.Literal.number(place))
-    return coercion.take_value(types.Typed(made, inner.type.element), node)
-
-
 def _try(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """TRY: NULL where DuckDB's own type would have overflowed."""
     inner = bind(node.this)
@@ -276,33 +256,10 @@ def _is(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     return coercion.make_boolean(made, (left,), False)
 
 
-def _contains(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
-    """list_contains(list, literal)."""
-    inner, sought = bind(node.this), bind(node.expression)
-    element = coercion.require_kind(inner, ("LIST",), "a list is needed").type.element
-    if element is None:
-        return types.Typed(types.make_cast(exp.Null(), types.BOOLEAN), types.BOOLEAN)
-    held = coercion.take_value(types.Typed(exp.Null(), element), node.this)
-    coercion.meet((replace(held, place=node.this), sought), "list_contains")
-    if sought.type.numeric and (element.sql == "ENUM" or not coercion.fits(sought, element)):
-        raise bind_error(node.expression, "the list holds values of another type.")
-    return coercion.make_boolean(
-        types.make_try(types.make_call("list_contains", inner.node, sought.node)), (inner, sought), True
-    )
-
-
-def _held(value: exp.Expr, held: exp.Expr, bind: coercion.Bind) -> types.Typed:
-    """Return whether a list has a value: one that is written out, or one of the row's."""
-    if isinstance(held, exp.Array):
-        written = exp.In(this=value.copy(), expressions=[item.copy() for item in held.expressions])
-        return operators.bind_in(written, bind)
-    return _contains(exp.ArrayContains(this=held.copy(), expression=value.copy()), bind)
-
-
 def _in(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     held = node.args.get("field")
     if held is not None and not any(node.args.get(key) for key in ("query", "unnest", "expressions")):
-        return _held(node.this, held, bind)
+        return lists.bind_membership(node.this, held, bind)
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
         raise privacy_error(node, "IN takes a list of values here.", "write x IN (1, 2, 3).")
     coercion.refuse_rest(node, "this", "expressions")
@@ -406,7 +363,10 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (lambda node, bind: bind(node.this), None, (exp.Paren,)),
     (_try, None, (exp.Try,)),
     (_field, None, (exp.Dot,)),
-    (_element, "this expressions offset safe", (exp.Bracket,)),
+    (lists.bind_element, "this expressions offset safe", (exp.Bracket,)),
+    (lists.bind_list, "expressions value_constructor", (exp.Array,)),
+    (lists.bind_array_slice, "this start end", (exp.ArraySlice,)),
+    (lists.bind_split, "this expression", (exp.Split,)),
     (_connect, None, (exp.And, exp.Or)),
     (_not, None, (exp.Not,)),
     (_is, "this expression", (exp.Is,)),
@@ -453,7 +413,7 @@ _TABLE: tuple[tuple[Handler, str | None, tuple[type[exp.Expr], ...]], ...] = (
     (functions.bind_sign, "this", (exp.Sign,)),
     (functions.bind_log, "this expression", (exp.Log,)),
     (functions.bind_length, "this", (exp.Length,)),
-    (_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
+    (lists.bind_contains, "this expression ensure_variant check_null", (exp.ArrayContains,)),
     (functions.bind_sha, "this length", (exp.SHA2,)),
     (_several("coalesce", types.Bounds.around), "this expressions ignore_nulls is_nvl is_null", (exp.Coalesce,)),
     (_several("greatest", types.Bounds.greatest), "this expressions ignore_nulls is_nvl is_null", (exp.Greatest,)),

@@ -184,9 +184,27 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
             written = lists[0] if isinstance(lists[0], exp.Array) else None
             place.set("unnest", None)
             place.set(*("expressions", written.expressions) if written is not None else ("field", lists[0]))
+    _mark_lists(tree, tokens)
     _mark_calls(tree, tokens)
     _take_modes(tree, starts)
     return tree
+
+
+def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
+    """Tell ``x IN [a, b]`` from ``x IN (a, b)``, which the parser reads alike: a NULL in a list is no answer of NULL."""
+    if not any(token.token_type == TokenType.L_BRACKET for token in tokens):
+        return
+    by_start = {token.start: i for i, token in enumerate(tokens)}
+    for node in tree.find_all(exp.In):
+        span = span_of(node.expressions[0]) if node.expressions else None
+        i = by_start.get(span[0]) if span is not None else None
+        while i is not None and i > 1 and tokens[i - 1].token_type in (TokenType.L_PAREN, TokenType.DASH):
+            i -= 1
+        if i is None or i < 2 or tokens[i - 1].token_type != TokenType.L_BRACKET:
+            continue
+        if tokens[i - 2].token_type == TokenType.IN:
+            node.set("field", exp.Array(expressions=node.expressions))
+            node.set("expressions", None)
 
 
 def parse_fragment(sql: str) -> exp.Expr:

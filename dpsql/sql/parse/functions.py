@@ -127,6 +127,8 @@ ROW_NAMES: tuple[SqlName, ...] = (
     *_over_rows("this expression replacement", exp.Replace),
     *_over_rows("this from_ to", exp.Translate),
     *_over_rows("this delimiter part_index", split_part=exp.SplitPart),
+    *_over_rows("this expression", string_split=exp.Split),
+    *_over_rows("this start end", array_slice=exp.ArraySlice),
     SqlName("length", ("ROWS",), aliases=_SPELLINGS["length"]),
 )  # fmt: skip
 """Row functions that sqlglot has a class for, or that have several spellings."""

@@ -201,12 +201,55 @@ def _fill_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> ex
         if span:
             value.meta.update(start=span[0], end=span[1] - 1)
         node.replace(value)
+    return _write_out_lists(tree)
+
+
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
+
+
+def _write_out_lists(tree: exp.Expr) -> exp.Expr:
+    """Write ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
+
+    A NULL in the list counts in the last form only, and an empty list holds nothing: as in DuckDB.
+    """
+    for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
+        some = node.expression if isinstance(node, exp.EQ) else None
+        if some is not None and not isinstance(some, exp.Any):
+            continue
+        sought = node.expression if isinstance(node, exp.ArrayContains) else node.this
+        held = (
+            node.args.get("field")
+            if isinstance(node, exp.In)
+            else some.this
+            if some is not None
+            else node.this
+        )
+        held = held.unnest() if isinstance(held, exp.Expr) else None
+        if not isinstance(held, exp.Array):
+            continue
+        items = [item for item in held.expressions if some is not None or not isinstance(item, exp.Null)]
+        if not all(
+            isinstance(item, (*_CONSTANTS, exp.Null)) and item.find(exp.Column) is None for item in items
+        ):
+            continue
+        sought = exp.paren(sought.copy()) if isinstance(sought, exp.Binary) else sought.copy()
+        if items:
+            node.replace(exp.In(this=sought, expressions=[item.copy() for item in items]))
+        elif some is not None:
+            node.replace(exp.false())
+        else:
+            known = exp.Not(this=exp.Is(this=sought, expression=exp.Null()))
+            node.replace(exp.Case(ifs=[exp.If(this=known, true=exp.false())]))
     return tree
 
 
 def _find_parameter(text: str, name: str) -> Span | None:
     at = text.find("$" + name)
     return None if at < 0 else (at, at + len(name) + 1)
+
+
+MAX_LIST_PARAMETER = 10_000
+"""Values of a list that is a parameter."""
 
 
 def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
@@ -227,13 +270,22 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
         return exp.cast(exp.Literal.string(value.replace(tzinfo=None).isoformat(" ")), "TIMESTAMP")
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()  # of numpy or pandas
+    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+        if len(value) > MAX_LIST_PARAMETER:
+            what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
+            raise BindError(
+                what, span=span, hint="put them in a public table, or keep a result, and join it."
+            )
+        return exp.Array(expressions=[make_literal(held, name, span) for held in value])
     if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
         number = exp.Literal.number(repr(abs(value)) if isinstance(value, float) else str(abs(value)))
         return exp.Neg(this=number) if value < 0 else number
     raise BindError(
         f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
         span=span,
-        hint="parameters are numbers, strings, booleans, dates or None.",
+        hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
     )
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
 
 from sqlglot import exp
 
@@ -21,7 +23,7 @@ from dpsql.plan import Input
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.coercion import require_kind, unify
 from dpsql.sql.expressions.lengths import hold
-from dpsql.sql.expressions.types import BOOLEAN, Typed
+from dpsql.sql.expressions.types import BOOLEAN, Bounds, Typed
 from dpsql.sql.normalize import Env, label_of_item, outer_queries
 from dpsql.sql.parse.dialect import (
     bind_error,
@@ -364,7 +366,9 @@ def move_unnest(select: exp.Select, name: str) -> None:
     alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier("unnest")])
     join = exp.Join(this=exp.Unnest(expressions=[call.this.copy()], alias=alias), kind="CROSS")
     select.append("joins", join)
-    item.replace(exp.alias_(exp.column("unnest", name), item.alias or "unnest", quoted=True))
+    made = stand_in("unnest", call)
+    made.set("table", exp.to_identifier(name))
+    item.replace(exp.alias_(made, item.alias or "unnest", quoted=True))
 
 
 def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relation:
@@ -415,6 +419,16 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     return made if found is None else replace(made, inputs=found.bound.inputs, fan_out=found.bound.fan_out)
 
 
+def _bound_all(items: Sequence[Typed]) -> Bounds | None:
+    known = [item.bounds for item in items if item.bounds is not None]
+    return reduce(Bounds.union, known) if len(known) == len(items) else None
+
+
+def _list_values(items: Sequence[Typed]) -> tuple[object, ...] | None:
+    known = [item.values for item in items if item.values is not None]
+    return tuple(dict.fromkeys(chain(*known))) if len(known) == len(items) else None
+
+
 def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relation:
     if bound.row_level:
         raise privacy_error(node, _ROWS.format(what="UNNEST"), "write len(x) or list_contains(x, 'y').")
@@ -437,4 +451,7 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     source = exp.Unnest(expressions=[typed.node], alias=named)
     assert to_sql(source)
     element = Typed(column(column_name(0), own_name), held)
+    if isinstance(argument, exp.Array):  # what is public about the elements is public about each
+        items = [binder.expression(item, bound.names, env) for item in argument.expressions]
+        element = replace(element, bounds=_bound_all(items), values=_list_values(items))
     return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

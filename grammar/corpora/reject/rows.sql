@@ -208,7 +208,7 @@ PrivacyError: unnest can't be used on private rows: it makes rows of a row; writ
 -- case: a recursive CTE
 WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
 ----
-PrivacyError: private rows can only be put together by UNION ALL of private rows.
+PrivacyError: private rows can only be put together with private rows.
   1 |   WITH RECURSIVE r AS (SELECT age FROM visits UNION ALL SELECT age + 1 FROM r) SELECT COUNT(*) FROM r
                                     ^^^^^^^^^^^^^^^
 Hint: aggregate each side first, then combine the answers.

@@ -337,10 +337,10 @@ Hint: there is town.
 -- params: {"city": ["Delft"]}
 SELECT COUNT(*) FROM visits WHERE city = $city
 ----
-BindError: $city holds list.
+BindError: the comparison meets VARCHAR with VARCHAR[].
   1 |   SELECT COUNT(*) FROM visits WHERE city = $city
-                                                 ^^^^^
-Hint: parameters are numbers, strings, booleans, dates or None.
+                                          ^^^^^^^^^^^^
+Hint: cast one of the two.
 ====
 -- case: an insert within a CTE
 WITH x AS (INSERT INTO wards VALUES ('Z', 1) RETURNING ward) SELECT * FROM x

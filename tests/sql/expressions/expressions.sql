@@ -622,3 +622,20 @@ z=b
 regexp_matches(s,'[[:alpha:]]+[^[:digit:]]$')
 regexp_matches(s,'(?i)^(?:A|b*?)\s.\(')
 regexp_matches(s,'[]a-z-]{2,3}')
+len([i, b, null])
+i in [b, 3]
+list_slice(l, 1, 2)
+l[-2:-1]
+[s, 'x'][1]
+[d, i][1]
+list_value(s, s)
+l[-2:]
+list_contains([i, b], 3)
+string_split(s, 'b')
+l[2:]
+[i, b][2]
+string_split(s, ',')[1:2]
+array_slice(l, 0, 2)
+l[:1]
+l[1:2]
+len(string_split(s, ''))

@@ -49,6 +49,7 @@ def test_equal_statements_have_one_spelling() -> None:
         "'it''s'"),
         (decimal.Decimal("1.10"), "1.10"), (datetime.date(2024, 2, 29), "CAST('2024-02-29' AS DATE)"),
         (np.int64(7), "7"), (np.float64(2.5), "2.5"), (np.bool_(True), "TRUE"),
+        ([1, None, "a"], "[1, NULL, 'a']"), ((), "[]"), (np.array([1, 2]), "[1, 2]"),
     ],
 )  # fmt: skip
 def test_values_become_literals(value: Any, sql: str) -> None:
@@ -59,7 +60,7 @@ def test_values_become_literals(value: Any, sql: str) -> None:
     assert sql in to_sql(tree)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"a": 1}, object(), b"x", np.array([1])])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [[1]], [object()], {"a": 1}, object(), b"x", np.array([[1]]), [0] * 10_001])
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(dpsql.BindError) as caught:
         parse("SELECT a FROM t WHERE b = $value", {"value": value})
