@@ -108,7 +108,7 @@ SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
 PrivacyError: the function array_overlaps is not on the list of those that can't fail or leak.
   1 |   SELECT COUNT(*) FROM visits WHERE age = 3 && ward = 'A'
                                                 ^^^^^^^^^
-Hint: there is abs, acos, acosh, array_length, ascii, asin, asinh, atan, ....
+Hint: there is abs, acos, acosh, array_length, array_slice, ascii, asin, asinh, ....
 ====
 -- case: a name in braces
 SELECT COUNT(*) FROM visits WHERE city = {city}

@@ -214,7 +214,8 @@ REFUSED = [
     ("time_bucket(iv, ts)", "literal"), ("dt + '1 day'", "add up"), ("substr(s, 9223372036854775807)", "most"),
     ("left(s, i)", "literal"), ("round(d, i)", "literal"), ("nosuch(i)", "list"), ("lower(s, s)", "arguments"),
     ("strlen(s, s)", "takes"), ("lower(x => s)", "named"), ("i ! ", "read"), ("typeof(i)", "rows"),
-    ("query('SELECT 1')", "files"), ("unnest(l)", "unnest"), ("{'a': 1}", "struct"), ("[]", "list"), ("[[1], [2]]", "list"), ("string_split(t, t)", "literal"),
+    ("query('SELECT 1')", "files"), ("unnest(l)", "unnest"), ("{'a': 1}", "struct"), ("[]", "list"),
+    ("[[1], [2]]", "list"), ("string_split(t, t)", "literal"),
     ("MAP {'a': 1}['a']", "map"), ("'a\x00b'", "NUL"), ("rowid", "no column"), ("greatest(l, l)", "order"),
     ("+".join(["i"] * 300), "deep"),
 ]  # fmt: skip
