@@ -15,8 +15,8 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
-from dpsql.sql.expressions import coercion, lists, temporal, types
-from dpsql.sql.expressions.lengths import count_written, hold, length_of, limit_steps
+from dpsql.sql.expressions import coercion, lists, monotone, temporal, types
+from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
@@ -26,7 +26,6 @@ STR: tuple[types.TypeKind, ...] = ("TEXT",)
 INT: tuple[types.TypeKind, ...] = ("INTEGER",)
 LIST: tuple[types.TypeKind, ...] = ("LIST",)
 
-BoundsOf = Callable[[Sequence[types.Typed]], types.Bounds | None]
 CountOf = Callable[[Sequence[types.Typed]], int]
 CutOf = Callable[[Sequence[types.Typed]], int | None]
 
@@ -43,7 +42,7 @@ class RowFunction:
     """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
     trying: bool = False
     """The call stands in TRY."""
-    bounds: BoundsOf | None = None
+    bounds: monotone.BoundsOf | None = None
     reach: types.Bounds | None = None
     """Integers that the result can't leave."""
     widens: bool = False
@@ -66,11 +65,11 @@ class FunctionClass:
     functions: dict[str, RowFunction]
 
 
-def _fixed(low: int, high: int | None) -> BoundsOf:
+def _fixed(low: int, high: int | None) -> monotone.BoundsOf:
     return lambda given: types.Bounds(Fraction(low), None if high is None else Fraction(high))
 
 
-def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
+def _real(result: monotone.BoundsOf | None = None, count: int = 1) -> RowFunction:
     return RowFunction((NUM,) * count, types.DOUBLE, double=True, trying=True, bounds=result)
 
 
@@ -111,7 +110,21 @@ _COMPOSED = RowFunction((STR,), types.TEXT, length=lambda given: 3 * length_of(g
 """A composed text: at most three code points come of one."""
 _ASK = RowFunction((STR, STR), types.BOOLEAN)
 _COUNTED = types.Bounds(Fraction(0), Fraction(2**40))
-_LENGTH = RowFunction((STR,), types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED)
+
+
+def _measured(width: int) -> monotone.BoundsOf:
+    """Return bounds of a length, in parts of which a character has so many, where the policy says how long a value is."""
+
+    def handle(given: Sequence[types.Typed]) -> types.Bounds:
+        texts = [v for v in given[0].values or () if isinstance(v, str)]
+        most = max(map(len, texts)) if texts else length_of(given[0])
+        known = most < DEFAULT_MAX_LENGTH  # the default is a limit on work that nobody declared
+        return types.Bounds(Fraction(0), Fraction(width * most) if known else None)
+
+    return handle
+
+
+_LENGTH = RowFunction((STR,), types.BIGINT, bounds=_measured(1), reach=_COUNTED)
 _NEAR = RowFunction((STR, STR), types.DOUBLE, literal=(1,), bounds=_fixed(0, 1), steps=_times(1, 16))
 _STRIP = RowFunction((STR, STR), types.TEXT, optional=1, literal=(1,))
 _CUT = RowFunction((STR, INT), types.TEXT, literal=(1,), cut=_first)
@@ -123,14 +136,16 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         "connections whose settings make that an error.",
         {
             **{name: _real() for name in (
-                "cbrt", "ln", "log10", "log2", "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians",
-                "cot", "gamma", "lgamma",
+                "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
             )},
+            "ln": _real(monotone.bound_logarithm()), "log2": _real(monotone.bound_logarithm(2)),
+            "log10": _real(monotone.bound_logarithm(10)), "log": _real(monotone.bound_any_logarithm, 2),
+            "exp": _real(monotone.bound_exponential), "pow": _real(monotone.bound_power, 2),
+            "sqrt": _real(monotone.bound_root(2)), "cbrt": _real(monotone.bound_root(3)),
             **{name: _real(_fixed(-1, 1)) for name in ("sin", "cos", "tanh")},
             **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
-            **{name: _real(_fixed(0, None)) for name in ("sqrt", "exp")},
             "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),
-            "atan2": _real(_fixed(-4, 4), 2), "pow": _real(None, 2), "log": _real(None, 2),
+            "atan2": _real(_fixed(-4, 4), 2),
             "pi": RowFunction((), types.DOUBLE, bounds=_fixed(3, 4)),
         },
     ),
@@ -154,7 +169,7 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
             # Marks are put in order one by one.
             "nfc_normalize": replace(_COMPOSED, steps=lambda given: 2 * length_of(given[0]) ** 2),
             "trim": _STRIP, "ltrim": _STRIP, "rtrim": _STRIP, "length": _LENGTH,
-            "strlen": _LENGTH, "bit_length": _LENGTH,
+            "strlen": replace(_LENGTH, bounds=_measured(4)), "bit_length": replace(_LENGTH, bounds=_measured(32)),
             "substring": RowFunction((STR, INT, INT), types.TEXT, optional=1, literal=(1, 2), cut=_middle),
             "left": _CUT, "right": _CUT,
             "replace": RowFunction((STR, STR, STR), types.TEXT, literal=(1, 2), length=_replaced, steps=_times(1, 64)),
@@ -186,7 +201,7 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
         "Digests of a text: of fixed size. (Never of the privacy unit, which is no value here.)",
         {name: replace(_SAME, cut=_digest(size)) for name, size in (("md5", 32), ("sha1", 40), ("sha256", 64))},
     ),
-    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), types.BIGINT, bounds=_fixed(0, None), reach=_COUNTED)}),
+    FunctionClass("Lists: their length.", {"len": RowFunction((LIST,), types.BIGINT, bounds=_measured(1), reach=_COUNTED)}),
 )  # fmt: skip
 
 ROW_FUNCTIONS: dict[str, RowFunction] = {
@@ -387,7 +402,8 @@ def _listed(node: exp.Expr, name: str, arguments: list[exp.Expr], bind: coercion
         nodes = [coercion.cast_fitting(t, result) for t in typed]
     made = types.make_call(name, *nodes)
     bounds = known.bounds(typed) if known.bounds is not None else None
-    reach = known.reach or (bounds if bounds is not None and bounds.bounded else None)
+    whole = result.kind == "INTEGER" and bounds is not None and bounds.bounded
+    reach = known.reach or (bounds if whole else None)
     if not known.trying:
         return replace(types.Typed.made_of(made, result, typed, bounds, reach=reach), length=length)
     return replace(

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.errors import did_you_mean
 from dpsql.sql.expressions import coercion
 from dpsql.sql.expressions.lengths import count_written
+from dpsql.sql.expressions.monotone import bound_dates_apart
 from dpsql.sql.expressions.types import (
     BIGINT,
     DATE,
@@ -152,12 +153,14 @@ def bind_date_diff(node: exp.Expr, bind: coercion.Bind) -> Typed:
 
 def _dates_apart(name: str, unit: str, start: exp.Expr, end: exp.Expr, bind: coercion.Bind) -> Typed:
     """date_diff counts the borders crossed, date_sub the whole units elapsed."""
-    met = coercion.meet([bind(start), bind(end)], name)
+    both = [bind(start), bind(end)]
+    met = coercion.meet(both, name)
     if met.type.kind not in ("DATE", "TIMESTAMP", "NULL"):
         raise bind_error(start, f"{name} takes dates, and this is {met.type.sql}.")
     if met.type.kind == "NULL":
         return Typed(make_cast(exp.Null(), BIGINT), BIGINT)
-    return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT)
+    bounds = bound_dates_apart(unit, both[0].bounds, both[1].bounds, name == "date_sub")
+    return Typed(make_try(make_call(name, exp.Literal.string(unit.lower()), *met.nodes)), BIGINT, bounds)
 
 
 def bind_date_sub(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> Typed:

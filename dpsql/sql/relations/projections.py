@@ -8,7 +8,7 @@ of a table do. Grouped by the unit only, there is one row per unit. The same exa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -34,7 +34,13 @@ from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
 
 EXACT_AGGREGATES = names_of("SUBSAMPLE")
-_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC")
+_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
+_SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
+    "VAR_POP": lambda width: width**2 / 4, "STDDEV_POP": lambda width: width / 2,
+    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
+    **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
+}  # fmt: skip
+"""The largest spread of values that lie so far apart: half of them at each end, or one of two for a sample."""
 _LARGEST = "1e70"
 """Numbers beyond this count as missing: their squares would make some aggregates raise."""
 
@@ -70,12 +76,16 @@ class Grouped:
 
     names: rel.Names
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
+    rows: Bounds | None = None
+    """How many rows are added up, where these are one unit's; None where nothing is known of the aggregates."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, nodes: Iterable[exp.Expr], names: rel.Names) -> Grouped:
+    def by(cls, nodes: Iterable[exp.Expr], names: rel.Names, rows: Bounds | None = None) -> Grouped:
         """Return the scope above an aggregation that groups by these expressions."""
-        return cls(names, [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)])
+        return cls(
+            names, [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)], rows=rows
+        )
 
     def inner(self, owner: str, name: str, source: str) -> str:
         """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
@@ -116,7 +126,8 @@ class Grouped:
             text = to_sql(call.node)
             if text not in self.made:
                 sql, kind = write_exact_aggregate(call, self.names)
-                self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind))
+                bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
+                self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind, bounds))
             return self.made[text][1].node.copy()
         for child in list(node.iter_expressions()):
             new = self._rewrite(child)
@@ -418,7 +429,7 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     own.refuse_clauses(select, "LIMIT", "OFFSET", "QUALIFY", "DISTINCT")
     assert bound.unit is not None
     nodes = _grouped_by(select)
-    grouped = Grouped.by(nodes, bound.names)
+    grouped = Grouped.by(nodes, bound.names, bound_rows(bound))
     known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
     outputs = [grouped.total(item.unalias()) for item in select.expressions]
     having, where = (select.args.get(key) for key in ("having", "where"))
@@ -433,11 +444,10 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     text = f"SELECT {', '.join([*shown, f'g.{rel.UNIT} AS {rel.UNIT}'])} FROM ({inner}) AS g{kept}"
     fields = []
     labels = make_unique(label_of_item(item) for item in select.expressions)
-    for place, (name, typed, item) in enumerate(zip(labels, outputs, select.expressions, strict=True)):
+    for place, (name, typed) in enumerate(zip(labels, outputs, strict=True)):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
-        bounds = typed.bounds or bound_unit_aggregate(item.unalias(), grouped, bound)
         node = rel.column(rel.column_name(place), alias)
-        there = replace(typed, node=node, bounds=bounds, constant=False)
+        there = replace(typed, node=node, constant=False)
         fields.append(rel.carry_field(name, there, same, len(nodes) == 1))
     subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
     alone = all(f is not None and f.is_unit for f in known.values())
@@ -447,19 +457,23 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     )  # fmt: skip
 
 
-def bound_unit_aggregate(node: exp.Expr, grouped: Grouped, bound: rel.From) -> Bounds | None:
+def bound_rows(bound: rel.From) -> Bounds:
+    """Return how many rows one unit has, as far as the policy or the query says."""
+    return Bounds(Fraction(0), None if bound.max_rows is None else Fraction(bound.max_rows))
+
+
+def bound_unit_aggregate(call: Call, names: rel.Names, rows: Bounds) -> Bounds | None:
     """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
-    call = call_of(node)
-    if call is None:
-        return None
-    rows = None if bound.max_rows is None else Bounds(Fraction(0), Fraction(bound.max_rows))
-    if call.name in ("COUNT", "COUNT_IF") and rows is not None:
+    if call.name in ("COUNT", "COUNT_IF", "REGR_COUNT"):
         return rows
-    if not call.args or call.args[0].is_star:
-        return None
-    inner = make_total(call.args[0], grouped.names).bounds
-    if inner is None or not inner.bounded:
+    if call.name == "CORR":
+        return Bounds(Fraction(-1), Fraction(1))
+    inner = make_total(call.args[0], names).bounds
+    if inner is None or inner.low is None or inner.high is None:
         return None
     if call.name in _KEPT:
         return inner
-    return inner * rows if call.name == "SUM" and rows is not None else None
+    if call.name in _SPREADS:
+        width = inner.high - inner.low
+        return Bounds(Fraction(0), _SPREADS[call.name](width))
+    return inner * rows if call.name == "SUM" and rows.bounded else None

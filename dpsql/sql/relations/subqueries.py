@@ -37,7 +37,7 @@ from dpsql.sql.parse.dialect import (
 from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
-from dpsql.sql.relations.projections import Grouped, bound_unit_aggregate
+from dpsql.sql.relations.projections import Grouped, bound_rows
 from dpsql.sql.relations.relation import (
     INTERNAL,
     Field,
@@ -165,13 +165,12 @@ def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
     if not aggregates(inner.select):
         hint = f"aggregate them, as in MAX({to_sql(item) if isinstance(item, exp.Column) else 'x'})."
         raise privacy_error(item, "this subquery may find several rows.", hint)
-    grouped = Grouped(inner.names)
+    grouped = Grouped(inner.names, rows=bound_rows(inner.bound))
     typed = grouped.total(item)
     made = ", ".join(f"{sql} AS {known.node.name}" for sql, known in grouped.made.values())
     rows = to_sql(inner.sql(made, more))
     node = parse_select(f"SELECT {to_sql(typed.node)} AS value FROM ({rows}) AS g")
-    bounds = typed.bounds if typed.bounds is not None else bound_unit_aggregate(item, grouped, inner.bound)
-    return Typed(node.subquery(), typed.type, bounds, False, None)
+    return Typed(node.subquery(), typed.type, typed.bounds, False, None)
 
 
 def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:

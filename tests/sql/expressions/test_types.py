@@ -226,7 +226,7 @@ def test_keys(both: Both, table: str, kind: str) -> None:
     agree(both, query, types=not kind.startswith("ENUM"))
 
 
-@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "INTERVAL"])
+@pytest.mark.parametrize("kind", ["INTERVAL"])
 def test_what_looks_different_and_is_equal_is_no_key(both: Both, kind: str) -> None:
     with pytest.raises(dpsql.PrivacyError, match="stable"):
         both[1].sql(f"SELECT {NAMES[kind]}, COUNT(*) FROM t GROUP BY 1")
