@@ -155,7 +155,10 @@ class DuckDBEngine(Engine):
         columns = sources.describe_relation(self._con, body)
         if columns is None:
             known = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-            hint = did_you_mean(name, [row[0] for row in known])
+            hint = did_you_mean(name, [row[0] for row in known]) or (
+                f"connect to the database that holds {name}, dpsql.connect('data.duckdb', policy=...), "
+                "or name a file as its source in the policy."
+            )
             raise PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]

@@ -182,7 +182,11 @@ class Aggregation(base.Operator):
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         table, noisy = self.draw(base.Reader.over(read), entropy)
-        return base.Release(table, self.event, (), noisy)
+        return base.Release(table, self.event, self.note_groups(table), noisy)
+
+    def note_groups(self, released: pa.Table) -> tuple[str, ...]:
+        """Say how many units a private group needs, where none was released."""
+        return (self.selection.note_none(),) if self.selection is not None and not released.num_rows else ()
 
     @property
     def can_show_again(self) -> bool:
@@ -378,8 +382,10 @@ class Together(base.Operator):
         events: list[Event] = []
         groups: list[Group] = [()]
         noisy: pa.Table | None = None
+        notes: list[str] = []
         if (first := self.aggregation) is not None:
             table, noisy = first.draw(reader, entropy)
+            notes += first.note_groups(table)
             columns = {name: table.column(name) for name in table.column_names}
             events += [] if first.is_free else [first.event]
             groups = list_groups(table, first.keys) if first.keys else groups
@@ -398,9 +404,9 @@ class Together(base.Operator):
             answers.append(part.answer(tables[text], groups, entropy))
         for answered in answers:
             columns |= answered.columns
-        notes = dict.fromkeys(note for answered in answers for note in answered.notes)
+        notes += (note for answered in answers for note in answered.notes)
         event = compose_events([*events, *(answered.event for answered in answers)])
-        return base.Release(pa.table(columns), event, tuple(notes), noisy)
+        return base.Release(pa.table(columns), event, tuple(dict.fromkeys(notes)), noisy)
 
     @property
     def can_show_again(self) -> bool:

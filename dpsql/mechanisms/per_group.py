@@ -307,6 +307,13 @@ class GroupSelector:
             f"above 0.999 from {sure}; smaller groups are left out"
         )
 
+    def note_none(self) -> str:
+        """Say beside an answer without groups how many units a group needs: from public parameters alone."""
+        return (
+            f"no group was kept: groups below about {self._least(0.5):,} privacy units are left out; "
+            "a larger epsilon or delta keeps smaller ones"
+        )
+
     def _least(self, p: float) -> int:
         """Return the least number of units that is kept with probability at least ``p``."""
         high = 1

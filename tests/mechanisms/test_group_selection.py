@@ -12,8 +12,10 @@ from pathlib import Path
 
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.per_group import (
     GroupSelector,
     compute_keep_probabilities,
@@ -236,3 +238,16 @@ BAD: list[Callable[[], GroupSelector]] = [
 def test_bad_parameters(make: Callable[[], GroupSelector]) -> None:
     with pytest.raises(ValueError, match="must be"):
         make()
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "laplace_threshold"])
+def test_an_answer_without_groups_says_how_many_units_one_needs(strategy: str) -> None:
+    selector = GroupSelector("n", Fraction(1, 10), Fraction(1, 10**6), groups=3, strategy=strategy)
+    block = Aggregation("SELECT k, n", ("k",), (), selector)
+    notes = {}
+    for units in (1, 10**9):
+        exact = pa.table({"k": ["a"], "n": pa.array([units], pa.int64())})
+        notes[units] = block.release(lambda _, exact=exact: exact, Entropy()).notes
+    assert not notes[10**9], "a group is there"
+    said = int(notes[1][0].split("about ")[1].split()[0].replace(",", ""))
+    assert selector.probability(said - 1) < 0.5 <= selector.probability(said)

@@ -340,10 +340,23 @@ class AggregatingBlock(ABC):
         hint = (
             f"write JOIN instead of {side} JOIN" if side != "FULL" else "keep the private table's rows only"
         )
+        if (key := self.public_key(found.join)) is not None:
+            more = f"{more[:-1]}, or GROUP BY {key}, the public side's key."
         what = (
             "public rows that no private row meets would count here, and private rows decide which these are."
         )
         raise privacy_error(call.node, what, hint + more)
+
+    def public_key(self, join: exp.Join) -> str | None:
+        """Return the public column that a join equates to a private key of the groups."""
+        keys = {to_sql(node) for node in self.group_expressions()}
+        on = join.args.get("on")
+        for equal in on.find_all(exp.EQ) if on is not None else ():
+            for key, other in ((equal.this, equal.expression), (equal.expression, equal.this)):
+                field_ = self.names.known(other)
+                if to_sql(key) in keys and field_ is not None and field_.public:
+                    return to_sql(other)
+        return None
 
     def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
         """Say whether a row of nobody adds nothing to it."""
@@ -379,6 +392,9 @@ class AggregatingBlock(ABC):
             )
             return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
         hint = f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}."
+        holder = self.select.parent
+        if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
+            hint = f"release the list: IN (SELECT {node.name} ... GROUP BY {node.name} HAVING COUNT(*) > 0)."
         return privacy_error(node, what, hint)
 
 

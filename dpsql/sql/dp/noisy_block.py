@@ -21,8 +21,9 @@ from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey, Partial
 from dpsql.sql.normalize import label_of
-from dpsql.sql.parse.dialect import privacy_error, to_sql
+from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, refuse_equals
+from dpsql.sql.relations.relation import INTERNAL
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
@@ -55,6 +56,10 @@ class NoisyBlock(AggregatingBlock):
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
         self.domain = find_public_groups(self, typed) if keys else None
+        if self.keys and self.domain is None and (keeping := self._join_that_keeps(expressions)):
+            self.binder.notes.append(
+                f"these groups are private, and small ones left out: {keeping} shows all"
+            )
         self._check_strategy()
         groups = self._groups()
         size = self.domain.size if self.domain is not None else None
@@ -66,6 +71,20 @@ class NoisyBlock(AggregatingBlock):
             self.domain,
         )  # fmt: skip
         self.bind_clauses()
+
+    def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
+        """Return the join by which all groups of a public table would appear; None where keys are not of one joined here."""
+        relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
+        public = [r for r in relations if not r.private and any(f is g for f in r.fields for g in fields)]
+        joins = self.select.args.get("joins") or []
+        for join in joins:
+            if join_word(join, "side") and (key := self.public_key(join)) is not None:
+                return f"GROUP BY {key}"
+        inner = len(joins) == 1 and not join_word(joins[0], "side")
+        if len(relations) != 2 or len(public) != 1 or public[0].alias.startswith(INTERNAL) or not inner:
+            return None
+        side = "LEFT" if public[0] is relations[0] else "RIGHT"
+        return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
 
     def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
         """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
@@ -85,11 +104,16 @@ class NoisyBlock(AggregatingBlock):
     def _check_strategy(self) -> None:
         strategy = self.options.get("group_selection_strategy")
         if strategy == "PUBLIC_GROUPS" and self.keys and self.domain is None:
+            keeping = self._join_that_keeps(self.group_expressions())
+            joined = (
+                f"write {keeping.rstrip(',')}"
+                if keeping
+                else "RIGHT JOIN a public table of the groups, with its keys"
+            )
+            hint = f"{joined}, or ask the owner to declare the column's values."
             raise self.options.refuse(
-                "group_selection_strategy", "these groups are not public.",
-                "join a public table of the groups with RIGHT JOIN, or ask the owner to declare the column's values.",
-                PrivacyError,
-            )  # fmt: skip
+                "group_selection_strategy", "these groups are not public.", hint, PrivacyError
+            )
         if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
             raise self.options.refuse(
                 "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",

@@ -38,7 +38,7 @@ from dpsql.sql.relations.relation import (
     meets_exactly,
 )
 from dpsql.sql.relations.subqueries import bind_lateral, looks_beside
-from dpsql.sql.relations.unit_rows import limit_own, meeting_of
+from dpsql.sql.relations.unit_rows import advise_one_unit, limit_own, meeting_of
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -318,7 +318,7 @@ class _Step:
         if exact and not told:
             names = " and ".join(f.name for f in exact[0])
             what = f"{names} are of different types, so different units may look equal."
-            raise privacy_error(self.place, what, "ask the owner to give the privacy units one type.")
+            raise privacy_error(self.place, what, advise_one_unit(bound.relations, [right]))
         if linked:
             if any(there.key for _, there in linked):
                 bound.matched.add(fold(right.alias))
@@ -330,7 +330,7 @@ class _Step:
                 bound.matched |= {fold(r.alias) for r, _ in held}
             return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
         link, mine, theirs = _link(bound.relations, right), bound.unit_type, right.unit_type
-        hint = "their privacy units are not the same kind of thing."
+        hint = advise_one_unit(bound.relations, [right])
         if link:
             written = self.join.args.get("on") or self.using or outer
             hint = f"add {link} to {'ON' if written else 'WHERE'}."

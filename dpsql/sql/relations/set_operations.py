@@ -27,6 +27,7 @@ from dpsql.sql.relations.relation import (
     meets_exactly,
     name_unit_domain,
 )
+from dpsql.sql.relations.unit_rows import advise_one_unit
 
 _SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False)}
 """The sides on which a row must stand, or not; None where either will do."""
@@ -91,7 +92,8 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     kinds = (left.unit_type, right.unit_type)
     alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
     if not alike or {name_unit_domain(t) for t in left.tables} != {name_unit_domain(t) for t in right.tables}:
-        raise privacy_error(tree, "the two sides have different privacy units.")
+        what = "the two sides have different privacy units."
+        raise privacy_error(tree.left, what, advise_one_unit([left], [right]))
     if len(left.fields) != len(right.fields):
         raise bind_error(tree, f"the two sides of {tree.key.upper()} have different numbers of columns.")
     fields, halves = [], [exp.Select(), exp.Select()]

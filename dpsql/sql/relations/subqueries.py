@@ -312,10 +312,12 @@ class _Place:
         ]
         around = self._unit_around
         if unit is None or around is None or not linked:
-            raise self._refusal(place, tuple(relations))
+            raise self._refusal(place, tuple(relations), pairs)
         return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
 
-    def _refusal(self, place: exp.Expr, relations: tuple[Relation, ...]) -> PrivacyError:
+    def _refusal(
+        self, place: exp.Expr, relations: tuple[Relation, ...], equal: _Pairs | None = None
+    ) -> PrivacyError:
         hint = "release what is needed first, in a CTE with aggregates, and compare with that."
         pairs = [
             (relation.alias, here.name, alias, there.name)
@@ -331,6 +333,11 @@ class _Place:
             hint = (
                 f"look at rows of the same unit: {called}add {alias}.{name} = {around}.{other} to its WHERE."
             )
+            item = place.expressions[0].unalias() if isinstance(place, exp.Select) else None
+            if equal and item is not None and item.find(exp.AggFunc) and not equal[0][0].tells_unit:
+                key, value = equal[0][0].name, to_sql(item)
+                released = f"SELECT {key}, {value} AS x FROM ... GROUP BY {key}"
+                hint = f"{hint[:-1]}, or release it first: JOIN ({released}) AS r USING ({key}), and compare with r.x."
         what = "a subquery over private rows would let one unit decide about the rows of others."
         return privacy_error(place, what, hint)
 

@@ -47,11 +47,29 @@ def check_unit(options: Options, names: Names, subject: str) -> None:
         PrivacyError: ``privacy_unit_column`` names anything else.
     """
     named = options.get("privacy_unit_column")
-    if named is None or fold(named) in {fold(f.name) for _, f in names.fields() if f.is_unit}:
+    tables = [table for relation in names.relations if relation.private for table in relation.tables]
+    ends = dict.fromkeys(t.unit_path[-1].column for t in tables if t.unit_path and not t.row_level)
+    known = {*(fold(f.name) for _, f in names.fields() if f.is_unit), *map(fold, ends)}
+    if named is None or fold(named) in known:
         return
     what = f"{named} is not the privacy unit of {subject}."
-    hint = "the policy declares the unit; a query can restate it, never change it."
+    declared = f"it declares {' and '.join(ends)}" if ends else "each row is a unit of its own"
+    hint = f"leave it out: the policy alone names the unit, and {declared}."
     raise options.refuse("privacy_unit_column", what, hint, PrivacyError)
+
+
+def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
+    """Return what the owner may declare where two sides have units of different names or types."""
+    tables = [[t for r in side for t in r.tables if t.unit_path] for side in (left, right)]
+    hint = "ask the owner to give the privacy units one name and one type"
+    if not all(tables):
+        return f"{hint}."
+    (one, *_), (other, *_) = tables
+    ends = [f"{table.name} has {table.unit_path[-1].column}" for table in (one, other)]
+    path = f"{other.unit_path[0].column} -> {one.name}.{one.unit_path[0].column}, {one.unit_path[-1].column}"
+    return (
+        f'{" and ".join(ends)}: {hint}, or to lead one to the other, privacy_unit = "{path}" in {other.name}.'
+    )
 
 
 def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:

@@ -426,3 +426,67 @@ PrivacyError: SUM needs private rows, and this FROM has none.
   1 |   SELECT SUM(beds, epsilon => 1) FROM wards
                ^^^^^^^^^^^^^^^^^^^^^^^
 Hint: public tables can be read exactly, with plain SQL.
+====
+-- case: a unit that the policy does not declare, of a path
+SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = order_id) COUNT(*) FROM lines
+----
+PrivacyError: order_id is not the privacy unit of lines.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = order_id) COUNT(*) FROM lines
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave it out: the policy alone names the unit, and it declares user_id.
+====
+-- case: a unit where rows are units
+SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) FROM bids
+----
+PrivacyError: patient_id is not the privacy unit of bids.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) FROM bids
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave it out: the policy alone names the unit, and each row is a unit of its own.
+====
+-- case: units of two names
+SELECT COUNT(*) FROM (SELECT patient_id AS p, age AS a FROM visits UNION ALL SELECT user_id, total FROM orders)
+----
+PrivacyError: the two sides have different privacy units.
+  1 |   SELECT COUNT(*) FROM (SELECT patient_id AS p, age AS a FROM visits UNION ALL SELECT user_id, total F
+                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: visits has patient_id and orders has user_id: ask the owner to give the privacy units one name and one type, or to lead one to the other, privacy_unit = "user_id -> visits.patient_id, patient_id" in orders.
+====
+-- case: rows above their part's mean
+SELECT COUNT(*) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.ward = v.ward)
+----
+PrivacyError: a subquery over private rows would let one unit decide about the rows of others.
+  1 |   *) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.ward = v.ward)
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE, or release it first: JOIN (SELECT ward, AVG(amount) AS x FROM ... GROUP BY ward) AS r USING (ward), and compare with r.x.
+====
+-- case: a count for each public row
+SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards w
+----
+BindError: there is no table w in this FROM.
+  1 |   SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards w
+                                                                     ^^^^^^
+Hint: there is v.
+====
+-- case: public rows that private ones name
+SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
+----
+PrivacyError: ward must be a group or stand inside an aggregate.
+  1 |   SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
+                                                             ^^^^
+Hint: release the list: IN (SELECT ward ... GROUP BY ward HAVING COUNT(*) > 0).
+====
+-- case: keys of the private side of a RIGHT JOIN
+SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.disease
+----
+PrivacyError: public rows that no private row meets would count here, and private rows decide which these are.
+  1 |   SELECT v.disease, COUNT(*) FROM visits v RIGHT JOIN diseases d ON v.disease = d.name GROUP BY v.dise
+                          ^^^^^^^^
+Hint: write JOIN instead of RIGHT JOIN, or COUNT(v.patient_id), which counts the rows that meet, or GROUP BY d.name, the public side's key.
+====
+-- case: public groups by an inner join
+SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM visits v JOIN diseases d ON v.disease = d.name GROUP BY d.name
+----
+PrivacyError: these groups are not public.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write RIGHT JOIN in place of JOIN, with keys from d, or ask the owner to declare the column's values.

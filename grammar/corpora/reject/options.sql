@@ -152,7 +152,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = ward) COUNT(*) FROM v
 PrivacyError: ward is not the privacy unit of visits.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = ward) COUNT(*) FROM visits
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: the policy declares the unit; a query can restate it, never change it.
+Hint: leave it out: the policy alone names the unit, and it declares patient_id.
 ====
 -- case: no groups at all
 SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 0) ward, COUNT(*) FROM visits GROUP BY ward

@@ -124,7 +124,7 @@ SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
 PrivacyError: ward must be a group or stand inside an aggregate.
   1 |   SELECT ward FROM wards WHERE ward IN (SELECT ward FROM visits)
                                                      ^^^^
-Hint: write COUNT(DISTINCT ward), or ward, COUNT(*) ... GROUP BY ward.
+Hint: release the list: IN (SELECT ward ... GROUP BY ward HAVING COUNT(*) > 0).
 ====
 -- case: a private table in EXISTS
 SELECT ward FROM wards WHERE EXISTS (SELECT 1 FROM visits WHERE visits.ward = wards.ward)
