@@ -975,7 +975,7 @@ SELECT COUNT(*) FROM visits WHERE ward = ANY (SELECT ward FROM wards WHERE wing 
 SELECT COUNT(*) FROM visits WHERE ward = (SELECT MAX(ward) FROM wards)
 
 -- refused: a subquery over private rows would let one unit decide about the rows of others.
--- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE.
+-- hint: look at rows of the same unit: add w.visit = v.visit to its WHERE, or release it first: JOIN (SELECT ward, AVG(cost) AS x FROM ... GROUP BY ward) AS r USING (ward), and compare with r.x.
 SELECT COUNT(*) FROM visits v WHERE cost > (SELECT AVG(cost) FROM visits w WHERE w.ward = v.ward)
 
 -- answered
