@@ -91,6 +91,15 @@ class Engine(abc.ABC):
     def place(self, table: Table) -> tuple[str, str, str]:
         """Return the catalog, schema and name under which exact queries find a table."""
 
+    @property
+    def home(self) -> tuple[str, ...]:
+        """The catalog and schema of names that have none; nothing where tables have plain names only."""
+        return ()
+
+    def path(self, table: Table) -> tuple[str, str, str] | None:
+        """Return the catalog, schema and name of a table in the owner's database; None for a file, a frame or a view of ours."""
+        return None
+
     @abc.abstractmethod
     def schema(self, table: Table) -> Mapping[str, str]:
         """Return column names and DuckDB types of a table, in order, without reading a row.

@@ -92,6 +92,7 @@ class DuckDBEngine(Engine):
         catalog, schema = self._con.execute("SELECT current_database(), current_schema()").fetchall()[0]
         self._home: tuple[str, str] = (catalog, schema)
         self._places: dict[str, tuple[str, str, str]] = {}
+        self._paths: dict[str, tuple[str, str, str]] = {}
         for table in self.policy.tables.values():
             place = self._find_place(table)
             # Two tables of one source may have two privacy units, so each has its own name.
@@ -149,7 +150,7 @@ class DuckDBEngine(Engine):
         name = table.source or table.name
         parts = name.split(".")
         catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
-        temporary = _exists(self._con, name, temporary=True)
+        temporary = len(parts) == 1 and _exists(self._con, name, temporary=True)
         place = ("temp", "main", name) if temporary else (catalog, schema, last)
         body = ".".join(map(sandbox.quote_identifier, place))
         columns = sources.describe_relation(self._con, body)
@@ -160,6 +161,8 @@ class DuckDBEngine(Engine):
                 "or name a file as its source in the policy."
             )
             raise PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
+        if not temporary:
+            self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
         collated = [column for column in texts if self._is_collated(body, column)]
@@ -211,6 +214,15 @@ class DuckDBEngine(Engine):
     def place(self, table: Table) -> tuple[str, str, str]:
         """Return the catalog, schema and name under which exact queries find a table."""
         return self._places[table.name]
+
+    @property
+    def home(self) -> tuple[str, ...]:
+        """The catalog and schema of names that have none."""
+        return self._home
+
+    def path(self, table: Table) -> tuple[str, str, str] | None:
+        """Return the catalog, schema and name of a table in the owner's database; None for a file or a frame."""
+        return self._paths.get(table.name)
 
     @cached_property
     def room(self) -> int:

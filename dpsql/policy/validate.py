@@ -22,7 +22,8 @@ Value = str | int | bool | Decimal | datetime.date | datetime.datetime
 V = TypeVar("V")
 
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
-_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = r"[A-Za-z_](?:[A-Za-z0-9_ ]*[A-Za-z0-9_])?"
+_TABLE_NAME = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
 _NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
 _HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
 _START = re.compile(rf"\s*{_NAME}\s*")
@@ -87,9 +88,12 @@ def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
 
 
 def settle_name(key: str, value: str) -> str:
-    """Read the name of a table: letters, digits and _ of ASCII."""
+    """Read the name of a table: letters, digits, _ and spaces of ASCII; a schema and a catalog may stand before it."""
     if _TABLE_NAME.fullmatch(value) is None:
-        raise PolicyError(f"{value!r} can't be the {key} of a table.", hint="use letters, digits and _.")
+        raise PolicyError(
+            f"{value!r} can't be the {key} of a table.",
+            hint="use letters, digits, _ and spaces; main.visits is visits of the schema main.",
+        )
     return value
 
 

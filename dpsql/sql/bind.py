@@ -1,4 +1,9 @@
-"""Statements become plans; a plan that would be the same again is kept, and costs no parsing of expressions next time."""
+"""Statements become plans; a plan that would be the same again is kept, and costs no parsing of expressions next time.
+
+First, qualified names of tables, and of columns by their table, become the names that the policy gives: by the policy's own
+name, part by part, or by the place in the database that both mean. Each part stands for itself: ``"a.b"`` is a name with a
+dot in it, and never b of a.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +43,10 @@ def bind(
     """
     assert statement.tree is not None
     tree = statement.tree.copy()
+    try:
+        resolve_table_names(tree, catalog)
+    except Error as error:
+        raise error.located(statement.text) from None
     binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
     text = spell_statement(tree)
     kept = name_kept_results(tree, catalog.kept)
@@ -104,6 +113,96 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         limits=tuple(dict.fromkeys(binder.limits)),
     )  # fmt: skip
 
+
+# -- names of tables --------------------------------------------------------------------------------------------
+
+Path = tuple[str, ...]
+"""The parts of a name, folded, the table's last."""
+
+
+def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
+    """Replace, in place, each qualified name of a table by the policy's, and take the qualifiers off columns.
+
+    Raises:
+        BindError: there is no such table; a CTE hides it.
+    """
+    names = {fold(cte.alias) for cte in tree.find_all(exp.CTE)} | set(catalog.kept)
+    plain = {fold(table.name) for table in catalog.policy.tables.values() if "." not in table.name}
+    shown: set[Path] = set()
+    for node in list(tree.find_all(exp.Table)):
+        if not isinstance(node.this, exp.Identifier):
+            continue
+        path = tuple(fold(part.name) for part in node.parts)
+        qualified = len(path) > 1
+        if not qualified and (path[0] in names or path[0] in plain):
+            table = None if path[0] in names else catalog.policy.tables.get(node.name)
+        else:
+            table = _find(path, catalog)
+            if table is None and (qualified or "." in node.name):
+                catalog.find(".".join(part.name for part in node.parts), span_of(node), whole=False)
+            hidden = names - {fold(cte.alias) for cte in _around(node)}
+            if table is not None and qualified and fold(table.name) in hidden:
+                hint = f"give the CTE or the kept result another name than {table.name}."
+                raise bind_error(node, f"{node.name} is also the name of a relation of this statement.", hint)
+            if table is not None:
+                _rename(node, table)
+        if table is not None and not node.alias_column_names and fold(node.alias_or_name) == path[-1]:
+            shown |= {*_tails(path), *_tails(catalog.engine.path(table) or ())}
+    for found in list(tree.find_all(exp.Column)):
+        if found.args.get("db") is None or isinstance(found.parent, exp.Dot):
+            continue
+        qualifiers = [found.args.get(key) for key in ("catalog", "db", "table")]
+        if tuple(fold(part.name) for part in qualifiers if part is not None) in shown:
+            found.set("db", None)
+            found.set("catalog", None)
+
+
+def _around(node: exp.Expr) -> Iterator[exp.CTE]:
+    """Yield the CTEs that a node stands in, whose names mean nothing there yet."""
+    while (found := node.find_ancestor(exp.CTE)) is not None:
+        node = found
+        if not (found.parent is not None and found.parent.args.get("recursive")):
+            yield found
+
+
+def _tails(path: Iterable[str]) -> set[Path]:
+    parts = tuple(map(fold, path))
+    return {parts[-count:] for count in (2, 3) if count <= len(parts)}
+
+
+def _find(path: Path, catalog: Catalog) -> Table | None:
+    """Return the table that a path means, by the policy's name for it or else by its place in the database."""
+    tables = catalog.policy.tables.values()
+    for table in tables:
+        if tuple(fold(table.name).split(".")) == path:
+            return table
+    for table in tables:
+        place = tuple(map(fold, catalog.engine.path(table) or ()))
+        home = tuple(map(fold, catalog.engine.home))
+        if not place or path[-1] != fold(table.name).rpartition(".")[2]:
+            continue
+        # Of two parts, the first is a schema, or a catalog whose schema is left out.
+        meant = [(*home[: 3 - len(path)], *path)] + ([(path[0], home[1], path[1])] if len(path) == 2 else [])
+        if home and place in meant:
+            return table
+    return None
+
+
+def _rename(node: exp.Table, table: Table) -> None:
+    """Give a FROM item the policy's name, and the alias that it had or its own last name."""
+    alias = node.args.get("alias") or exp.TableAlias()
+    if alias.this is None:
+        alias.set("this", exp.to_identifier(node.name, quoted=True))
+    place = node.this.meta
+    for key in ("db", "catalog"):
+        node.set(key, None)
+    made = exp.to_identifier(table.name, quoted=True)
+    made.meta.update({key: place[key] for key in ("start", "end") if key in place})
+    node.set("this", made)
+    node.set("alias", alias)
+
+
+# -- plans that are kept ----------------------------------------------------------------------------------------
 
 _MAX_PLANS = 200
 

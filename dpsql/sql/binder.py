@@ -234,10 +234,6 @@ class StatementBinder(Binder):
                 return None
             what = f"{name.lower()} can't be read here: tables come from the policy."
             raise bind_error(node, what, "ask the data owner to name the data in the policy.")
-        if node.args.get("db") is not None or node.args.get("catalog") is not None:
-            known = fold(node.name) in map(fold, self.catalog.policy.tables)
-            hint = f"write {node.name}." if known else "SHOW TABLES lists them."
-            raise bind_error(node, "tables have one plain name here.", hint)
         cte = env.get(fold(node.name))
         if cte is not None:
             if cte.private is None:

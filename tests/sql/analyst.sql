@@ -703,8 +703,8 @@ SELECT * FROM read_csv('x.csv')
 -- hint: there is patients, visits, tests, people, wards, months.
 SELECT * FROM 'x.parquet'
 
--- refused: tables have one plain name here.
--- hint: SHOW TABLES lists them.
+-- refused: there is no table information_schema.tables.
+-- hint: there is patients, visits, tests, people, wards, months.
 SELECT * FROM information_schema.tables
 
 -- refused: duckdb_tables can't be read here: tables come from the policy.
@@ -715,13 +715,33 @@ SELECT * FROM duckdb_tables()
 -- hint: there is patients, visits, tests, people, wards, months.
 SELECT * FROM sqlite_master
 
--- refused: tables have one plain name here.
--- hint: write visits.
-SELECT COUNT(*) FROM main.visits
+-- answered
+SELECT COUNT(*) FROM main.visits WHERE main.visits.cost > 9
 
--- refused: tables have one plain name here.
--- hint: write visits.
-SELECT COUNT(*) FROM memory.main.visits
+-- answered
+SELECT COUNT(*) FROM memory.main.visits WHERE visits.cost > 9 AND memory.main.visits.ward = 'A'
+
+-- answered
+SELECT main.wards.ward, COUNT(*) FROM main.visits JOIN main.wards ON main.visits.ward = main.wards.ward GROUP BY main.wards.ward
+
+-- answered
+WITH visits AS (SELECT * FROM main.visits WHERE cost > 9) SELECT COUNT(*) FROM visits
+
+-- refused: visits is also the name of a relation of this statement.
+-- hint: give the CTE or the kept result another name than visits.
+WITH visits AS (SELECT 1 AS x) SELECT COUNT(*) FROM main.visits
+
+-- refused: there is no table main.visits.
+-- hint: did you mean visits?
+SELECT COUNT(*) FROM "main.visits"
+
+-- refused: there is no table memory.main.visits.
+-- hint: did you mean visits?
+SELECT COUNT(*) FROM memory."main.visits"
+
+-- refused: there is no table other.visits.
+-- hint: did you mean visits?
+SELECT COUNT(*) FROM other.visits
 
 -- answered
 SELECT COUNT(*) FROM Visits

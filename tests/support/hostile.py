@@ -98,6 +98,9 @@ NAMES = (*GENERATED, *OWN, *WORDS, "DPSQL_UNIT", "R1", "C0", "PATIENT_ID", "U")
 
 # {0} and {1} are names, quoted.
 FORMS = (
+    "SELECT COUNT(*) FROM main.visits AS {0} WHERE {0}.amount > 3 AND EXISTS (SELECT 1 FROM main.stays AS {1} "
+    "WHERE {1}.patient_id = {0}.patient_id)",
+    "SELECT COUNT(*) FROM (SELECT main.visits.visit_id AS {0}, amount AS {1} FROM main.visits) AS v WHERE v.{1} > 3",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0} FROM visits) AS {1}",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0}, patient_id AS {1} FROM visits) AS v",
     "SELECT SUM({0}) FROM (SELECT amount AS {0}, visit_id AS {1} FROM visits) AS v",

@@ -67,15 +67,14 @@ class Catalog:
     """Fields by table. Their nodes are never changed in place: they are copied where they are used."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def find(self, name: str, span: Span | None) -> Table:
-        """Return the policy's table of that name.
+    def find(self, name: str, span: Span | None, whole: bool = True) -> Table:
+        """Return the policy's table of that name; ``whole`` is False for several parts, which none was found by.
 
         Raises:
             BindError: the policy names no such table: for the analyst it does not exist.
         """
-        for table in self.policy.tables.values():
-            if fold(table.name) == fold(name):
-                return table
+        if whole and (found := self.policy.tables.get(name)) is not None:
+            return found
         known = [table.name for table in self.policy.tables.values()]
         hint = did_you_mean(name, known) or "the policy names no tables yet."
         if "." in name and not hint.startswith("did you mean"):

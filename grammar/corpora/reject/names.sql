@@ -17,10 +17,10 @@ Hint: there is visits, patients, bids, orders, lines, wards, diseases.
 -- case: a table of the catalog
 SELECT * FROM information_schema.tables
 ----
-BindError: tables have one plain name here.
+BindError: there is no table information_schema.tables.
   1 |   SELECT * FROM information_schema.tables
                       ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: SHOW TABLES lists them.
+Hint: there is visits, patients, bids, orders, lines, wards, diseases.
 ====
 -- case: a system table
 SELECT * FROM duckdb_settings()
@@ -30,13 +30,13 @@ BindError: duckdb_settings can't be read here: tables come from the policy.
                       ^^^^^^^^^^^^^^^^^
 Hint: ask the data owner to name the data in the policy.
 ====
--- case: a schema's table
-SELECT COUNT(*) FROM main.visits
+-- case: a table of a schema that is not there
+SELECT COUNT(*) FROM clinic.visits
 ----
-BindError: tables have one plain name here.
-  1 |   SELECT COUNT(*) FROM main.visits
-                             ^^^^^^^^^^^
-Hint: write visits.
+BindError: there is no table clinic.visits.
+  1 |   SELECT COUNT(*) FROM clinic.visits
+                             ^^^^^^^^^^^^^
+Hint: did you mean visits?
 ====
 -- case: a misspelled column
 SELECT SUM(amont) FROM visits
