@@ -7,7 +7,7 @@ dot in it, and never b of a.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +15,12 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error
 from dpsql.plan import IntervalColumns, Plan
+from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte, Finish, public_columns, renamed
 from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
-from dpsql.sql.parse.dialect import bind_error, span_of_word, spell_statement, to_sql
+from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.intervals import (
