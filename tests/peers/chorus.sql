@@ -12,6 +12,7 @@ answered
 ====
 -- case: a join on what is not the unit
 -- from: Chorus (Uber and UVM), src/test/scala: ElasticSensitivityRewriterTest and RestrictedSensitivityAnalysisTest
+-- reason: join
 SELECT orders.product, COUNT(*) FROM orders JOIN recommendations ON orders.product = recommendations.product WHERE orders.product = 1 GROUP BY 1
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -62,6 +63,7 @@ answered
 ====
 -- case: a cross join of private rows
 -- from: Chorus (Uber and UVM), src/test/scala: ElasticSensitivityRewriterTest and RestrictedSensitivityAnalysisTest
+-- reason: join
 SELECT COUNT(*) FROM orders CROSS JOIN customers
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -126,6 +128,7 @@ answered
 ====
 -- case: a column of a cte
 -- from: Chorus, src/test/scala: HistogramAnalysisTest
+-- reason: rows
 WITH t1 AS (SELECT order_id AS a FROM orders) SELECT a FROM t1
 ----
 refused: PrivacyError: a must be a group or stand inside an
@@ -157,6 +160,7 @@ answered
 ====
 -- case: a star
 -- from: Chorus, src/test/scala: HistogramAnalysisTest
+-- reason: rows
 SELECT * FROM orders
 ----
 refused: PrivacyError: rows of orders can't be released.

@@ -19,6 +19,7 @@ answered
 ====
 -- case: a window over all users
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy
+-- reason: window
 SELECT COUNT(*) FROM (SELECT user_id, ROW_NUMBER() OVER (ORDER BY seen_at) AS n FROM impressions) WHERE n <= 10
 ----
 refused: PrivacyError: a window function below the aggregation mixes the rows
@@ -67,12 +68,14 @@ answered
 ====
 -- case: sales that match nobody
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy
+-- reason: subquery
 SELECT COUNT(*) FROM brand_sales s LEFT JOIN accounts a ON s.mail_hash = a.mail_hash WHERE a.user_id IS NULL
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: joined on a hash, both private
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy
+-- reason: join
 SELECT COUNT(*) FROM accounts a JOIN accounts b ON a.mail_hash = b.mail_hash
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -92,6 +95,7 @@ answered
 ====
 -- case: a list of users
 -- from: AWS Clean Rooms, user guide: query tips and examples, SQL capabilities of Differential Privacy
+-- reason: unit
 SELECT user_id, campaign FROM impressions LIMIT 10
 ----
 refused: PrivacyError: user_id is the privacy unit: it is never released.
@@ -282,6 +286,7 @@ answered
 ====
 -- case: a cross join of a release
 -- from: Snowflake, user guide: differential privacy for analysts, privacy domains, SQL reference
+-- reason: rows
 SELECT p.state, COUNT(*) * 1.0 / ANY_VALUE(t.n) FROM patients p CROSS JOIN (SELECT COUNT(*) AS n FROM patients) t GROUP BY p.state
 ----
 refused: PrivacyError: ANY_VALUE has no noisy form.
@@ -300,24 +305,28 @@ answered
 ====
 -- case: rows
 -- from: Snowflake, user guide: differential privacy for analysts, privacy domains, SQL reference
+-- reason: rows
 SELECT * FROM patients WHERE age > 80
 ----
 refused: PrivacyError: rows of patients can't be released.
 ====
 -- case: the unit
 -- from: Snowflake, user guide: differential privacy for analysts, privacy domains, SQL reference
+-- reason: unit
 SELECT patient FROM patients
 ----
 refused: PrivacyError: patient is the privacy unit: it is never released.
 ====
 -- case: a function without an end
 -- from: Snowflake, user guide: differential privacy for analysts, privacy domains, SQL reference
+-- reason: function
 SELECT COUNT(*) FROM patients WHERE random() < 0.5
 ----
 refused: PrivacyError: random can't be used on private rows: its answer
 ====
 -- case: the time of now
 -- from: Snowflake, user guide: differential privacy for analysts, privacy domains, SQL reference
+-- reason: function
 SELECT COUNT(*) FROM stays WHERE since < current_date
 ----
 refused: PrivacyError: current_date can't be used on private rows: its answer

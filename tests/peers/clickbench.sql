@@ -144,48 +144,56 @@ answered
 ====
 -- case: * WHERE title LIKE '%Google%' ORDER BY moment LIMIT 10
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: rows
 SELECT * FROM clicks WHERE title LIKE '%Google%' ORDER BY moment LIMIT 10
 ----
 refused: PrivacyError: rows of clicks can't be released.
 ====
 -- case: url WHERE url LIKE '%news%' ORDER BY moment DESC LIMIT 25
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: rows
 SELECT url FROM clicks WHERE url LIKE '%news%' ORDER BY moment DESC LIMIT 25
 ----
 refused: PrivacyError: url must be a group or stand inside an
 ====
 -- case: url, moment WHERE url <> '' ORDER BY moment LIMIT 25 OFFSET 100
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: rows
 SELECT url, moment FROM clicks WHERE url <> '' ORDER BY moment LIMIT 25 OFFSET 100
 ----
 refused: PrivacyError: url must be a group or stand inside an
 ====
 -- case: visitor WHERE visitor = 435
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: unit
 SELECT visitor FROM clicks WHERE visitor = 435
 ----
 refused: PrivacyError: visitor is the privacy unit: it is never released.
 ====
 -- case: phrase WHERE phrase <> '' ORDER BY moment LIMIT 10
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: rows
 SELECT phrase FROM clicks WHERE phrase <> '' ORDER BY moment LIMIT 10
 ----
 refused: PrivacyError: phrase must be a group or stand inside an
 ====
 -- case: DISTINCT visitor
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: unit
 SELECT DISTINCT visitor FROM clicks
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: visitor, COUNT(*) GROUP BY visitor ORDER BY COUNT(*) DESC LIMIT 10
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: unit
 SELECT visitor, COUNT(*) FROM clicks GROUP BY visitor ORDER BY COUNT(*) DESC LIMIT 10
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: visitor, phrase, COUNT(*) GROUP BY visitor, phrase ORDER BY COUNT(*) DESC LIMIT 10
 -- from: ClickBench, duckdb/queries.sql and the 43 queries of the benchmark
+-- reason: unit
 SELECT visitor, phrase, COUNT(*) FROM clicks GROUP BY visitor, phrase ORDER BY COUNT(*) DESC LIMIT 10
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group

@@ -7,6 +7,7 @@ answered
 ====
 -- case: delta above one
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1.01) SUM(x, contribution_bounds_per_group => (0, 10)) FROM one_each
 ----
 refused: BindError: delta must be at least 0 and below 1.
@@ -576,6 +577,7 @@ answered
 ====
 -- case: at least so many units in public groups
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
+-- reason: fault-option
 -- plain: SELECT item, COUNT(*) FROM teachers GROUP BY item HAVING COUNT(DISTINCT id) >= 3
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9, max_groups_contributed=5, group_selection_strategy=PUBLIC_GROUPS, min_privacy_units_per_group=3) item, COUNT(id) FROM teachers RIGHT JOIN items USING (item) GROUP BY item
 ----
@@ -596,6 +598,7 @@ answered
 ====
 -- case: more epsilon than there is
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1.1, delta=1e-9) COUNT(*, epsilon => 1.3) FROM three_units
 ----
 refused: BindError: Epsilon overconsumption: the shares add up to 1.3 of
@@ -616,48 +619,56 @@ answered
 ====
 -- case: epsilon is negative
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=-1, delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon must be above 0.
 ====
 -- case: epsilon is zero
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0, delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon must be above 0.
 ====
 -- case: epsilon is infinite
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=cast('+inf' AS DOUBLE), delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon must be a number.
 ====
 -- case: epsilon is not a number
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=cast('nan' AS DOUBLE), delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon must be a number.
 ====
 -- case: epsilon is NULL
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=NULL, delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon must be a number.
 ====
 -- case: epsilon is far too large
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon is too large to mean anything.
 ====
 -- case: epsilon is beyond doubles
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e309, delta=1e-9) SUM(x) FROM one_each
 ----
 refused: BindError: epsilon is too large to mean anything.
 ====
 -- case: bounds the wrong way round
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy_errors.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (1, 0)) FROM one_each
 ----
 refused: BindError: contribution_bounds_per_group are the wrong way round.
@@ -746,18 +757,21 @@ answered
 ====
 -- case: public groups of a private key
 -- from: GoogleSQL, docs/aggregate-dp-functions.md and docs/query-syntax.md (professors and students)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, group_selection_strategy=PUBLIC_GROUPS) item, COUNT(*) FROM teachers GROUP BY item
 ----
 refused: PrivacyError: these groups are not public.
 ====
 -- case: public groups by a full join
 -- from: GoogleSQL, docs/aggregate-dp-functions.md and docs/query-syntax.md (professors and students)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, group_selection_strategy=PUBLIC_GROUPS) item, COUNT(*) FROM teachers FULL OUTER JOIN items USING (item) GROUP BY item
 ----
 refused: PrivacyError: these groups are not public.
 ====
 -- case: keys without a grouping
 -- from: GoogleSQL, docs/aggregate-dp-functions.md and docs/query-syntax.md (professors and students)
+-- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1.09, delta=1e-9, privacy_unit_column=id) item, COUNT(*) FROM teachers
 ----
 refused: PrivacyError: item must be a group or stand inside an
@@ -771,6 +785,7 @@ answered
 ====
 -- case: two protected tables side by side
 -- from: GoogleSQL, docs/aggregate-dp-functions.md and docs/query-syntax.md (professors and students)
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=1e-9) teachers.item, AVG(teachers.quantity) FROM teachers, pupils GROUP BY teachers.item
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -1045,12 +1060,14 @@ answered
 ====
 -- case: a key that was left out
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(i64), tree, i64 FROM typed GROUP BY tree
 ----
 refused: PrivacyError: i64 must be a group or stand inside an
 ====
 -- case: no aggregate
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: rows
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i64 FROM typed
 ----
 refused: PrivacyError: i64 must be a group or stand inside an
@@ -1082,6 +1099,7 @@ refused: ParseError: DISTINCT can't follow the mode.
 ====
 -- case: a rank below
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: window
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM (SELECT rank() OVER (ORDER BY i64) FROM typed)
 ----
 refused: PrivacyError: a window function below the aggregation mixes the rows
@@ -1144,6 +1162,7 @@ answered
 ====
 -- case: one row of each unit plus ten
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: unit
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM (SELECT COUNT(*), 10 + uid AS x FROM typed GROUP BY x)
 ----
 refused: PrivacyError: groups can't be made of the privacy unit.
@@ -1162,6 +1181,7 @@ answered
 ====
 -- case: aggregates of aggregates
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-duckdb
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(COUNT(i64)) FROM typed
 ----
 refused: PrivacyError: COUNT stands inside another aggregate.
@@ -1196,18 +1216,21 @@ answered
 ====
 -- case: sum of a star
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-duckdb
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(*) FROM typed
 ----
 refused: PrivacyError: * can't be used on private rows.
 ====
 -- case: a mode nobody knows
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-option
 SELECT WITH custom_identifier COUNT(*) FROM typed
 ----
 refused: BindError: there is no mode custom_identifier.
 ====
 -- case: an aggregate for a mode
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-duckdb
 SELECT WITH SUM(i64) FROM typed
 ----
 refused: ParseError: a mode follows SELECT WITH, and SUM is an
@@ -1226,6 +1249,7 @@ refused: ParseError: can't read this: a ) is missing before CLAMPED.
 ====
 -- case: bounds from a subquery
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(f64, contribution_bounds_per_group => (SELECT 0, 1)) FROM typed
 ----
 refused: BindError: contribution_bounds_per_group must be a pair.
@@ -1265,6 +1289,7 @@ answered
 ====
 -- case: private rows inside an expression
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: subquery
 -- seen: uid
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) i32, COUNT(IF(EXISTS(SELECT 1 FROM typed), i32, NULL)) FROM typed GROUP BY i32
 ----
@@ -1299,12 +1324,14 @@ answered
 ====
 -- case: a hint before the clause
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
+-- reason: fault-duckdb
 SELECT @{hint=1} WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM typed
 ----
 refused: ParseError: hints are not known here.
 ====
 -- case: joined on no condition
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a, typed b
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -1317,18 +1344,21 @@ answered
 ====
 -- case: joined on the unit with itself
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a INNER JOIN typed b ON a.uid = a.uid
 ----
 refused: PrivacyError: private tables are joined on something other than their
 ====
 -- case: joined on the unit or a number
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a INNER JOIN typed b ON (a.uid = b.uid OR a.i64 = b.i64)
 ----
 refused: PrivacyError: private tables are joined on something other than their
 ====
 -- case: joined on the unit as text
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a INNER JOIN typed b ON CAST(a.uid AS VARCHAR) = CAST(b.uid AS VARCHAR)
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -1347,6 +1377,7 @@ answered
 ====
 -- case: joined on a number
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: join
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a INNER JOIN typed b ON a.i64 = b.i64
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -1371,12 +1402,14 @@ answered
 ====
 -- case: joined on a table of trees on the right
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM typed a RIGHT JOIN trees b ON a.tree = b.tree
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: joined on a table of trees on the left
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_join.test
+-- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*, contribution_bounds_per_group => (0, 1000)) FROM trees a LEFT JOIN typed b ON a.tree = b.tree
 ----
 refused: PrivacyError: public rows that no private row meets would count
@@ -1444,6 +1477,7 @@ answered
 ====
 -- case: options epsilon=1e9, max_groups_contributed=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, max_groups_contributed=0) COUNT(*) FROM typed
 ----
@@ -1451,6 +1485,7 @@ refused: BindError: max_groups_contributed must be a whole number of at least
 ====
 -- case: options foo=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(foo=0) COUNT(*) FROM typed
 ----
@@ -1458,6 +1493,7 @@ refused: BindError: OPTIONS has no foo.
 ====
 -- case: options f1.epsilon=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(f1.epsilon=0) COUNT(*) FROM typed
 ----
@@ -1465,6 +1501,7 @@ refused: BindError: an option has a plain name.
 ====
 -- case: options delta=1e-9, foo=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(delta=1e-9, foo=0) COUNT(*) FROM typed
 ----
@@ -1472,6 +1509,7 @@ refused: BindError: OPTIONS has no foo.
 ====
 -- case: options epsilon='0'
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon='0') COUNT(*) FROM typed
 ----
@@ -1479,6 +1517,7 @@ refused: BindError: epsilon must be a number.
 ====
 -- case: options epsilon=1+2
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1+2) COUNT(*) FROM typed
 ----
@@ -1486,6 +1525,7 @@ refused: BindError: epsilon must be a number.
 ====
 -- case: options epsilon=i64
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=i64) COUNT(*) FROM typed
 ----
@@ -1500,6 +1540,7 @@ answered
 ====
 -- case: options max_rows_contributed=20, MAX_ROWS_CONTRIBUTED=20
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=20, MAX_ROWS_CONTRIBUTED=20) COUNT(*) FROM typed
 ----
@@ -1507,6 +1548,7 @@ refused: BindError: MAX_ROWS_CONTRIBUTED is given twice.
 ====
 -- case: options max_rows_contributed=20, max_groups_contributed=3
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=20, max_groups_contributed=3) COUNT(*) FROM typed
 ----
@@ -1514,6 +1556,7 @@ refused: BindError: max_groups_contributed and max_rows_contributed exclude each
 ====
 -- case: options max_rows_contributed=0
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=0) COUNT(*) FROM typed
 ----
@@ -1521,6 +1564,7 @@ refused: BindError: max_rows_contributed must be a whole number of at least
 ====
 -- case: options max_rows_contributed=2147483648
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=2147483648) COUNT(*) FROM typed
 ----
@@ -1535,6 +1579,7 @@ answered
 ====
 -- case: options max_groups_contributed=1+2
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed=1+2) COUNT(*) FROM typed
 ----
@@ -1556,6 +1601,7 @@ refused: BindError: OPTIONS has no k_threshold.
 ====
 -- case: options f1.epsilon=5
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(f1.epsilon=5) COUNT(*) FROM typed
 ----
@@ -1563,6 +1609,7 @@ refused: BindError: an option has a plain name.
 ====
 -- case: options privacy_unit_column=i32
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(privacy_unit_column=i32) COUNT(*) FROM typed
 ----
@@ -1577,6 +1624,7 @@ answered
 ====
 -- case: options privacy_unit_column=nowhere
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(privacy_unit_column=nowhere) COUNT(*) FROM typed
 ----
@@ -1584,6 +1632,7 @@ refused: PrivacyError: nowhere is not the privacy unit of typed.
 ====
 -- case: options privacy_unit_column=(SELECT 1)
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(privacy_unit_column=(SELECT 1)) COUNT(*) FROM typed
 ----
@@ -1682,6 +1731,7 @@ answered
 ====
 -- case: where in private rows
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
+-- reason: subquery
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM typed WHERE i64 IN (SELECT n FROM one_each)
 ----
 refused: PrivacyError: a subquery over private rows would let one unit
@@ -1712,12 +1762,14 @@ answered
 ====
 -- case: a sample of rows
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
+-- reason: cut
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM typed TABLESAMPLE reservoir (10 ROWS)
 ----
 refused: PrivacyError: a sample can't be taken of private rows.
 ====
 -- case: a sample of one percent
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
+-- reason: cut
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM typed USING SAMPLE 1%
 ----
 refused: PrivacyError: USING SAMPLE can't be used on private rows.

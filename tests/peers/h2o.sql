@@ -49,6 +49,7 @@ answered
 ====
 -- case: q8 the two largest of each group
 -- from: H2O.ai db-benchmark, group-by questions 1 to 10 (duckdb/groupby-duckdb.R)
+-- reason: window
 SELECT id6, v3 FROM (SELECT id6, v3, row_number() OVER (PARTITION BY id6 ORDER BY v3 DESC) AS o FROM x WHERE v3 IS NOT NULL) WHERE o <= 2
 ----
 refused: PrivacyError: a window function below the aggregation mixes the rows
@@ -105,6 +106,7 @@ answered
 ====
 -- case: the rows of a join
 -- from: H2O.ai db-benchmark, join questions 1 to 5 (duckdb/join-duckdb.R)
+-- reason: rows
 SELECT x.*, small.v FROM x JOIN small USING (id4)
 ----
 refused: PrivacyError: rows of x can't be released.

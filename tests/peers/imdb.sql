@@ -152,6 +152,7 @@ answered
 ====
 -- case: 33a two votes for one film
 -- from: Join Order Benchmark (IMDB), shapes of 1a to 33c; the smallest name of each is asked as a count, a mean or an extreme
+-- reason: join
 SELECT COUNT(*) FROM vote a JOIN vote b ON a.film_id = b.film_id WHERE a.rating > b.rating
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -171,6 +172,7 @@ answered
 ====
 -- case: films nobody voted for
 -- from: Join Order Benchmark (IMDB), shapes of 1a to 33c; the smallest name of each is asked as a count, a mean or an extreme
+-- reason: subquery
 SELECT COUNT(*) FROM film f WHERE NOT EXISTS (SELECT 1 FROM vote v WHERE v.film_id = f.film_id)
 ----
 refused: PrivacyError: EXISTS over private rows would tell exactly whether there

@@ -167,6 +167,7 @@ answered
 ====
 -- case: names
 -- from: Tumult Analytics, tutorials 1 to 6 (a library's members)
+-- reason: rows
 SELECT name FROM members
 ----
 refused: PrivacyError: name must be a group or stand inside an
@@ -433,18 +434,21 @@ answered
 ====
 -- case: any value
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: rows
 SELECT ANY_VALUE(age) FROM members
 ----
 refused: PrivacyError: ANY_VALUE has no noisy form.
 ====
 -- case: a list of all
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: rows
 SELECT LIST(age) FROM members
 ----
 refused: PrivacyError: LIST has no noisy form.
 ====
 -- case: text put together
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: rows
 SELECT STRING_AGG(name, ',') FROM members
 ----
 refused: PrivacyError: STRING_AGG has no noisy form.
@@ -457,12 +461,14 @@ refused: PrivacyError: BOOL_OR has no noisy form.
 ====
 -- case: arg_max
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: rows
 SELECT ARG_MAX(name, income) FROM members
 ----
 refused: PrivacyError: ARG_MAX has no noisy form.
 ====
 -- case: first and last
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: rows
 SELECT FIRST(age ORDER BY income) FROM members
 ----
 refused: PrivacyError: FIRST has no noisy form.
@@ -489,6 +495,7 @@ answered
 ====
 -- case: grouped after it is ordered
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
+-- reason: fault-duckdb
 SELECT education, COUNT(*) FROM members ORDER BY 1 GROUP BY education
 ----
 refused: ParseError: GROUP BY can't stand after ORDER BY.
@@ -544,30 +551,35 @@ answered
 ====
 -- case: rows of books that nobody lent
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book WHERE l.book IS NULL
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: rows of books, lent or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: rows of books by genre, lent dearly or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT b.genre, COUNT(*) FROM books b LEFT JOIN loans l ON b.book = l.book AND l.fine > 100 GROUP BY b.genre
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: pages of books, lent or not
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT b.genre, SUM(b.pages) FROM books b LEFT JOIN loans l ON b.book = l.book GROUP BY b.genre
 ----
 refused: PrivacyError: public rows that no private row meets would count
 ====
 -- case: rows of books and loans, all of both
 -- from: Tumult Analytics, documentation of key sets and of missing values
+-- reason: subquery
 SELECT COUNT(*) FROM books b FULL JOIN loans l ON b.book = l.book
 ----
 refused: PrivacyError: public rows that no private row meets would count

@@ -90,6 +90,7 @@ answered
 ====
 -- case: stays and patients by the patient
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: join
 SELECT p.gender, COUNT(*) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id GROUP BY p.gender
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -205,12 +206,14 @@ answered
 ====
 -- case: the last unit, as written
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: rows
 SELECT subject_id, LAST(unit) FROM icustays GROUP BY subject_id
 ----
 refused: PrivacyError: LAST has no noisy form.
 ====
 -- case: a patient's charts, as written
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: rows
 SELECT * FROM charts WHERE subject_id = 3 ORDER BY value
 ----
 refused: PrivacyError: rows of charts can't be released.
@@ -235,6 +238,7 @@ answered
 ====
 -- case: women's stays
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: join
 SELECT p.gender, AVG(i.los) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id WHERE p.gender = 'F' GROUP BY p.gender
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -273,6 +277,7 @@ answered
 ====
 -- case: charts of stays
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: join
 -- seen: c.subject_id
 SELECT i.unit, AVG(c.value) FROM charts c JOIN icustays i ON c.icustay_id = i.icustay_id AND c.subject_id = i.subject_id WHERE c.value < 300 GROUP BY i.unit
 ----
@@ -280,6 +285,7 @@ refused: PrivacyError: private tables are joined on something other than their
 ====
 -- case: codes nobody has
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
+-- reason: subquery
 SELECT COUNT(*) FROM codes c LEFT JOIN diagnoses d ON c.code = d.code WHERE d.code IS NULL
 ----
 refused: PrivacyError: public rows that no private row meets would count

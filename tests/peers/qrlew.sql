@@ -18,12 +18,14 @@ answered
 ====
 -- case: order_id, SUM(price) FROM items GROUP BY order_id
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: unit
 SELECT order_id, SUM(price) FROM items GROUP BY order_id
 ----
 refused: PrivacyError: order_id leads to one privacy unit: each group would
 ====
 -- case: SUM(price) FROM items GROUP BY order_id
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: unit
 SELECT SUM(price) FROM items GROUP BY order_id
 ----
 refused: PrivacyError: order_id leads to one privacy unit: each group would
@@ -54,24 +56,28 @@ answered
 ====
 -- case: id, COUNT(id) FROM users GROUP BY id ORDER BY id
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: unit
 SELECT id, COUNT(id) FROM users GROUP BY id ORDER BY id
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: id, age FROM users ORDER BY id
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: unit
 SELECT id, age FROM users ORDER BY id
 ----
 refused: PrivacyError: id is the privacy unit: it is never released.
 ====
 -- case: * FROM items LIMIT 10
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: rows
 SELECT * FROM items LIMIT 10
 ----
 refused: PrivacyError: rows of items can't be released.
 ====
 -- case: LOG(price) FROM items
 -- from: Qrlew, tests/integration.rs and src/rewriting (tables of users, orders and items)
+-- reason: rows
 SELECT LOG(price) FROM items
 ----
 refused: PrivacyError: price must be a group or stand inside an
@@ -341,6 +347,7 @@ answered
 ====
 -- case: EXTRACT(EPOCH FROM c) FROM measures
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
+-- reason: rows
 SELECT EXTRACT(EPOCH FROM c) FROM measures
 ----
 refused: PrivacyError: c must be a group or stand inside an
@@ -354,6 +361,7 @@ answered
 ====
 -- case: EXTRACT(DOW FROM c) AS d, SUM(a) FROM measures GROUP BY d ORDER BY d
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
+-- reason: fault-duckdb
 -- seen: who
 SELECT EXTRACT(DOW FROM c) AS d, SUM(a) FROM measures GROUP BY d ORDER BY d
 ----
@@ -446,12 +454,14 @@ answered
 ====
 -- case: SUM(a) FROM measures t1 JOIN households t2 ON t1.d = t2.household
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
+-- reason: join
 SELECT SUM(a) FROM measures t1 JOIN households t2 ON t1.d = t2.household
 ----
 refused: PrivacyError: private tables are joined on something other than their
 ====
 -- case: a + b FROM measures UNION a FROM measures
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
+-- reason: rows
 SELECT a + b FROM measures UNION SELECT a FROM measures
 ----
 refused: PrivacyError: a must be a group or stand inside an
@@ -476,6 +486,7 @@ answered
 ====
 -- case: WITH t2 AS (who, a FROM measures WHERE a < 7 LIMIT 10) COUNT(*) FROM t2
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
+-- reason: cut
 WITH t2 AS (SELECT who, a FROM measures WHERE a < 7 LIMIT 10) SELECT COUNT(*) FROM t2
 ----
 refused: PrivacyError: LIMIT below the aggregation would choose rows by other
@@ -535,6 +546,7 @@ answered
 ====
 -- case: t.household, store, AVG(amount) FROM purchases t GROUP BY t.household, store
 -- from: Qrlew, src/privacy_unit_tracking and src/differential_privacy (a retailer's tables, a census)
+-- reason: unit
 SELECT t.household, store, AVG(amount) FROM purchases t GROUP BY t.household, store
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
@@ -567,12 +579,14 @@ answered
 ====
 -- case: h.household FROM households AS h JOIN purchases AS t ON h.household = t.household
 -- from: Qrlew, src/privacy_unit_tracking and src/differential_privacy (a retailer's tables, a census)
+-- reason: unit
 SELECT h.household FROM households AS h JOIN purchases AS t ON h.household = t.household
 ----
 refused: PrivacyError: household is the privacy unit: it is never released.
 ====
 -- case: COUNT(*) FROM purchases a INNER JOIN purchases b ON a.product = b.product
 -- from: Qrlew, src/privacy_unit_tracking and src/differential_privacy (a retailer's tables, a census)
+-- reason: join
 SELECT COUNT(*) FROM purchases a INNER JOIN purchases b ON a.product = b.product
 ----
 refused: PrivacyError: private tables are joined on something other than their

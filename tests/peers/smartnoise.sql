@@ -12,6 +12,7 @@ answered
 ====
 -- case: variance by its short name
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums.sql
+-- reason: fault-duckdb
 -- plain: SELECT COUNT(*), VARIANCE(age) FROM census
 SELECT COUNT(*), VAR(age) AS var_age FROM census
 ----
@@ -32,6 +33,7 @@ answered
 ====
 -- case: the first five by TOP
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums.sql
+-- reason: fault-duckdb
 SELECT TOP 5 school, AVG(earned) FROM census GROUP BY school
 ----
 refused: ParseError: TOP is not known here.
@@ -111,6 +113,7 @@ answered
 ====
 -- case: a sum of a sum
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
+-- reason: fault-duckdb
 SELECT SUM(SUM(age)) FROM census
 ----
 refused: PrivacyError: SUM stands inside another aggregate.
@@ -130,24 +133,28 @@ answered
 ====
 -- case: rows of a join
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
+-- reason: unit
 SELECT a.person, b.earned FROM census AS a JOIN census AS b ON b.person = a.person
 ----
 refused: PrivacyError: person is the privacy unit: it is never released.
 ====
 -- case: columns that are no keys
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
+-- reason: rows
 SELECT wedded, school, earned, AVG(age) FROM census
 ----
 refused: PrivacyError: wedded must be a group or stand inside an
 ====
 -- case: a key that is not grouped
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
+-- reason: rows
 SELECT 3 AS three, c.wedded, school, AVG(earned) FROM census AS c GROUP BY school
 ----
 refused: PrivacyError: wedded must be a group or stand inside an
 ====
 -- case: a case of each row
 -- from: SmartNoise SDK, sql/tests/query/queries/validate_pums/validate_pums_fail.sql
+-- reason: rows
 SELECT CASE WHEN age > 90 THEN 1 ELSE 0 END AS age FROM census
 ----
 refused: PrivacyError: age must be a group or stand inside an
@@ -220,6 +227,7 @@ answered
 ====
 -- case: spread by sex by its short name
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: fault-duckdb
 -- plain: SELECT STDDEV(age) FROM census GROUP BY sex
 SELECT STD(age) FROM census GROUP BY sex
 ----
@@ -270,6 +278,7 @@ answered
 ====
 -- case: age of each above an age
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: rows
 SELECT age AS a FROM census WHERE age > 80
 ----
 refused: PrivacyError: age must be a group or stand inside an
@@ -372,12 +381,14 @@ answered
 ====
 -- case: a table that is not there
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: fault-duckdb
 SELECT COUNT(*) FROM census_null
 ----
 refused: BindError: there is no table census_null.
 ====
 -- case: a table in a schema that is not there
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: fault-duckdb
 SELECT COUNT(*) FROM other.census
 ----
 refused: BindError: tables have one plain name here.
@@ -422,12 +433,14 @@ answered
 ====
 -- case: version of the database
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: function
 SELECT version()
 ----
 refused: BindError: version is not a function that may be called
 ====
 -- case: name of the database
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py
+-- reason: function
 SELECT current_database()
 ----
 refused: BindError: current_database is not a function that may be called
@@ -567,6 +580,7 @@ answered
 ====
 -- case: a having clause with a raw column
 -- from: SmartNoise SDK, sql/tests/query/test_having.py and test_having_expressions.py
+-- reason: rows
 SELECT school * 2 AS s, SUM(age) AS g FROM census GROUP BY school HAVING (5 + (earned * 0.01)) > g
 ----
 refused: PrivacyError: earned must be a group or stand inside an
@@ -611,6 +625,7 @@ refused: PrivacyError: there is nothing noisy to release here.
 ====
 -- case: keys in order of what is no key
 -- from: SmartNoise SDK, sql/tests/query/test_order_by.py, test_order_by_expressions.py and test_top.py
+-- reason: rows
 SELECT school FROM census GROUP BY school ORDER BY sex DESC
 ----
 refused: PrivacyError: sex must be a group or stand inside an
@@ -729,18 +744,21 @@ answered
 ====
 -- case: rows of one building
 -- from: SmartNoise SDK, sql/tests/query/queries/parse/*.sql and sql/tests/query/test_types.py
+-- reason: unit
 SELECT machine FROM crashes WHERE building LIKE 'n%'
 ----
 refused: PrivacyError: machine is the privacy unit: it is never released.
 ====
 -- case: a machine alone
 -- from: SmartNoise SDK, sql/tests/query/queries/parse/*.sql and sql/tests/query/test_types.py
+-- reason: unit
 SELECT machine, COUNT(machine) AS n FROM crashes GROUP BY machine
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: counts by machine without its name
 -- from: SmartNoise SDK, sql/tests/query/queries/parse/*.sql and sql/tests/query/test_types.py
+-- reason: unit
 SELECT COUNT(machine) AS n FROM crashes GROUP BY machine
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group

@@ -146,6 +146,7 @@ answered
 ====
 -- case: 10 returned, as written
 -- from: TPC-H, the shapes of its queries (number in the title); tests/tpch has them on the benchmark's own data
+-- reason: unit
 SELECT c_id, c_city, SUM(lo_price) AS revenue FROM customer, lineorder WHERE c_id = lo_customer GROUP BY c_id, c_city ORDER BY revenue DESC LIMIT 20
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
@@ -196,6 +197,7 @@ answered
 ====
 -- case: 17 as written, for each part
 -- from: TPC-H, the shapes of its queries (number in the title); tests/tpch has them on the benchmark's own data
+-- reason: subquery
 SELECT SUM(lo_price) / 7.0 FROM lineorder l WHERE lo_quantity < (SELECT 0.9 * AVG(lo_quantity) FROM lineorder m WHERE m.lo_part = l.lo_part)
 ----
 refused: PrivacyError: a subquery over private rows would let one unit
@@ -214,6 +216,7 @@ answered
 ====
 -- case: 20 suppliers who sold a part
 -- from: TPC-H, the shapes of its queries (number in the title); tests/tpch has them on the benchmark's own data
+-- reason: rows
 SELECT s_nation, COUNT(*) FROM supplier WHERE s_id IN (SELECT lo_supplier FROM lineorder WHERE lo_part = 3) GROUP BY s_nation
 ----
 refused: PrivacyError: lo_supplier must be a group or stand inside an

@@ -117,12 +117,14 @@ answered
 ====
 -- case: who answers most, as written
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
+-- reason: unit
 SELECT owner, COUNT(*) AS n FROM posts WHERE kind = 2 GROUP BY owner ORDER BY n DESC LIMIT 10
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: the best post, as written
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
+-- reason: rows
 SELECT id, score FROM posts ORDER BY score DESC LIMIT 10
 ----
 refused: PrivacyError: id must be a group or stand inside an
@@ -136,6 +138,7 @@ answered
 ====
 -- case: days from question to answer
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
+-- reason: join
 SELECT AVG(a.created - q.created, contribution_bounds_per_row => (-700, 700)) FROM posts q JOIN posts a ON a.parent = q.id WHERE q.kind = 1
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -162,6 +165,7 @@ answered
 ====
 -- case: comments on posts of others
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
+-- reason: join
 SELECT COUNT(*) FROM comments c JOIN posts p ON c.post_id = p.id
 ----
 refused: PrivacyError: private tables are joined on something other than their
@@ -196,6 +200,7 @@ answered
 ====
 -- case: a pivot statement
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
+-- reason: statement
 PIVOT posts ON tag USING COUNT(*)
 ----
 refused: ParseError: PIVOT is not a statement of dpsql.

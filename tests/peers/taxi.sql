@@ -191,12 +191,14 @@ answered
 ====
 -- case: a driver's own rides
 -- from: New York taxi rides: the 1.1 billion rides benchmark (four queries), Tumult's and SmartNoise's taxi notebooks, toddwschneider/nyc-taxi-data
+-- reason: unit
 SELECT driver, COUNT(*) FROM rides GROUP BY driver
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group
 ====
 -- case: last ride of each driver
 -- from: New York taxi rides: the 1.1 billion rides benchmark (four queries), Tumult's and SmartNoise's taxi notebooks, toddwschneider/nyc-taxi-data
+-- reason: unit
 SELECT driver, MAX(picked_up) FROM rides GROUP BY driver
 ----
 refused: PrivacyError: the privacy unit can't be a group: each group

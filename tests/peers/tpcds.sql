@@ -1,5 +1,6 @@
 -- case: 1 buyers who return more than others of their shop
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- reason: subquery
 WITH r AS (SELECT buyer, shop_id, SUM(amount) AS total FROM returns GROUP BY buyer, shop_id) SELECT COUNT(*) FROM r r1 WHERE r1.total > (SELECT AVG(total) * 1.2 FROM r r2 WHERE r1.shop_id = r2.shop_id)
 ----
 refused: PrivacyError: a subquery over private rows would let one unit
@@ -166,6 +167,7 @@ answered
 ====
 -- case: 34 as written: names of buyers
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- reason: unit
 SELECT b.buyer, b.gender, c FROM (SELECT ticket, buyer, COUNT(*) AS c FROM sales GROUP BY ticket, buyer) AS t JOIN buyers b USING (buyer) WHERE c BETWEEN 2 AND 3
 ----
 refused: PrivacyError: buyer is the privacy unit: it is never released.

@@ -20,8 +20,10 @@ from tests.support import case_files
 
 HERE = Path(__file__).parents[1] / "peers"
 WRITE = os.environ.get("DPSQL_PEERS") == "write"
-KEYS = {"case", "from", "plain", "seen", "extra", "params", "ties", "xfail", "slack"}
+KEYS = {"case", "from", "plain", "seen", "extra", "params", "ties", "xfail", "slack", "reason"}
 ANSWERED = "answered"
+OWN_FAULT = "fault-duckdb"
+"""The reason of a statement that plain DuckDB refuses as well."""
 SLACK = 1e-3
 """How far an answer may be from DuckDB's, as a share of it: the grids' steps and the noise at this epsilon."""
 BUDGET = """
@@ -54,6 +56,20 @@ def read(path: Path) -> Iterator[Case]:
         )
         assert case.ruled or WRITE, f"{path.name}: {case.keys['case']} has no verdict"
         yield Case(**vars(case))
+
+
+def reasons() -> dict[str, list[re.Pattern[str]]]:
+    """The reasons that a refusal may cite, each with the patterns of its verdicts."""
+    found: dict[str, list[re.Pattern[str]]] = {}
+    key = ""
+    for line in (HERE / "REASONS").read_text(encoding="utf-8").splitlines():
+        if line.startswith("    "):
+            found[key].append(re.compile(line.strip()))
+        elif line and not line.startswith("#"):
+            key = line.partition(":")[0]
+            assert key not in found, f"{key} is said twice"
+            found[key] = []
+    return found
 
 
 def suites() -> list[Path]:
@@ -191,9 +207,18 @@ def judge(case: Case, session: dpsql.Session, con: duckdb.DuckDBPyConnection) ->
     return Came(ANSWERED if fault is None else "wrong", fault)
 
 
+def is_cited_rightly(reason: str, verdict: str) -> bool:
+    """Whether a verdict is one of those that a reason speaks of; DuckDB itself is asked about its own."""
+    said = verdict.removeprefix("refused: ")
+    return said != verdict and (reason == OWN_FAULT or any(p.match(said) for p in reasons()[reason]))
+
+
 def rewrite(case: Case, verdict: str) -> None:
-    """Write the verdict that came into the case's file."""
+    """Write the verdict that came into the case's file; a reason stays only beside a verdict of its kind."""
     chunks = case.path.read_text(encoding="utf-8").strip("\n").split("\n====\n")
     head = chunks[case.index].strip("\n").partition("\n----")[0]
+    cited = case.keys.get("reason")
+    if cited is not None and not is_cited_rightly(cited, verdict):
+        head = head.replace(f"-- reason: {cited}\n", "", 1)
     chunks[case.index] = f"{head}\n----\n{verdict}"
     case.path.write_text("\n====\n".join(chunks) + "\n", encoding="utf-8")

@@ -76,7 +76,7 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
         i += 1
         if token.token_type != TokenType.SELECT or i >= len(tokens) or tokens[i].token_type != TokenType.WITH:
             continue
-        clause, i = tokens[i], i + 1
+        clause, i, before = tokens[i], i + 1, len(out)
         if i >= len(tokens) or not is_word(tokens[i]):
             raise token_error(
                 clause,
@@ -104,8 +104,8 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             out += [replace_token(mode, TokenType.COMMA, ","), *inside] if inside else []
             i = end + 1
         if i < len(tokens) and tokens[i].token_type == TokenType.DISTINCT:
-            hint = "leave it out: each group comes once; COUNT(DISTINCT x) counts different values."
-            raise token_error(tokens[i], "DISTINCT can't follow the mode.", hint)
+            out.insert(before, tokens[i])
+            i += 1
         out += [replace_token(mode, TokenType.R_PAREN, ")"), replace_token(mode, TokenType.COMMA, ",")]
     return out, starts
 

@@ -294,14 +294,6 @@ ParseError: a mode follows SELECT WITH, and SUM is an aggregate.
                     ^^^
 Hint: write SELECT SUM(...), or SELECT WITH DP SUM(...).
 ====
--- case: DISTINCT behind the mode
-SELECT WITH DP OPTIONS (epsilon = 1) DISTINCT COUNT(age) FROM visits
-----
-ParseError: DISTINCT can't follow the mode.
-  1 |   SELECT WITH DP OPTIONS (epsilon = 1) DISTINCT COUNT(age) FROM visits
-                                             ^^^^^^^^
-Hint: leave it out: each group comes once; COUNT(DISTINCT x) counts different values.
-====
 -- case: a sum of a star
 SELECT SUM(*) FROM visits
 ----
