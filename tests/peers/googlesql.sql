@@ -1095,7 +1095,7 @@ answered
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) DISTINCT COUNT(i64) FROM typed
 ----
-refused: ParseError: DISTINCT can't follow the mode.
+answered
 ====
 -- case: a rank below
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1693,7 +1693,7 @@ answered
 -- plain: SELECT COUNT(*) FROM (SELECT uid, i64 FROM typed UNION SELECT uid, i64 FROM typed)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM (SELECT uid, i64 FROM typed UNION SELECT uid, i64 FROM typed)
 ----
-refused: PrivacyError: private rows can only be put together by UNION
+answered
 ====
 -- case: INTERSECT of two releases
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
@@ -1707,7 +1707,7 @@ answered
 -- plain: SELECT COUNT(*) FROM (SELECT uid, i64 FROM typed INTERSECT SELECT uid, i64 FROM typed)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM (SELECT uid, i64 FROM typed INTERSECT SELECT uid, i64 FROM typed)
 ----
-refused: PrivacyError: private rows can only be put together by UNION
+answered
 ====
 -- case: EXCEPT of two releases
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
@@ -1721,7 +1721,7 @@ answered
 -- plain: SELECT COUNT(*) FROM (SELECT uid, i64 FROM typed EXCEPT SELECT uid, i64 FROM typed)
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) COUNT(*) FROM (SELECT uid, i64 FROM typed EXCEPT SELECT uid, i64 FROM typed)
 ----
-refused: PrivacyError: private rows can only be put together by UNION
+answered
 ====
 -- case: rows of three unions
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_set_operations_*.test, _subquery_in_where_clause.test, _tablesample.test, _array.test
@@ -1779,7 +1779,7 @@ refused: PrivacyError: USING SAMPLE can't be used on private rows.
 -- seen: uid
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) e, COUNT(*) FROM (SELECT uid, UNNEST([i32, i64]) AS e FROM typed) GROUP BY e
 ----
-refused: PrivacyError: the function array is not on the list of
+answered
 ====
 -- case: ANON_SUM(x) of one_each
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)

@@ -391,7 +391,7 @@ refused: BindError: there is no table census_null.
 -- reason: fault-duckdb
 SELECT COUNT(*) FROM other.census
 ----
-refused: BindError: tables have one plain name here.
+refused: BindError: there is no table other.census.
 ====
 -- case: mean of two columns
 -- from: SmartNoise SDK, sql/tests/query/test_query.py and sql/tests/engines/test_db_count.py

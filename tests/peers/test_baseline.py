@@ -15,7 +15,7 @@ BASELINE = {
     "chorus": (33, 5, 0),
     "clean_rooms": (42, 10, 0),
     "clickbench": (100, 11, 0),
-    "googlesql": (192, 102, 0),
+    "googlesql": (197, 97, 0),
     "h2o": (18, 2, 0),
     "imdb": (34, 4, 0),
     "libraries": (92, 15, 0),
