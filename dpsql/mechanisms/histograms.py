@@ -284,8 +284,8 @@ class Quantiles(Part):
 
     Args:
         query: gives the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
-        names: of the released columns.
-        ranks: one for each of them.
+        names: of the released columns, one for each rank; the values of ranks that share a name are a list.
+        ranks: the ranks wanted.
         low: the first step of the grid.
         high: its last step.
         epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
@@ -369,6 +369,10 @@ class Quantiles(Part):
         log = math.log(self._grid) - math.log(1 - confidence)
         return float(log / self.rate(rank)) / rank.scale
 
+    def _bound_miss(self, rank: WantedRank, confidence: float) -> float:
+        """Bound the same distance from the rank that is called for: the ends are passed by some rows."""
+        return self.bound_error(rank, confidence) + (self.inward if rank.end else 0)
+
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)
         values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
@@ -381,15 +385,27 @@ class Quantiles(Part):
     def _answer(self, steps: list[list[int]]) -> Answered:
         kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
         shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
-        places = enumerate(self.names)
-        columns = {name: pa.array([shown(row[i]) for row in steps], kind) for i, name in places}
+        columns = {}
+        for name, places in self._places().items():
+            lists = [[shown(row[i]) for i in places] for row in steps]
+            alone = len(places) == 1
+            columns[name] = (
+                pa.array([v for (v,) in lists], kind) if alone else pa.array(lists, pa.list_(kind))
+            )
         return Answered(columns, self.event, self._notes())
+
+    def _places(self) -> Mapping[str, list[int]]:
+        """Return the ranks of each released column, by their places."""
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self.names):
+            found.setdefault(name, []).append(i)
+        return found
 
     def _notes(self) -> tuple[str, ...]:
         """Explain that there is no interval: only the error in rank is known."""
         by_error: dict[int, list[str]] = {}
-        for name, rank in zip(self.names, self.ranks, strict=True):
-            off = math.ceil(self.bound_error(rank, RANK_CONFIDENCE) + (self.inward if rank.end else 0))
+        for name, places in self._places().items():
+            off = max(math.ceil(self._bound_miss(self.ranks[i], RANK_CONFIDENCE)) for i in places)
             by_error.setdefault(off, []).append(name)
         return tuple(
             f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}"
@@ -426,10 +442,18 @@ class Quantiles(Part):
         shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
         shared += f" and {self.groups} groups" if self.groups > 1 else ""
         said = [
-            f"Choose {', '.join(self.names)} among {self._grid} grid points by the exponential mechanism "
+            f"Choose {', '.join(self._places())} among {self._grid} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
-        for name, rank in zip(self.names, self.ranks, strict=True):
+        for name, places in self._places().items():
+            rank = self.ranks[places[0]]
+            if len(places) > 1:
+                off = max(self._bound_miss(self.ranks[i], confidence) for i in places)
+                said.append(
+                    f"{name}: {len(places)} values, from the least to the greatest, each within {off:.4g} rows of its rank, "
+                    f"with {confidence:.4g} probability."
+                )
+                continue
             off = self.bound_error(rank, confidence)
             which = f"the value that {float(rank.p):g} of the rows lie below"
             if rank.end:
@@ -454,6 +478,6 @@ class Quantiles(Part):
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         other = replace(self, epsilon=self.epsilon * factor)
-        for name, rank in zip(other.names, other.ranks, strict=True):
-            inward = other.inward if rank.end else 0
-            yield ExpectedError(f"{name}, in rows", inward + other.bound_error(rank, confidence))
+        for name, places in other._places().items():
+            off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
+            yield ExpectedError(f"{name}, in rows", off)

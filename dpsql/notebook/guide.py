@@ -210,6 +210,7 @@ OPTIONS = {
     "max_rows_contributed": "rows that one privacy unit may contribute over all groups",
     "group_selection_strategy": "LAPLACE_THRESHOLD, OPTIMAL or PUBLIC_GROUPS",
     "min_privacy_units_per_group": "a threshold before groups are selected",
+    "group_selection_epsilon": "the share of epsilon for choosing private groups",
     "noise": "LAPLACE or GAUSSIAN",
     "confidence": "level of the intervals",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",

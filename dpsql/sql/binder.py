@@ -49,10 +49,11 @@ _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
 OPTIONS_OF_MODE: dict[str, Readers] = {
     "DP": COMMON_OPTIONS,
     "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
+    "ANONYMIZATION": COMMON_OPTIONS,
     "PTR": ptr.PTR_OPTIONS,
     "SUBSAMPLE": SUBSAMPLE_OPTIONS,
 }
-"""The modes of SELECT WITH, and the options that each knows."""
+"""The modes of SELECT WITH, and the options that each knows; ANONYMIZATION is GoogleSQL's old word for DP."""
 
 
 class StatementBinder(Binder):

@@ -396,7 +396,7 @@ answered
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
 SELECT MODE(education) IN ('none', 'high-school', 'masters-degree', 'doctorate') FROM members
 ----
-refused: PrivacyError: MODE has no noisy form.
+refused: PrivacyError: MODE(education) needs public values of education; the policy declares
 ====
 -- case: a covariance
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)

@@ -679,7 +679,7 @@ answered
 -- from: SmartNoise SDK, sql/tests/query/queries/parse/*.sql and sql/tests/query/test_types.py
 SELECT building, mended, SUM(DISTINCT crashes), AVG(heat), COUNT(ALL machine) FROM crashes GROUP BY building, mended
 ----
-refused: PrivacyError: SUM(DISTINCT ...) has no bounded sensitivity here.
+answered
 ====
 -- case: sums where mended
 -- from: SmartNoise SDK, sql/tests/query/queries/parse/*.sql and sql/tests/query/test_types.py

@@ -20,10 +20,11 @@ from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator, Reader
 from dpsql.mechanisms.histograms import Histogram, Quantiles
+from dpsql.mechanisms.public_values import DistinctSum, MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs
 from dpsql.plan import Plan
-from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.exact.exact_query import Exact, write_bounded_rows
 from dpsql.sql.relations import joins, subqueries
 from tests.support import inside
 from tests.support.grammar import LIMITS, UNITS, Databases, open_databases, statements
@@ -225,9 +226,9 @@ def exact(con: duckdb.DuckDBPyConnection, operator: Operator, schema: str) -> li
     found: list[dict[Any, Any]] = []
     for part in parts_of(operator):
         query = in_schema(part.query, schema)
-        if isinstance(part, Histogram):
+        if isinstance(part, Histogram | MostFrequent):
             found.append(histogram(con, query, part.keys, ("bin", "n")))
-        elif isinstance(part, Quantiles):
+        elif isinstance(part, Quantiles | DistinctSum):
             found.append(histogram(con, query, part.keys))
         else:
             found.append(rows_by_key(con, query, part.keys))
@@ -341,3 +342,43 @@ def test_the_check_notices_a_join_that_mixes_units(
     if doctored != "rows meet several":  # in the same database
         assert check_in(databases, text, seen, UNITS) == []
         assert _PLANS.pop(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("doctored", "text"),
+    [
+        ("rows", "SELECT MODE(k) FROM t"),
+        ("rows", "SELECT APPROX_QUANTILES(n, 4) FROM t"),
+        (
+            "groups",
+            "SELECT WITH DP OPTIONS (max_groups_contributed = 1) k, SUM(DISTINCT n) FROM t GROUP BY k",
+        ),
+        ("groups", "SELECT WITH DP OPTIONS (max_groups_contributed = 1) k, MODE(f) FROM t GROUP BY k"),
+        (
+            "groups",
+            "SELECT WITH DP OPTIONS (max_groups_contributed = 1) k, APPROX_QUANTILES(x, 3) FROM t GROUP BY k",
+        ),
+        ("noise", "SELECT SUM(DISTINCT n) FROM t"),
+    ],
+)
+def test_the_check_notices_rows_that_are_not_cut(
+    databases: Databases, doctored: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def uncut(bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any) -> str:
+        kept = (None, groups) if doctored == "rows" else (rows, None)
+        return write_bounded_rows(bound, where, keys, values, *kept, domain)
+
+    with monkeypatch.context() as patch:
+        if doctored == "noise":  # what one row may bring, and not what all of a unit's may
+            patch.setattr(
+                "dpsql.sql.dp.value_counts.bound_distinct_sum", lambda rows, low, high, values: high
+            )
+            patch.setattr(DistinctSum, "__post_init__", lambda self: None)
+        else:
+            patch.setattr("dpsql.sql.exact.exact_query.write_bounded_rows", uncut)
+        _PLANS.pop(text, None)
+        seen = next((n for n in range(DATABASES) if check_in(databases, text, n, UNITS)), None)
+        _PLANS.pop(text)
+    assert seen is not None, "the doctored query passed"
+    assert check_in(databases, text, seen, UNITS) == []
+    assert _PLANS.pop(text) is not None

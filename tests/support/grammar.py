@@ -277,7 +277,9 @@ def aggregates(draw: Draw, row_level: bool) -> str:
              f"COUNT(*, contribution_bounds_per_group => ({low}, {high}))", f"SUM({number}, {per})", f"AVG({number}, {per})",
              f"VAR_POP({number}, {bounded})", f"MEDIAN({number}, {bounded})", f"SUM({number})", f"AVG({number})",
              f"CORR({number}, x, {bounded})", f"COVAR_POP(x, {number})", f"REGR_SLOPE(n, {number}, {bounded})", "SUM(f)",
-             "HISTOGRAM(f)", "HISTOGRAM(n, [1, 3])", "HISTOGRAM_EXACT(k, ['a', 'b'])"]
+             "HISTOGRAM(f)", "HISTOGRAM(n, [1, 3])", "HISTOGRAM_EXACT(k, ['a', 'b'])", "MODE(f)", "MODE(n)", "MODE(k)",
+             f"SUM(DISTINCT {number}, {bounded})", "SUM(DISTINCT n)", f"APPROX_QUANTILES({number}, 3, {bounded})",
+             f"ANON_SUM({number} CLAMPED BETWEEN {low} AND {high})", f"ANON_VAR_POP(x CLAMPED BETWEEN {low} AND {high})"]
         )
     )  # fmt: skip
     return kind + draw(st.sampled_from(["", "", f" FILTER (WHERE {draw(st.sampled_from(_CONDITIONS))})"]))

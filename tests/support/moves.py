@@ -10,6 +10,7 @@ from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.public_values import DistinctSum, MostFrequent
 
 Noise = LaplaceNoise | GaussianNoise
 
@@ -87,10 +88,13 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
     """The same for values that are counted, and for the rows that quantiles are chosen from."""
     if isinstance(part, DistinctCount):
         return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", False)
-    assert isinstance(part, Quantiles | Histogram)
+    if isinstance(part, DistinctSum):
+        sums = ({key: {"sum": _distinct_sum(part, g)} for key, g in side.items()} for side in (before, after))
+        return beyond(part.noise, moved(*sums, "sum"), "SUM(DISTINCT)", False)
+    assert isinstance(part, Quantiles | Histogram | MostFrequent)
     groups, most = (
         (part.groups, part.rows)
-        if isinstance(part, Quantiles)
+        if isinstance(part, Quantiles | MostFrequent)
         else (part.noise.groups, part.noise.sensitivity)
     )
     changes = []
@@ -101,6 +105,11 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
     if len(changes) > groups or max(changes, default=0) > most:
         return [f"the rows of a quantile or a histogram move by {changes}"]
     return []
+
+
+def _distinct_sum(part: DistinctSum, group: dict[int, int]) -> int:
+    held = {min(max(value, part.low), part.high) for value, many in group.items() if many}
+    return sum(held if part.values is None else held & {*part.values})
 
 
 def literal(values: tuple[str, ...]) -> str:

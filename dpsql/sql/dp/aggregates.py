@@ -20,7 +20,7 @@ from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.expressions.fixed_point import Back, Line, place_on_line
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
-from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, read_one_of, read_pair
+from dpsql.sql.parse.options import Call, Readers, read_bounds, read_epsilon, read_pair, read_word
 from dpsql.sql.relations.intervals import write_json_report
 from dpsql.sql.relations.relation import column
 
@@ -32,11 +32,18 @@ class Formula(NamedTuple):
     build: Callable[..., moments.Output]
 
 
+def _read_report_format(node: exp.Expr, what: str) -> str:
+    word = read_word(node, what).upper()
+    if word != "JSON":
+        raise bind_error(node, f"{what} can't be {word}.", "write report_format => 'JSON'.")
+    return word
+
+
 NAMED_ARGUMENTS: Readers = {
     "epsilon": read_epsilon,
     "contribution_bounds_per_row": read_bounds,
     "contribution_bounds_per_group": read_pair,
-    "report_format": read_one_of("JSON"),
+    "report_format": _read_report_format,
 }
 
 
@@ -46,12 +53,12 @@ OnLine = Callable[[Typed, Fraction, Fraction], Line]
 
 @dataclass(frozen=True)
 class QuantileRequest:
-    """One quantile: the grid integer of a row (and the same in fewer bits), its grid, and the rank that is asked for."""
+    """Quantiles of one call: the grid integer of a row (and the same in fewer bits), its grid, and the ranks asked for."""
 
     y: str
     narrow: str
     grid: grids.Grid
-    rank: WantedRank
+    ranks: tuple[WantedRank, ...]
     whole: bool
 
 
@@ -155,6 +162,10 @@ class AggregateCall:
     ) -> Aggregate:  # fmt: skip
         """Return the aggregate: its SQL type, its sentence, and how it is released."""
         bars = (formula or part) is not None if intervals is None else intervals
+        if self.options.get("report_format") and not bars:
+            raise bind_error(
+                self.call.node, f"{self.call.name} has no JSON report.", "leave report_format out."
+            )
         return Aggregate(
             self.name, self.call, self.options.get("epsilon"), kind, bars, said, formula, quantile, part,
             self.options.get("report_format"), shown,
@@ -164,9 +175,10 @@ class AggregateCall:
         """Return an argument as the analyst would read it."""
         return to_sql(self.call.args[place])
 
-    def require_rows(self) -> None:
-        """Refuse to count or add rows of which one unit may have any number."""
+    def require_rows(self) -> int:
+        """Return how many rows of one unit may count in a group, and refuse where that is any number."""
         require_rows(self.block.bound, self.block.options, self.call.node)
+        return self.exact.rows_per_unit
 
     def refuse_options(self) -> None:
         """Refuse named arguments besides the share of epsilon."""

@@ -90,12 +90,28 @@ class BudgetShare:
         return self.delta / max(self.delta_parts, 1)
 
 
+_LARGEST_EPSILON = Fraction(10**9)
+"""No epsilon above this, whatever the policy allows: exp(-epsilon) is 0 to every purpose long before."""
+
+
 def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
-    """Refuse what is over the policy's limit per query, pointing at where it was asked for."""
-    limit = budget.max_epsilon_per_query
-    if limit is not None and epsilon > limit:
-        what = f"this query asks for ε={float(epsilon):g}; the policy allows ε={float(limit):g} per query."
-        raise BudgetExceeded(what, span=span_of(asked), hint=f"epsilon = {float(limit):g} would fit.")
+    """Refuse what is over the policy's limit per query, pointing at where it was asked for.
+
+    Raises:
+        BudgetExceeded: with the largest epsilon that may be asked for, as text to paste.
+    """
+    per_query, what = budget.max_epsilon_per_query, "per query"
+    if (
+        per_query is None and epsilon > _LARGEST_EPSILON
+    ):  # less than this may still cost less than it asks for
+        per_query, what = min(budget.epsilon, _LARGEST_EPSILON), "in all"
+    if per_query is not None and epsilon > per_query:
+        most = write_number(per_query, up=False)
+        shown = f"ε={float(epsilon):g}" if epsilon < 10**300 else "more ε than numbers go"
+        raise BudgetExceeded(
+            f"this query asks for {shown}; the policy allows ε={most} {what}.",
+            span=span_of(asked), hint=f"write epsilon = {most}.",
+        )  # fmt: skip
 
 
 def deal(
@@ -166,12 +182,10 @@ _INSTEAD = {
     **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
     "BOOL_OR": "write COUNT_IF({x}) > 0: the noisy count may be compared freely.",
     "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
-    "APPROX_QUANTILES": "write QUANTILE_CONT({x}, 0.25), QUANTILE_CONT({x}, 0.5) and so on, one for each.",
     "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).",
     **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
     **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
     "FAVG": "write AVG({x}).",
-    "MODE": "SELECT WITH PTR OPTIONS (delta = 1e-6) MODE({x}) gives the most common value, if it is stable.",
     "IQR": "SELECT WITH PTR OPTIONS (delta = 1e-6) IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
 }
 

@@ -18,7 +18,8 @@ from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair
 from dpsql.mechanisms.per_group import Statistic
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.own_queries import bind_auto_bounds, bind_distinct
+from dpsql.sql.dp.own_queries import bind_auto_bounds
+from dpsql.sql.dp.value_counts import bind_distinct, bind_distinct_sum
 from dpsql.sql.exact.exact_query import Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
@@ -133,6 +134,8 @@ class _Moments:
 
 
 def _sum(asked: AggregateCall) -> Aggregate:
+    if asked.call.distinct:
+        return bind_distinct_sum(asked)
     typed = asked.argument()
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         return bind_auto_bounds(asked, typed, "sum")

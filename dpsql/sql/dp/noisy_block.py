@@ -114,6 +114,13 @@ class NoisyBlock(AggregatingBlock):
             raise self.options.refuse(
                 "group_selection_strategy", "these groups are not public.", hint, PrivacyError
             )
+        if "group_selection_epsilon" in self.options.values and (not self.keys or self.domain is not None):
+            why = (
+                "these groups are public: nothing is spent on choosing them."
+                if self.keys
+                else "there are no groups to choose."
+            )
+            raise self.options.refuse("group_selection_epsilon", why, "leave it out.")
         if "min_privacy_units_per_group" in self.options.values and self.keys and self.domain is not None:
             raise self.options.refuse(
                 "min_privacy_units_per_group", "these groups are public: all of them appear, however few units they have.",
@@ -176,9 +183,11 @@ class NoisyBlock(AggregatingBlock):
         gaussian = self.options.get("noise") == "GAUSSIAN"
         noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
-        share = deal(
-            self.binder, self.options, self.select, shares + [(None, None)] * private, noisy + private
+        selecting = (
+            self.options.get("group_selection_epsilon"),
+            self.options.nodes.get("group_selection_epsilon"),
         )
+        share = deal(self.binder, self.options, self.select, shares + [selecting] * private, noisy + private)
         operator = self._operator(aggregates, share, private, gaussian)
         sentences = (*self._protection(), *(f"{label_of(a.call)}: {a.said}." for a in aggregates))
         self.binder.add_block(

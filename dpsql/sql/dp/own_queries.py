@@ -1,9 +1,4 @@
-"""Aggregates that read rows rather than sums: quantiles, different values, histograms, sums within bounds that are found.
-
-``COUNT(DISTINCT x)`` counts values of a column that is not the privacy unit. ``HISTOGRAM(x)`` over declared values,
-``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy. As in DuckDB, the bins of
-``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and what is in none of them is counted under the
-greatest value of the type ('' for text). Here that key is always there, and counts may be negative.
+"""Aggregates that read rows rather than sums: quantiles, and sums within bounds that are found.
 
 Quantiles of one column share a histogram. ``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
 """
@@ -13,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Literal
 
 from sqlglot import exp
@@ -21,153 +15,15 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS, DistinctCount, Histogram, Quantiles, WantedRank
-from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.histograms import Quantiles, WantedRank
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
-from dpsql.sql.exact.exact_query import Exact, write_group_by
+from dpsql.sql.dp.value_counts import VALUE_COUNTS, write_histogram
+from dpsql.sql.exact.exact_query import Exact
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
-from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
-from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import Call, call_of, read_number
-from dpsql.sql.parse.statements import make_literal
-
-# -- different values, histograms -------------------------------------------------------------------------------
-
-
-def bind_distinct(asked: AggregateCall) -> Aggregate:
-    """Bind ``COUNT(DISTINCT x)``.
-
-    Raises:
-        PrivacyError: nothing bounds the rows of a unit.
-        BindError: options that don't fit.
-    """
-    asked.refuse_options()
-    asked.require_rows()
-    value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
-
-    def part(epsilon: Fraction) -> DistinctCount:
-        keys, groups = asked.exact.names, asked.groups
-        held = asked.exact.held(value, groups)
-        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
-        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
-        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence)
-
-    return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
-
-
-_MAX_BINS = 10_000
-"""Bins of one histogram."""
-_NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
-
-
-def _histogram(asked: AggregateCall) -> Aggregate:
-    call, block = asked.call, asked.block
-    if len(call.args) not in (1, 2) or call.distinct:
-        what = f"{call.name} takes a column, and a list of bins."
-        raise bind_error(call.node, what, "write HISTOGRAM(x, [0, 10, 20]).")
-    asked.refuse_options()
-    asked.require_rows()
-    typed = block.expression(call.args[0])
-    others = None
-    if len(call.args) == 2:
-        kind, bins = _given_bins(asked, typed)
-        others = _key_of_others(kind)
-    else:
-        kind, bins = typed.type, _declared_bins(asked, typed)
-    if len(bins) > _MAX_BINS:
-        raise bind_error(call.args[-1], f"a histogram has at most {_MAX_BINS} bins.")
-    sql = to_sql(typed.node)
-    value = f"CAST({sql} AS {kind.sql})" if kind != typed.type else f"({sql})"
-    meets = "<=" if others is not None and call.name == "HISTOGRAM" else "="
-    cases = " ".join(f"WHEN v {meets} {_write_bin(end, kind)} THEN {i}" for i, end in enumerate(bins))
-    rest = f" ELSE {len(bins)}" if others is not None else ""
-    place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
-    shown = bins if others is None else [*bins, others]
-
-    def part(epsilon: Fraction) -> Histogram:
-        keys, groups = asked.exact.names, asked.groups
-        held = asked.exact.held(block.filtered(call, value), groups)
-        placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
-        by = ", ".join([*keys, BIN])
-        query = f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
-        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
-        return Histogram(query, keys, asked.name, len(shown), noise)
-
-    origin = "true and false" if kind == BOOLEAN else "declared by the policy"
-    said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
-    return asked.make(
-        "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
-        shown=lambda column: exp.Map(keys=exp.Array(expressions=shown).copy(), values=column),
-    )  # fmt: skip
-
-
-def _write_bin(bin_: exp.Expr, kind: Type) -> str:
-    return f"CAST({to_sql(bin_.this)} AS {kind.sql})" if isinstance(bin_, exp.Cast) else to_sql(bin_)
-
-
-def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
-    """Return the column's public values."""
-    if typed.values is not None and isinstance(typed.node, exp.Column):
-        return [make_cast(make_literal(value), typed.type) for value in typed.values]
-    if typed.type.kind == "BOOLEAN":
-        return [exp.false(), exp.true()]
-    source = asked.source()
-    what = f"HISTOGRAM({source}) needs public values of {source}; the policy declares none."
-    hint = f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values."
-    raise privacy_error(asked.call.node, what, hint)
-
-
-def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr]]:
-    """Return the type in which values are compared, and the bins in ascending order."""
-    call, place, kind = asked.call, asked.call.args[1], typed.type
-    if not isinstance(place, exp.Array) or not place.expressions:
-        span = span_of(place) or span_of(call.node)
-        raise BindError("the bins must be a list of literals.", span=span, hint="write [0, 10, 20].")
-    bins = [asked.block.expression(node) for node in place.expressions]
-    exactly = call.name != "HISTOGRAM"
-    allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
-    if kind.kind not in allowed:
-        what = f"{call.name} with bins needs a number or a date, and this is {kind.sql}."
-        hint = "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None
-        raise bind_error(call.args[0], what, hint)
-    for node, bin_ in zip(place.expressions, bins, strict=True):
-        fits = bin_.constant and (
-            bin_.type.kind == kind.kind or (kind.kind in _NUMBERS and bin_.type.kind in _NUMBERS)
-            or (bin_.type.kind == "DATE" and kind.kind == "TIMESTAMP")
-        )  # fmt: skip
-        if not fits:
-            raise bind_error(node, f"a bin of {asked.source()} must be a literal of its type.")
-    if kind.kind in _NUMBERS:
-        whole = kind.kind == "INTEGER" and all(_is_held(kind, bin_) for bin_ in bins)
-        kind = kind if whole else DOUBLE
-        numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
-        if any(a >= b for a, b in pairwise(numbers)):
-            raise bind_error(place, "bins go up.", "write [0, 10, 20].")
-    return kind, [make_cast(bin_.node, kind) for bin_ in bins]
-
-
-def _is_held(kind: Type, bin_: Typed) -> bool:
-    """Say whether an integer type holds a bin, and a number above it."""
-    low = bin_.bounds.low if bin_.bounds is not None else None
-    if bin_.type.kind != "INTEGER" or low is None or kind.reach is None:
-        return False
-    return kind.reach.holds(Bounds(low, low + 1))
-
-
-def _key_of_others(kind: Type) -> exp.Expr:
-    """Return the key under which values in no bin are counted: as DuckDB has it, the greatest of the type."""
-    if kind.kind == "TEXT":
-        return exp.Literal.string("")
-    if kind.kind in ("UUID", "BOOLEAN"):
-        return make_cast(exp.null(), kind)
-    greatest = "infinity"
-    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
-        greatest = str(int(kind.reach.high))
-    elif kind.kind in ("DATE", "TIMESTAMP"):
-        greatest = "9999-12-31"  # infinity is no date to Python; DuckDB's client shows this for it
-    return make_cast(exp.Literal.string(greatest), kind)
-
+from dpsql.sql.expressions.types import DOUBLE, Bounds, Type, Typed
+from dpsql.sql.parse.dialect import bind_error, span_of, to_sql
+from dpsql.sql.parse.options import Call, call_of, read_number, read_whole
 
 # -- quantiles --------------------------------------------------------------------------------------------------
 
@@ -201,13 +57,11 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     if "local_sensitivity" in call.named:
         what = "local_sensitivity is for PTR."
         raise bind_error(call.node, what, "write SELECT WITH PTR ...")
-    if (rank := _RANKS.get(call.name)) is None:
-        p = read_probability(call)
-        rank = _ENDS.get(p, WantedRank(p))
+    ranks = _read_ranks(call)
     asked.require_rows()
     typed = asked.block.expression(call.args[0])
     between = call.name in ("MEDIAN", "QUANTILE_CONT")
-    kinds = MOMENT_KINDS if call.name == "QUANTILE_CONT" else (*MOMENT_KINDS, "BOOLEAN")
+    kinds = {"QUANTILE_CONT": MOMENT_KINDS, "APPROX_QUANTILES": ()}.get(call.name, (*MOMENT_KINDS, "BOOLEAN"))
     low, high, origin = asked.bounds(typed, kinds=kinds)
     place = place_on_line(typed, low, high)
     grid = grids.choose_grid(place.typed.type, place.low, place.high, fine=_FINE)
@@ -220,8 +74,31 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     kind = (
         ("BIGINT" if whole else "DOUBLE") if back is not None else _quantile_type(typed, low, high, between)
     )
-    said = f"by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
-    return asked.make(kind, said, quantile=QuantileRequest(y, narrow, grid, rank, whole), shown=back)
+    many = f"{len(ranks)} quantiles " if len(ranks) > 1 else ""
+    said = f"{many}by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
+    request = QuantileRequest(y, narrow, grid, ranks, whole)
+    return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back)
+
+
+_MAX_QUANTILES = 1000
+"""The equal parts into which one call may cut the rows."""
+
+
+def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
+    """Return the ranks that a call asks for: of ``APPROX_QUANTILES(x, n)`` those that cut the rows into n equal parts."""
+    if (rank := _RANKS.get(call.name)) is not None:
+        return (rank,)
+    if call.name != "APPROX_QUANTILES":
+        p = read_probability(call)
+        return (_ENDS.get(p, WantedRank(p)),)
+    parts = read_whole(call.args[1], "the number of quantiles")
+    if parts > _MAX_QUANTILES:
+        what = f"APPROX_QUANTILES cuts rows into at most {_MAX_QUANTILES} parts."
+        raise bind_error(
+            call.args[1], what, "each of its values gets an equal part of epsilon: ask for fewer."
+        )
+    between = (WantedRank(Fraction(i, parts)) for i in range(1, parts))
+    return (WantedRank.least(), *between, WantedRank.greatest())
 
 
 def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
@@ -271,7 +148,8 @@ def quantile_parts(
     by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[str, WantedRank, Fraction]]] = {}
     for item, share in asked:
         if (q := item.quantile) is not None:
-            by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).append((item.name, q.rank, share))
+            wanted = [(item.name, rank, share / len(q.ranks)) for rank in q.ranks]
+            by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).extend(wanted)
     parts = []
     for (y, narrow, grid, whole), items in by_column.items():
         # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
@@ -279,10 +157,7 @@ def quantile_parts(
         held = grids.write_clamped("v", grid)
         if whole or grid.steps == 1:
             held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
-        query = (
-            f"SELECT {', '.join([*keys, held])} AS value, COUNT(*) AS count FROM ({exact.held(y, groups)}) AS held "
-            f"WHERE v IS NOT NULL{write_group_by([*keys, 'value'])}"
-        )
+        query = write_histogram(exact, keys, y, held, groups)
         names, ranks, shares = zip(*items, strict=True)
         parts.append(
             Quantiles(
@@ -376,7 +251,8 @@ def _count_auto(asked: AggregateCall) -> int:
 
 
 OWN_QUERIES: dict[str, Callable[[AggregateCall], Aggregate]] = {
-    "HISTOGRAM": _histogram,
-    "HISTOGRAM_EXACT": _histogram,
-    **dict.fromkeys(("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), _quantile),
+    **VALUE_COUNTS,
+    **dict.fromkeys(
+        ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX"), _quantile
+    ),
 }

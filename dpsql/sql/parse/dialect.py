@@ -23,7 +23,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.sql.parse.advice import check_other_dialects, explain_unreadable, is_aggregate_name
-from dpsql.sql.parse.functions import ONE_ARGUMENT
+from dpsql.sql.parse.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT
 from dpsql.sql.parse.tokens import (
     find_closing,
     is_open,
@@ -34,6 +34,7 @@ from dpsql.sql.parse.tokens import (
     token_error,
     token_span,
     tokenize,
+    translate_clauses,
     translate_googlesql,
 )
 
@@ -159,7 +160,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         ParseError: it is not DuckDB SQL with our additions.
     """
     check_other_dialects(tokens)
-    moded, starts = _rewrite_modes(translate_googlesql(tokens))
+    moded, starts = _rewrite_modes(translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP)))
     rewritten = _rename_named_calls(moded)
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.

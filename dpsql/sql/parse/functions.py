@@ -28,6 +28,8 @@ class SqlName:
         classes: what sqlglot parses it into; other names are parsed into calls by name.
         aliases: other spellings.
         parts: the keys of its values in sqlglot's node, in DuckDB's order (row functions).
+        old: GoogleSQL's spelling under WITH ANONYMIZATION, which is read and not offered.
+        clamped: what CLAMPED BETWEEN holds there, a row's value or a privacy unit's own aggregate in a group.
         help, example: what the guide says of it.
     """
 
@@ -37,6 +39,8 @@ class SqlName:
     classes: tuple[type[exp.Expr], ...] = ()
     aliases: tuple[str, ...] = ()
     parts: tuple[str, ...] = ("this",)
+    old: tuple[str, ...] = ()
+    clamped: Literal["row", "group"] = "row"
     help: str = ""
     example: str = ""
 
@@ -51,25 +55,29 @@ _BINS = "noisy counts of values or bins, in one map"
 _STABLE = "a precise value, when the data are stable"
 
 AGGREGATES: tuple[SqlName, ...] = (
-    SqlName("COUNT", _BOTH, (0, 1), (exp.Count, exp.ApproxDistinct), ("APPROX_COUNT_DISTINCT",),
-            help="a noisy number of rows or of people", example="COUNT(*), COUNT(DISTINCT person_id)"),
+    SqlName("COUNT", _BOTH, (0, 1), (exp.Count, exp.ApproxDistinct), ("APPROX_COUNT_DISTINCT",), old=("ANON_COUNT",),
+            clamped="group", help="a noisy number of rows or of people", example="COUNT(*), COUNT(DISTINCT person_id)"),
     SqlName("COUNT_IF", _BOTH, classes=(exp.CountIf,), help="a noisy number of rows that meet a condition",
             example="COUNT_IF(age > 65)"),
-    SqlName("SUM", _BOTH, classes=(exp.Sum,), help="a noisy sum, each value held to bounds",
+    SqlName("SUM", _BOTH, classes=(exp.Sum,), old=("ANON_SUM",), clamped="group",
+            help="a noisy sum, each value held to bounds",
             example="SUM(x, contribution_bounds_per_row => (0, 10))"),
-    SqlName("AVG", _BOTH, classes=(exp.Avg,), aliases=("MEAN",), help="a noisy mean", example="AVG(x, epsilon => 0.1)"),
+    SqlName("AVG", _BOTH, classes=(exp.Avg,), aliases=("MEAN",), old=("ANON_AVG",), clamped="group",
+            help="a noisy mean", example="AVG(x, epsilon => 0.1)"),
     SqlName("GEOMEAN", ("DP",), aliases=("GEOMETRIC_MEAN",), help="a noisy geometric mean of values above 0",
             example="GEOMEAN(x, contribution_bounds_per_row => (1, 100))"),
     SqlName("STDDEV", _BOTH, classes=(exp.Stddev,), help=_SPREAD, example="STDDEV(x)"),
     SqlName("STDDEV_SAMP", _BOTH, classes=(exp.StddevSamp,), help=_SPREAD),
-    SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), help=_SPREAD),
+    SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), old=("ANON_STDDEV_POP",), help=_SPREAD),
     SqlName("VARIANCE", _BOTH, classes=(exp.Variance,), aliases=("VAR_SAMP",), help=_SPREAD),
-    SqlName("VAR_POP", _BOTH, classes=(exp.VariancePop,), help=_SPREAD),
+    SqlName("VAR_POP", _BOTH, classes=(exp.VariancePop,), old=("ANON_VAR_POP",), help=_SPREAD),
     SqlName("MEDIAN", ("DP", "PTR", "SUBSAMPLE"), classes=(exp.Median,), help=_NEAR, example="QUANTILE_CONT(x, 0.9)"),
     SqlName("QUANTILE_CONT", _BOTH, (2, 2), (exp.PercentileCont, exp.ApproxQuantile), ("PERCENTILE_CONT", "APPROX_QUANTILE"),
-            help=_NEAR),
+            old=("ANON_PERCENTILE_CONT",), help=_NEAR),
     SqlName("QUANTILE_DISC", ("DP", "PTR", "SUBSAMPLE"), (2, 2), (exp.PercentileDisc, exp.Quantile),
             ("PERCENTILE_DISC", "QUANTILE"), help=_NEAR),
+    SqlName("APPROX_QUANTILES", ("DP",), (2, 2), (exp.ApproxQuantiles,), old=("ANON_QUANTILES",),
+            help="values near the quantiles that cut the rows into equal parts, in one list", example="APPROX_QUANTILES(x, 4)"),
     SqlName("MIN", _BOTH, classes=(exp.Min,), help=_EXTREME, example="MIN(x)"),
     SqlName("MAX", _BOTH, classes=(exp.Max,), help=_EXTREME),
     SqlName("HISTOGRAM", ("DP",), (1, 2), help=_BINS, example="HISTOGRAM(city)"),
@@ -89,7 +97,8 @@ AGGREGATES: tuple[SqlName, ...] = (
     SqlName("EXPMECH", ("CHOICE",), help="the candidate with (nearly) the best utility",
             example="EXPMECH(COUNT(*), epsilon => 1) OVER c"),
     SqlName("IQR", ("PTR",), help=_STABLE, example="SELECT WITH PTR IQR(age) FROM t"),
-    SqlName("MODE", ("PTR", "SUBSAMPLE"), classes=(exp.Mode,), help=_STABLE),
+    SqlName("MODE", ("DP", "PTR", "SUBSAMPLE"), classes=(exp.Mode,), help="one of the most frequent values",
+            example="MODE(ward)"),
     SqlName("ARG_MAX", ("PTR", "SUBSAMPLE"), (2, 2), (exp.ArgMax,), help=_STABLE),
     SqlName("ARG_MIN", _BLOCK, (2, 2), (exp.ArgMin,)),
 )  # fmt: skip
@@ -145,7 +154,11 @@ WORDS: tuple[str, ...] = tuple(
     name for row in AGGREGATES if row.help for name in (row.name, *(row.aliases if "DP" in row.modes else ()))
 )
 """Names that editors offer and colour."""
-ALIASES: dict[str, str] = {alias: row.name for row in AGGREGATES for alias in row.aliases}
+ALIASES: dict[str, str] = {alias: row.name for row in AGGREGATES for alias in (*row.aliases, *row.old)}
+CLAMPED_PER_GROUP: frozenset[str] = frozenset(
+    name for row in AGGREGATES if row.clamped == "group" for name in (row.name, *row.aliases, *row.old)
+)
+"""Names whose CLAMPED BETWEEN holds a privacy unit's own aggregate in a group."""
 ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
 NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {
     kind: row for row in (*AGGREGATES, *ROW_NAMES) for kind in row.classes
@@ -154,7 +167,7 @@ ONE_ARGUMENT: frozenset[str] = frozenset(
     name
     for row in AGGREGATES
     if "DP" in row.modes and row.arguments[1] == 1
-    for name in (row.name, *row.aliases)
+    for name in (row.name, *row.aliases, *row.old)
 )
 """Noisy aggregates of one value: anything after a comma is meant as a named argument."""
 

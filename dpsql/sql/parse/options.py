@@ -48,12 +48,10 @@ def read_positive(node: exp.Expr, what: str) -> Fraction:
 
 
 def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
-    """Read an epsilon that is neither too small nor too large to mean anything."""
+    """Read an epsilon that is not too small; :func:`~dpsql.sql.dp.budget_split.within_limit` says how large it may be."""
     value = read_positive(node, what)
     if value < MIN_EPSILON:
         raise bind_error(node, f"{what} is too small to be useful.", "write at least 1e-15.")
-    if value > 10**9:
-        raise bind_error(node, f"{what} is too large to mean anything.")
     return value
 
 
@@ -161,6 +159,7 @@ COMMON_OPTIONS: Readers = {
     "max_rows_contributed": read_whole,
     "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
     "min_privacy_units_per_group": read_whole,
+    "group_selection_epsilon": read_epsilon,
     "noise": read_one_of("LAPLACE", "GAUSSIAN"),
     "confidence": read_number,
     "consistent": _consistent,
@@ -201,6 +200,14 @@ class Options:
         return kind(message, span=span_of(self.nodes.get(name) or self.mode_node), hint=hint)
 
 
+_SPELLED = {"kappa": "max_groups_contributed"}
+"""GoogleSQL's old names of options."""
+_INSTEAD = {
+    "k_threshold": "write delta = 1e-6, from which the threshold of private groups follows.",
+}
+"""The advice for options that GoogleSQL had."""
+
+
 def read_options(
     pairs: list[tuple[str, exp.Expr, exp.Expr]], readers: Readers, what: str
 ) -> tuple[dict[str, Any], dict[str, exp.Expr]]:
@@ -212,9 +219,9 @@ def read_options(
     values: dict[str, Any] = {}
     nodes: dict[str, exp.Expr] = {}
     for name, value, place in pairs:
-        key = name.lower()
+        key = _SPELLED.get(name.lower(), name.lower())
         if key not in readers:
-            raise bind_error(place, f"{what} has no {name}.", did_you_mean(key, readers))
+            raise bind_error(place, f"{what} has no {name}.", _INSTEAD.get(key) or did_you_mean(key, readers))
         if key in values:
             raise bind_error(place, f"{name} is given twice.")
         try:
@@ -247,8 +254,6 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
     readers = readers_of(clause.name)
     if readers is None:
         hint = did_you_mean(clause.name, ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"])
-        if clause.name.upper() == "ANONYMIZATION":
-            hint = "write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed."
         raise bind_error(clause.mode, f"there is no mode {clause.name}.", hint)
     example = "write OPTIONS (epsilon = 0.1)"
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []
@@ -259,7 +264,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
             raise bind_error(
                 item.this, "an option has a plain name.", f"{example}, without a table.", around=item
             )
-        if isinstance(item.expression, exp.Null) and item.this.name.lower() in _UNSET:
+        if isinstance(item.expression, exp.Null) and item.this.name.lower() in (*_UNSET, *_SPELLED):
             continue  # as if it were not written
         triples.append((item.this.name, item.expression, item))
     values, nodes = read_options(triples, readers, "OPTIONS")

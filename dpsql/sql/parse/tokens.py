@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import pairwise
 
 from sqlglot.dialects.duckdb import DuckDB
@@ -246,6 +246,89 @@ def translate_googlesql(tokens: list[Token]) -> list[Token]:
             out.append(token)
         i += 1
     return out
+
+
+_BEFORE_NAME = _BEFORE_OPERAND | {
+    TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.WHERE, TokenType.HAVING, TokenType.QUALIFY, TokenType.ON,
+    TokenType.NOT, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.GROUP_BY, TokenType.ORDER_BY,
+    TokenType.PARTITION_BY, TokenType.DOT, TokenType.DPIPE, TokenType.DIV, TokenType.MOD, TokenType.CARET, TokenType.L_BRACKET,
+}  # fmt: skip
+"""What a name follows, and no clause of a call."""
+
+
+def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) -> list[Token]:
+    """Return the tokens with CLAMPED BETWEEN and WITH REPORT, inside a call, as named arguments.
+
+    Args:
+        tokens: of a statement.
+        clamped_per_group: the aggregates of which it is a unit's own aggregate that is clamped, not a row's value.
+
+    Raises:
+        ParseError: bounds without AND between them.
+    """
+    out: list[Token] = []
+    called: list[str] = []
+    i = 0
+    while i < len(tokens):
+        token, words = tokens[i], [after.text.upper() for after in tokens[i : i + 2]]
+        if token.token_type in CLOSING:
+            del called[-1:]
+        operand = i > 1 and (  # else CLAMPED and REPORT are names, of a column and of a CTE
+            tokens[i - 1].token_type not in _BEFORE_NAME
+            or (tokens[i - 1].token_type, tokens[i - 2].token_type) == (TokenType.STAR, TokenType.L_PAREN)
+        )
+        if called and operand and words == ["CLAMPED", "BETWEEN"]:
+            end = _end_of_clause(tokens, i + 2)
+            per = "group" if called[-1] in clamped_per_group else "row"
+            bounds = tokens[i + 2 : end]
+            middle = next((j for j, t in outer_tokens(bounds) if t.token_type == TokenType.AND), 0)
+            if not 0 < middle < len(bounds) - 1:
+                last = bounds[-1] if bounds else tokens[i + 1]
+                raise token_error(
+                    token, "CLAMPED BETWEEN needs two bounds.", "write CLAMPED BETWEEN 0 AND 100.", last
+                )
+            pair = [bounds[:middle], bounds[middle + 1 :]]
+            opening, closing = (
+                replace_token(token, TokenType.L_PAREN, "("),
+                replace_token(token, TokenType.R_PAREN, ")"),
+            )
+            value = _written(opening, opening, pair, closing)[1:]
+            out += [*_named_argument(token, f"contribution_bounds_per_{per}"), *value]
+            i = end
+        elif called and operand and words == ["WITH", "REPORT"]:
+            end = find_closing(tokens, i + 2) + 1 if is_open(tokens, i + 2) else i + 2
+            asked = next(
+                (tokens[j + 2] for j in range(i, end - 2) if tokens[j].text.upper() == "FORMAT"), None
+            )
+            form = "JSON" if asked is None else asked.text
+            out += [
+                *_named_argument(token, "report_format"),
+                replace_token(asked or token, TokenType.STRING, form),
+            ]
+            i = end
+        else:
+            if token.token_type in OPENING:
+                called.append(tokens[i - 1].text.upper() if i and is_word(tokens[i - 1]) else "")
+            out.append(token)
+            i += 1
+    return out
+
+
+def _end_of_clause(tokens: list[Token], start: int) -> int:
+    """Return where a clause inside a call ends: at WITH REPORT, a comma, or what closes the call."""
+    depth = 0
+    for i in range(start, len(tokens)):
+        depth += tokens[i].token_type in OPENING
+        depth -= tokens[i].token_type in CLOSING
+        if depth < 0 or (depth == 0 and tokens[i].token_type in (TokenType.WITH, TokenType.COMMA)):
+            return i
+    return len(tokens)
+
+
+def _named_argument(place: Token, name: str) -> list[Token]:
+    """Return the tokens of a comma, a name and an arrow."""
+    kinds = ((TokenType.COMMA, ","), (TokenType.VAR, name), (TokenType.FARROW, "=>"))
+    return [replace_token(place, kind, text) for kind, text in kinds]
 
 
 def outer_tokens(tokens: list[Token]) -> Iterator[tuple[int, Token]]:

@@ -113,7 +113,9 @@ def _sorts(tree: exp.Expr) -> bool:
     if any(operation.args.get("distinct") for operation in tree.find_all(exp.SetOperation)):
         return True
     selects = list(tree.find_all(exp.Select))
-    if any(mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY") for select in selects):
+    if any(
+        mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION") for select in selects
+    ):
         return True
     if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
         return True

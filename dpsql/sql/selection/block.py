@@ -442,7 +442,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
         what = "this needs an epsilon."
         raise PrivacyError(what, span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3).")
     within_limit(budget, epsilon, options.nodes.get("epsilon"))
-    if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"):
+    if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", "PTR", "SUBSAMPLE"):
         what = f"{statement.name} is a mode of its own."
         raise BindError(what, span=statement.span, hint="give the threshold another name.")
     hits = options.get("max_hits", 1)

@@ -293,3 +293,31 @@ columns: m
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 3164654796800}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+====
+-- case: the former spelling of GoogleSQL, with its clauses
+SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) age, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY age
+----
+columns: age, total, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"events": [{"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 5}, {"delta": "1/1000000", "epsilon": "1/3", "groups": 2, "kind": "group_selection"}], "kind": "composed"}
+====
+-- case: a share for choosing groups
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) age, COUNT(*) AS n FROM visits GROUP BY age
+----
+columns: age, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"events": [{"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/4", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
+====
+-- case: values that cut the rows into equal parts
+SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS n FROM visits
+----
+columns: q, n
+cost: ε=1
+block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 5, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
+====
+-- case: the different values added up, and the most frequent
+SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS m FROM visits
+----
+columns: total, m
+cost: ε=1
+block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1155}, {"count": 1, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}

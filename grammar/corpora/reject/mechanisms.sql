@@ -140,3 +140,51 @@ PrivacyError: nothing else is released beside EXPMECH.
   1 |   SELECT COUNT(*), EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
                ^^^^^^^^
 Hint: put it into a SELECT of its own, and join the answers.
+====
+-- case: the most frequent of values that nobody declared
+SELECT MODE(note) FROM visits
+----
+PrivacyError: MODE(note) needs public values of note; the policy declares none.
+  1 |   SELECT MODE(note) FROM visits
+               ^^^^^^^^^^
+Hint: write SELECT note, COUNT(*) AS n ... GROUP BY note ORDER BY n DESC LIMIT 1, or SELECT WITH PTR MODE(note).
+====
+-- case: clamped by one bound
+SELECT ANON_SUM(amount CLAMPED BETWEEN 100) FROM visits
+----
+ParseError: CLAMPED BETWEEN needs two bounds.
+  1 |   SELECT ANON_SUM(amount CLAMPED BETWEEN 100) FROM visits
+                               ^^^^^^^^^^^^^^^^^^^
+Hint: write CLAMPED BETWEEN 0 AND 100.
+====
+-- case: a report in another format
+SELECT ANON_SUM(amount WITH REPORT (FORMAT = PROTO)) FROM visits
+----
+BindError: report_format can't be PROTO.
+  1 |   SELECT ANON_SUM(amount WITH REPORT (FORMAT = PROTO)) FROM visits
+                                                     ^^^^^
+Hint: write report_format => 'JSON'.
+====
+-- case: the threshold that GoogleSQL had before delta
+SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, k_threshold = 5) ANON_COUNT(*) FROM visits
+----
+BindError: OPTIONS has no k_threshold.
+  1 |   SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, k_threshold = 5) ANON_COUNT(*) FROM visits
+                                                        ^^^^^^^^^^^^^^^
+Hint: write delta = 1e-6, from which the threshold of private groups follows.
+====
+-- case: a share for choosing groups where there are none
+SELECT WITH DP OPTIONS (epsilon = 1, group_selection_epsilon = 0.5) COUNT(*) FROM visits
+----
+BindError: there are no groups to choose.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, group_selection_epsilon = 0.5) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave it out.
+====
+-- case: more parts than there may be
+SELECT APPROX_QUANTILES(age, 5000) FROM visits
+----
+BindError: APPROX_QUANTILES cuts rows into at most 1000 parts.
+  1 |   SELECT APPROX_QUANTILES(age, 5000) FROM visits
+                                     ^^^^
+Hint: each of its values gets an equal part of epsilon: ask for fewer.

@@ -39,9 +39,10 @@ Hint: write at least 1e-15.
 -- case: an epsilon beyond all numbers
 SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
 ----
-BindError: epsilon is too large to mean anything.
+BudgetExceeded: this query asks for more ε than numbers go; the policy allows ε=5 per query.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits
-                                          ^^^^^
+                                ^^^^^^^^^^^^^^^
+Hint: write epsilon = 5.
 ====
 -- case: an epsilon with underscores
 SELECT WITH DP OPTIONS (epsilon = 1_0) COUNT(*) FROM visits
@@ -49,7 +50,7 @@ SELECT WITH DP OPTIONS (epsilon = 1_0) COUNT(*) FROM visits
 BudgetExceeded: this query asks for ε=10; the policy allows ε=5 per query.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1_0) COUNT(*) FROM visits
                                 ^^^^^^^^^^^^^
-Hint: epsilon = 5 would fit.
+Hint: write epsilon = 5.
 ====
 -- case: epsilon is computed
 SELECT WITH DP OPTIONS (epsilon = 1 + 1) COUNT(*) FROM visits
@@ -65,7 +66,7 @@ SELECT WITH DP OPTIONS (epsilon = 6) COUNT(*) FROM visits
 BudgetExceeded: this query asks for ε=6; the policy allows ε=5 per query.
   1 |   SELECT WITH DP OPTIONS (epsilon = 6) COUNT(*) FROM visits
                                 ^^^^^^^^^^^
-Hint: epsilon = 5 would fit.
+Hint: write epsilon = 5.
 ====
 -- case: delta of one
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1) city, COUNT(*) FROM visits GROUP BY city
@@ -97,7 +98,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
 BindError: OPTIONS has no seed.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
                                              ^^^^^^^^^
-Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, noise, ....
+Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, group_selection_epsilon, ....
 ====
 -- case: an option twice
 SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
@@ -128,7 +129,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
 BindError: OPTIONS has no blocks.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
                                              ^^^^^^^^^^^
-Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, noise, ....
+Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, group_selection_epsilon, ....
 ====
 -- case: an unknown noise
 SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits

@@ -69,6 +69,8 @@ Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
         "SELECT f, HISTOGRAM(g) AS h FROM t GROUP BY f ORDER BY f",
         "SELECT HISTOGRAM(g)['a'] AS a, COUNT(*) AS n FROM t",
         "SELECT f, HISTOGRAM(g) AS h FROM t GROUP BY ROLLUP (f) ORDER BY f NULLS LAST",
+        "SELECT MODE(g), MODE(f) FILTER (WHERE n <> 2), MODE(LEAST(GREATEST(n, 3), 9)) FROM t",
+        "SELECT g, MODE(f) AS m, SUM(DISTINCT n % 5) FILTER (WHERE f) AS s FROM t WHERE n <> 3 GROUP BY g ORDER BY g",
     ],
 )
 def test_histograms_equal_duckdbs(both: Both, query: str) -> None:
