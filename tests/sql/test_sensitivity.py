@@ -370,9 +370,7 @@ def test_the_check_notices_rows_that_are_not_cut(
 
     with monkeypatch.context() as patch:
         if doctored == "noise":  # what one row may bring, and not what all of a unit's may
-            patch.setattr(
-                "dpsql.sql.dp.value_counts.bound_distinct_sum", lambda rows, low, high, values: high
-            )
+            patch.setattr("dpsql.sql.dp.moments.bound_distinct_sum", lambda rows, low, high, values: high)
             patch.setattr(DistinctSum, "__post_init__", lambda self: None)
         else:
             patch.setattr("dpsql.sql.exact.exact_query.write_bounded_rows", uncut)

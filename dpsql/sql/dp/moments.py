@@ -14,13 +14,14 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.mechanisms.histograms import DistinctCount
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
-from dpsql.mechanisms.per_group import Statistic
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.public_values import DistinctSum, bound_distinct_sum
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.own_queries import bind_auto_bounds
-from dpsql.sql.dp.value_counts import bind_distinct, bind_distinct_sum
-from dpsql.sql.exact.exact_query import Partial, Weighing
+from dpsql.sql.dp.own_queries import bind_auto_bounds, write_histogram
+from dpsql.sql.exact.exact_query import Partial, Weighing, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
 from dpsql.sql.expressions.types import DOUBLE, Typed, make_cast
@@ -86,10 +87,31 @@ def _count_distinct(asked: AggregateCall) -> Aggregate:
     call = asked.call
     call.require(1)
     if not asked.block.is_unit(call.args[0]):
-        return bind_distinct(asked)
+        return _count_values(asked)
     found = asked.block.names.known(call.args[0])
     inner = _write_count(asked, to_sql(found.typed.node) if found is not None and found.optional else None)
     return _counted(asked, "count the privacy units", Partial(inner, 0, 1, fixed=True))
+
+
+def _count_values(asked: AggregateCall) -> Aggregate:
+    """Bind ``COUNT(DISTINCT x)``.
+
+    Raises:
+        PrivacyError: nothing bounds the rows of a unit.
+        BindError: options that don't fit.
+    """
+    asked.refuse_options()
+    asked.require_rows()
+    value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
+
+    def part(epsilon: Fraction) -> DistinctCount:
+        keys, groups = asked.exact.names, asked.groups
+        held = asked.exact.held(value, groups)
+        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
+        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
+        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence)
+
+    return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
 
 
 def _refuse_row_bounds(asked: AggregateCall) -> None:
@@ -135,7 +157,7 @@ class _Moments:
 
 def _sum(asked: AggregateCall) -> Aggregate:
     if asked.call.distinct:
-        return bind_distinct_sum(asked)
+        return _distinct_sum(asked)
     typed = asked.argument()
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         return bind_auto_bounds(asked, typed, "sum")
@@ -152,6 +174,49 @@ def _sum(asked: AggregateCall) -> Aggregate:
     said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}"
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps))
     return asked.make("HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown)
+
+
+def _distinct_sum(asked: AggregateCall) -> Aggregate:
+    """Bind ``SUM(DISTINCT x)``: the values that occur are had from a histogram, and added up after it.
+
+    Raises:
+        PrivacyError: nothing bounds the rows of a unit, or the values.
+        BindError: options that don't fit.
+    """
+    asked.refuse_group_bounds()
+    asked.call.require(1)
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        what = "AUTO bounds are for SUM(x), not for SUM(DISTINCT x)."
+        raise privacy_error(asked.call.node, what, "write contribution_bounds_per_row => (0, 100).")
+    rows = asked.require_rows()
+    typed = asked.block.expression(asked.call.args[0])
+    low, high, origin = asked.bounds(typed)
+    grid = grids.choose_grid(typed.type, low, high)
+    values = None
+    if typed.values is not None and isinstance(typed.node, exp.Column):
+        steps = (round(Fraction(str(value)) * grid.steps) for value in typed.values)
+        values, origin = (
+            tuple(sorted({min(max(v, grid.low), grid.high) for v in steps})),
+            "the declared values",
+        )
+    y = asked.block.filtered(asked.call, to_sql(grids.write_steps(typed, grid)))
+    most = max(1, bound_distinct_sum(rows, grid.low, grid.high, values))
+
+    def part(epsilon: Fraction) -> DistinctSum:
+        noise = LaplaceNoise(epsilon, most, asked.groups)
+        query = write_histogram(
+            asked.exact, asked.exact.names, y, grids.write_clamped("v", grid), asked.groups
+        )
+        return DistinctSum(
+            query, asked.exact.names, asked.name, grid.low, grid.high, rows, noise, Fraction(grid.steps), values,
+            asked.block.confidence,
+        )  # fmt: skip
+
+    moved = f"one privacy unit moves this by at most {float(Fraction(most) / Fraction(grid.steps)):g}"
+    held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
+    said = f"add the different values of {asked.source()}, {held}; {moved}"
+    integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
+    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, part=part)
 
 
 def _avg(asked: AggregateCall) -> Aggregate:

@@ -1,4 +1,9 @@
-"""Aggregates that read rows rather than sums: quantiles, and sums within bounds that are found.
+"""Aggregates that read rows rather than sums: histograms, modes, quantiles, sums within bounds that are found.
+
+``HISTOGRAM(x)`` over declared values, ``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy. As
+in DuckDB, the bins of ``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and what is in none of them is counted
+under the greatest value of the type ('' for text). Here that key is always there, and counts may be negative. ``MODE(x)``
+chooses among public values.
 
 Quantiles of one column share a histogram. ``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
 """
@@ -8,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from sqlglot import exp
@@ -15,15 +21,192 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
-from dpsql.mechanisms.histograms import Quantiles, WantedRank
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram, Quantiles, WantedRank
+from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.public_values import MostFrequent
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
-from dpsql.sql.dp.value_counts import VALUE_COUNTS, write_histogram
-from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, place_on_line
-from dpsql.sql.expressions.types import DOUBLE, Bounds, Type, Typed
-from dpsql.sql.parse.dialect import bind_error, span_of, to_sql
+from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Back, place_on_line
+from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_number, read_whole
+from dpsql.sql.parse.statements import make_literal
+
+# -- histograms, modes -------------------------------------------------------------------------------------------
+
+_MAX_BINS = 10_000
+"""Bins of one histogram."""
+_NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
+
+
+def _histogram(asked: AggregateCall) -> Aggregate:
+    call, block = asked.call, asked.block
+    if len(call.args) not in (1, 2) or call.distinct:
+        what = f"{call.name} takes a column, and a list of bins."
+        raise bind_error(call.node, what, "write HISTOGRAM(x, [0, 10, 20]).")
+    asked.refuse_options()
+    asked.require_rows()
+    typed = block.expression(call.args[0])
+    others = None
+    if len(call.args) == 2:
+        kind, bins = _given_bins(asked, typed)
+        others = _key_of_others(kind)
+    else:
+        kind, bins = typed.type, _declared_bins(asked, typed)
+    if len(bins) > _MAX_BINS:
+        raise bind_error(call.args[-1], f"a histogram has at most {_MAX_BINS} bins.")
+    sql = to_sql(typed.node)
+    value = f"CAST({sql} AS {kind.sql})" if kind != typed.type else f"({sql})"
+    meets = "<=" if others is not None and call.name == "HISTOGRAM" else "="
+    cases = " ".join(f"WHEN v {meets} {_write_bin(end, kind)} THEN {i}" for i, end in enumerate(bins))
+    rest = f" ELSE {len(bins)}" if others is not None else ""
+    place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
+    shown = bins if others is None else [*bins, others]
+
+    def part(epsilon: Fraction) -> Histogram:
+        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, asked.groups)
+        return Histogram(_write_bins(asked, value, place), asked.exact.names, asked.name, len(shown), noise)
+
+    origin = "true and false" if kind == BOOLEAN else "declared by the policy"
+    said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
+    return asked.make(
+        "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
+        shown=lambda column: exp.Map(keys=exp.Array(expressions=shown).copy(), values=column),
+    )  # fmt: skip
+
+
+def _write_bins(asked: AggregateCall, value: str, place: str) -> str:
+    """Write the query of how many rows are in each bin: ``place`` gives the bin of ``v``, NULL where it is in none."""
+    keys = asked.exact.names
+    held = asked.exact.held(asked.block.filtered(asked.call, value), asked.groups)
+    placed = f"SELECT {', '.join([*keys, place])} AS {BIN} FROM ({held}) AS held"
+    by = ", ".join([*keys, BIN])
+    return (
+        f"SELECT {by}, COUNT(*) AS {BIN_ROWS} FROM ({placed}) AS placed WHERE {BIN} IS NOT NULL GROUP BY {by}"
+    )
+
+
+def _mode(asked: AggregateCall) -> Aggregate:
+    """Bind ``MODE(x)`` over declared values, booleans, or integers between bounds."""
+    asked.call.require(1)
+    asked.refuse_distinct()
+    asked.refuse_options()
+    asked.require_rows()
+    typed, value = asked.block.expression(asked.call.args[0]), "v"
+    ends = typed.bounds if typed.type.kind == "INTEGER" and typed.values is None else None
+    if (
+        ends is not None
+        and ends.low is not None
+        and ends.high is not None
+        and ends.high - ends.low < _MAX_BINS
+    ):
+        low, high = math.floor(ends.low), math.ceil(ends.high)
+        place, many = (
+            f"CASE WHEN v IS NOT NULL THEN LEAST(GREATEST(v, {low}), {high}) - {low} END",
+            high - low + 1,
+        )
+        shown: Back = lambda column: make_cast(  # noqa: E731
+            exp.Add(this=column, expression=make_literal(low)), typed.type
+        )
+    else:
+        bins = _declared_bins(asked, typed)
+        cases = " ".join(f"WHEN v = {_write_bin(end, typed.type)} THEN {i}" for i, end in enumerate(bins))
+        place, many = f"CASE WHEN v IS NULL THEN NULL {cases} END", len(bins)
+        shown = lambda column: exp.Anonymous(  # noqa: E731
+            this="list_extract",
+            expressions=[
+                exp.Array(expressions=bins).copy(),
+                exp.Add(this=column, expression=exp.Literal.number(1)),
+            ],
+        )
+    value = f"({to_sql(typed.node)})"
+
+    def part(epsilon: Fraction) -> MostFrequent:
+        query, rows = _write_bins(asked, value, place), asked.exact.rows_per_unit
+        return MostFrequent(query, asked.exact.names, asked.name, many, epsilon, rows, asked.groups)
+
+    said = f"choose among the {many} public values of {asked.source()} by how many rows have each"
+    return asked.make("BIGINT", said, part=part, intervals=False, shown=shown)
+
+
+def _write_bin(bin_: exp.Expr, kind: Type) -> str:
+    return f"CAST({to_sql(bin_.this)} AS {kind.sql})" if isinstance(bin_, exp.Cast) else to_sql(bin_)
+
+
+def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
+    """Return the column's public values."""
+    if typed.values is not None and isinstance(typed.node, exp.Column):
+        return [make_cast(make_literal(value), typed.type) for value in typed.values]
+    if typed.type.kind == "BOOLEAN":
+        return [exp.false(), exp.true()]
+    name, source = asked.call.name, asked.source()
+    what = f"{name}({source}) needs public values of {source}; the policy declares none."
+    hint = f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values."
+    if name == "MODE":
+        hint = f"write SELECT {source}, COUNT(*) AS n ... GROUP BY {source} ORDER BY n DESC LIMIT 1"
+        hint = f"{hint}, or SELECT WITH PTR MODE({source})."
+    raise privacy_error(asked.call.node, what, hint)
+
+
+def _given_bins(asked: AggregateCall, typed: Typed) -> tuple[Type, list[exp.Expr]]:
+    """Return the type in which values are compared, and the bins in ascending order."""
+    call, place, kind = asked.call, asked.call.args[1], typed.type
+    if not isinstance(place, exp.Array) or not place.expressions:
+        span = span_of(place) or span_of(call.node)
+        raise BindError("the bins must be a list of literals.", span=span, hint="write [0, 10, 20].")
+    bins = [asked.block.expression(node) for node in place.expressions]
+    exactly = call.name != "HISTOGRAM"
+    allowed = (*_NUMBERS, "DATE", "TIMESTAMP", *(("TEXT", "UUID", "BOOLEAN") if exactly else ()))
+    if kind.kind not in allowed:
+        what = f"{call.name} with bins needs a number or a date, and this is {kind.sql}."
+        hint = "HISTOGRAM_EXACT(x, ['a', 'b']) counts values." if not exactly else None
+        raise bind_error(call.args[0], what, hint)
+    for node, bin_ in zip(place.expressions, bins, strict=True):
+        fits = bin_.constant and (
+            bin_.type.kind == kind.kind or (kind.kind in _NUMBERS and bin_.type.kind in _NUMBERS)
+            or (bin_.type.kind == "DATE" and kind.kind == "TIMESTAMP")
+        )  # fmt: skip
+        if not fits:
+            raise bind_error(node, f"a bin of {asked.source()} must be a literal of its type.")
+    if kind.kind in _NUMBERS:
+        whole = kind.kind == "INTEGER" and all(_is_held(kind, bin_) for bin_ in bins)
+        kind = kind if whole else DOUBLE
+        numbers = [b.bounds.low for b in bins if b.bounds is not None and b.bounds.low is not None]
+        if any(a >= b for a, b in pairwise(numbers)):
+            raise bind_error(place, "bins go up.", "write [0, 10, 20].")
+    return kind, [make_cast(bin_.node, kind) for bin_ in bins]
+
+
+def _is_held(kind: Type, bin_: Typed) -> bool:
+    """Say whether an integer type holds a bin, and a number above it."""
+    low = bin_.bounds.low if bin_.bounds is not None else None
+    if bin_.type.kind != "INTEGER" or low is None or kind.reach is None:
+        return False
+    return kind.reach.holds(Bounds(low, low + 1))
+
+
+def _key_of_others(kind: Type) -> exp.Expr:
+    """Return the key under which values in no bin are counted: as DuckDB has it, the greatest of the type."""
+    if kind.kind == "TEXT":
+        return exp.Literal.string("")
+    if kind.kind in ("UUID", "BOOLEAN"):
+        return make_cast(exp.null(), kind)
+    greatest = "infinity"
+    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
+        greatest = str(int(kind.reach.high))
+    elif kind.kind in ("DATE", "TIMESTAMP"):
+        greatest = "9999-12-31"  # infinity is no date to Python; DuckDB's client shows this for it
+    return make_cast(exp.Literal.string(greatest), kind)
+
+
+def write_histogram(exact: Exact, keys: Sequence[str], y: str, held: str, groups: int) -> str:
+    """Write the query of how many rows have each grid step: ``held`` clamps ``v``."""
+    return (
+        f"SELECT {', '.join([*keys, held])} AS {GRID_STEP}, COUNT(*) AS {STEP_ROWS} FROM ({exact.held(y, groups)}) AS held "
+        f"WHERE v IS NOT NULL{write_group_by([*keys, GRID_STEP])}"
+    )
+
 
 # -- quantiles --------------------------------------------------------------------------------------------------
 
@@ -251,7 +434,9 @@ def _count_auto(asked: AggregateCall) -> int:
 
 
 OWN_QUERIES: dict[str, Callable[[AggregateCall], Aggregate]] = {
-    **VALUE_COUNTS,
+    "HISTOGRAM": _histogram,
+    "HISTOGRAM_EXACT": _histogram,
+    "MODE": _mode,
     **dict.fromkeys(
         ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX"), _quantile
     ),
