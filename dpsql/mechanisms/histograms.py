@@ -1,10 +1,17 @@
-"""Statistics that rest on an exact histogram of each group: distinct counts, binned counts, quantiles.
+"""Statistics that rest on an exact histogram of each group: distinct counts and sums, binned counts, quantiles.
 
 ``COUNT(DISTINCT x)``: the number of different values in a group, with discrete Laplace noise.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group brings or takes at most ``rows`` values
 there, in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must bound the rows and groups of a unit by rules
 that look at that unit alone.
+
+``SUM(DISTINCT x)``: the sum of the different values in a group, with discrete Laplace noise.
+
+Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows in a group brings at most so many values that are not
+there without it, and takes none away. So it moves the sum by at most that of the largest values above 0, or of the least below
+0, at most ``rows`` of either (:func:`bound_distinct_sum`), in at most ``groups`` groups. Guarantee: epsilon-DP. The caller must
+bound the rows and groups of a unit by rules that look at that unit alone; values are held to a public grid here.
 
 ``HISTOGRAM(x)``: the number of rows in each of a list of public bins, with discrete Laplace noise.
 
@@ -35,7 +42,7 @@ negligible weight: at rank 0 every point below the data would be as good as the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -46,10 +53,10 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.moments import Count
+from dpsql.mechanisms.moments import Count, Sum
+from dpsql.mechanisms.order_statistics import WantedRank, choose_step
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import choose_exponential, flip_coins
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
 from dpsql.privacy.events import BoundedRange, Event, PureDP
@@ -154,128 +161,104 @@ _DOUBT = Fraction(1, 1000)
 """The approximate chance that a least or greatest value falls outside the data after all."""
 OUTSIDE = Fraction(1, 10**9)
 """The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
-_SMALL = 1 << 61
-_NEVER = 30
-"""Grid points of such low utility that a draw falls on any of them once in exp(30) times are looked at only then."""
+
+
+def bound_distinct_sum(rows: int, low: int, high: int, values: Sequence[int] | None = None) -> int:
+    """Return how far ``rows`` values that were not there can move a sum of different values.
+
+    Args:
+        rows: the number of new values, at most.
+        low: the least of all integers that may occur, where ``values`` does not list them.
+        high: the greatest of them.
+        values: the only values that may occur.
+
+    >>> bound_distinct_sum(2, -1, 4), bound_distinct_sum(2, -9, 4), bound_distinct_sum(9, 0, 3)
+    (7, 17, 6)
+    >>> bound_distinct_sum(2, 0, 100, [5, 7, 100])
+    107
+    """
+    if values is not None:
+        held = sorted({min(max(v, low), high) for v in values})
+        above = [v for v in held if v > 0][-rows:]
+        below = [-v for v in held if v < 0][:rows]
+        return max(sum(above), sum(below))
+    return max(_add_largest(rows, low, high), _add_largest(rows, -high, -low))
+
+
+def _add_largest(rows: int, low: int, high: int) -> int:
+    """Add up the largest ``rows`` integers above 0 between two ends."""
+    first = max(1, low, high - rows + 1)
+    return (first + high) * (high - first + 1) // 2 if high >= first else 0
 
 
 @dataclass(frozen=True)
-class WantedRank:
-    """A request for the quantile ``p``, or for the least (``end = 'min'``) or greatest (``'max'``) value."""
+class DistinctSum(Part):
+    """One released column, the noisy sum of the different values of each group.
 
-    p: Fraction
-    end: str | None = None
+    Args:
+        query: gives the keys, :data:`GRID_STEP` and ``STEP_ROWS``, a row per group and value.
+        keys: names of the grouping columns.
+        name: of the released column.
+        low: the first step of the grid, to which values are held.
+        high: its last step.
+        rows: rows of one privacy unit in one group.
+        noise: of the sum, in grid steps; its sensitivity is at least that of :func:`bound_distinct_sum`.
+        steps: grid steps to a unit.
+        values: the only values that count, in grid steps; None where all between the ends do.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    name: str
+    low: int
+    high: int
+    rows: int
+    noise: LaplaceNoise
+    steps: Fraction = Fraction(1)
+    values: tuple[int, ...] | None = None
+    confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1 or self.end not in (None, "min", "max"):
-            raise ValueError("a quantile lies between 0 and 1")
-
-    @classmethod
-    def least(cls) -> WantedRank:
-        """Ask for the least value."""
-        return cls(Fraction(0), "min")
-
-    @classmethod
-    def greatest(cls) -> WantedRank:
-        """Ask for the greatest value."""
-        return cls(Fraction(1), "max")
+        least = bound_distinct_sum(self.rows, self.low, self.high, self.values)
+        if self.low > self.high or self.rows < 1 or self.noise.sensitivity < least:
+            raise ValueError("a sum of different values needs a grid, and noise for what one unit can bring")
 
     @property
-    def scale(self) -> int:
-        """The factor that makes ranks integers."""
-        return 2 if self.end else self.p.denominator
+    def event(self) -> Event:
+        return self.noise.event
 
     @property
-    def sensitivity(self) -> int:
-        """The distance by which one row moves the scaled utility."""
-        return 2 if self.end else max(self.p.numerator, self.p.denominator - self.p.numerator)
+    def _sum(self) -> Sum:
+        return Sum(self.name, Statistic(self.name, self.noise), self.steps)
 
-    def target(self, n: int, inward: int) -> int:
-        """Return the scaled rank among ``n`` values; the ends are passed by ``inward`` values."""
-        if self.end is None:
-            return self.p.numerator * n
-        # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
-        inner = min(2 * inward - 1, n)
-        return inner if self.end == "min" else 2 * n - inner
+    def claims(self) -> Iterator[ClaimedText]:
+        yield ClaimedText(self.query, RowsClaim(self.rows, self.noise.groups, self.keys))
 
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        rows = index_groups(table, self.keys)
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        exact = [self._add(values[held], counts[held]) for held in (rows.get(g, _NO_ROWS) for g in groups)]
+        return Answered(self._show(self.noise.add(to_integers(exact), entropy)), self.event)
 
-def cut_segments(
-    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, inward: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
-    """Return ``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
+    def _add(self, values: Integers, counts: Integers) -> int:
+        present = set(np.unique(np.clip(values[counts > 0], self.low, self.high)).tolist())
+        return sum(present if self.values is None else present.intersection(self.values))
 
-    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` not negative.
-    """
-    n, upto = _accumulate(counts, rank.scale)
-    return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
+    @property
+    def can_redraw(self) -> bool:
+        return self.steps == 1  # else the column holds quotients
 
+    def redraw(self, released: pa.Table) -> Mapping[str, pa.Array]:
+        return self._show(read_integers(released.column(self.name)))
 
-def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
-    """Return the number of values, and how many there are up to each."""
-    n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
-    return n, np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
+    def _show(self, noisy: Integers) -> Mapping[str, pa.Array]:
+        return self._sum.show({self._sum.statistic: noisy}, self.confidence).columns(self.name)
 
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return self._sum.sentences(confidence)
 
-def _cut_runs(
-    values: Integers, upto: Integers, before: int, low: int, high: int, scale: int, target: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
-    """Cut ``low`` to ``high`` into runs: ``before`` values lie below ``low``, and ``upto`` at or below each value."""
-    size = 2 * len(values) + 1
-    starts = np.empty(size, dtype=np.int64)
-    starts[1::2] = values
-    starts[0] = low
-    starts[2::2] = values + 1
-    ends = np.empty(size, dtype=np.int64)
-    ends[1::2] = values + 1
-    ends[0:-1:2] = values
-    ends[-1] = high + 1
-    less = np.full(size, before, dtype=upto.dtype)  # values below the segment
-    less[2::2] = upto
-    less[3::2] = upto[:-1]
-    less_or_equal = np.full(size, before, dtype=upto.dtype)
-    less_or_equal[1::2] = upto
-    less_or_equal[2::2] = upto
-    miss = np.maximum(less * scale - target, target - less_or_equal * scale)
-    utility = -np.maximum(miss, 0)
-    held = ends > starts
-    return starts[held], (ends - starts)[held], utility[held]
-
-
-def choose_step(
-    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
-    inward: int = 0,
-) -> int:  # fmt: skip
-    """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, exactly.
-
-    Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
-    hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
-    probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
-    """
-    n, upto = _accumulate(counts, rank.scale)
-    scale, target = rank.scale, rank.target(n, inward)
-    reach = max(0, min(math.ceil((math.log(high - low + 1) + _NEVER) / rate), scale * n + 1))
-    # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.
-    first = int(np.searchsorted(upto, -((reach - target) // scale), side="left"))
-    last = min(len(values), 1 + int(np.searchsorted(upto, (target + reach) // scale, side="right")))
-    before = int(upto[first - 1]) if first else 0
-    left = int(values[first - 1]) + 1 if first else low
-    right = int(values[last]) - 1 if last < len(values) else high
-    near = _cut_runs(values[first:last], upto[first:last], before, left, right, scale, target)
-    far = [(start, size) for start, size in ((low, left - low), (right + 1, high - right)) if size]
-    starts = np.append(near[0], np.array([start for start, _ in far], dtype=np.int64))
-    sizes = np.append(near[1], np.array([size for _, size in far], dtype=np.int64))
-    utility = np.append(near[2], np.array([-reach] * len(far), dtype=near[2].dtype))
-    while True:
-        i = choose_exponential(utility, rate, entropy, sizes)
-        chosen = int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
-        if i < len(near[0]):
-            return chosen
-        at = int(np.searchsorted(values, chosen, side="left"))
-        less = int(upto[at - 1]) if at else 0
-        equal = int(upto[at]) - less if at < len(values) and int(values[at]) == chosen else 0
-        miss = max(less * scale - target, target - (less + equal) * scale)
-        if bool(flip_coins(np.array([miss - reach], dtype=object), rate, entropy)[0]):
-            return chosen
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        yield from self._sum.expect_errors(factor, confidence)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Exact order statistics of a private column, read with few passes and little memory.
+"""Order statistics: exact ones, read with few passes and little memory, and the private choice of one from a histogram.
 
 Propose-test-release needs a few hundred values around given quantiles, out of any number of rows. There are three ways,
 chosen by the number of rows (which only operators see):
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +28,9 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
 from dpsql.mechanisms.ptr.stability_radius import Ordered, find_rank
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import choose_exponential, flip_coins
+from dpsql.numerics.exact_numbers import Integers
 
 MAX_FETCHED = 1 << 25
 """The most rows that are fetched and sorted in memory (16 bytes each)."""
@@ -238,3 +242,129 @@ def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
     while step > target:
         step /= 2
     return step
+
+
+# -- ranks and the choice of a grid step ------------------------------------------------------------------------------
+
+_SMALL = 1 << 61
+_NEVER = 30
+"""Grid points of such low utility that a draw falls on any of them once in exp(30) times are looked at only then."""
+
+
+@dataclass(frozen=True)
+class WantedRank:
+    """A request for the quantile ``p``, or for the least (``end = 'min'``) or greatest (``'max'``) value."""
+
+    p: Fraction
+    end: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1 or self.end not in (None, "min", "max"):
+            raise ValueError("a quantile lies between 0 and 1")
+
+    @classmethod
+    def least(cls) -> WantedRank:
+        """Ask for the least value."""
+        return cls(Fraction(0), "min")
+
+    @classmethod
+    def greatest(cls) -> WantedRank:
+        """Ask for the greatest value."""
+        return cls(Fraction(1), "max")
+
+    @property
+    def scale(self) -> int:
+        """The factor that makes ranks integers."""
+        return 2 if self.end else self.p.denominator
+
+    @property
+    def sensitivity(self) -> int:
+        """The distance by which one row moves the scaled utility."""
+        return 2 if self.end else max(self.p.numerator, self.p.denominator - self.p.numerator)
+
+    def target(self, n: int, inward: int) -> int:
+        """Return the scaled rank among ``n`` values; the ends are passed by ``inward`` values."""
+        if self.end is None:
+            return self.p.numerator * n
+        # Half a value less: beside a whole rank, every point up to the next value would be as good as the value itself.
+        inner = min(2 * inward - 1, n)
+        return inner if self.end == "min" else 2 * n - inner
+
+
+def cut_segments(
+    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, inward: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
+    """Return ``(starts, sizes, scaled utilities)`` of the runs of grid points that share a utility.
+
+    ``values`` are distinct, ascending, within ``[low, high]``; ``counts`` not negative.
+    """
+    n, upto = _accumulate(counts, rank.scale)
+    return _cut_runs(values, upto, 0, low, high, rank.scale, rank.target(n, inward))
+
+
+def _accumulate(counts: Integers, scale: int) -> tuple[int, Integers]:
+    """Return the number of values, and how many there are up to each."""
+    n = int(sum(map(int, counts))) if counts.dtype == object else int(counts.sum())
+    return n, np.cumsum(counts.astype(object if scale * max(n, 1) >= _SMALL else np.int64))
+
+
+def _cut_runs(
+    values: Integers, upto: Integers, before: int, low: int, high: int, scale: int, target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Integers]:
+    """Cut ``low`` to ``high`` into runs: ``before`` values lie below ``low``, and ``upto`` at or below each value."""
+    size = 2 * len(values) + 1
+    starts = np.empty(size, dtype=np.int64)
+    starts[1::2] = values
+    starts[0] = low
+    starts[2::2] = values + 1
+    ends = np.empty(size, dtype=np.int64)
+    ends[1::2] = values + 1
+    ends[0:-1:2] = values
+    ends[-1] = high + 1
+    less = np.full(size, before, dtype=upto.dtype)  # values below the segment
+    less[2::2] = upto
+    less[3::2] = upto[:-1]
+    less_or_equal = np.full(size, before, dtype=upto.dtype)
+    less_or_equal[1::2] = upto
+    less_or_equal[2::2] = upto
+    miss = np.maximum(less * scale - target, target - less_or_equal * scale)
+    utility = -np.maximum(miss, 0)
+    held = ends > starts
+    return starts[held], (ends - starts)[held], utility[held]
+
+
+def choose_step(
+    values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
+    inward: int = 0,
+) -> int:  # fmt: skip
+    """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, exactly.
+
+    Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
+    hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
+    probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
+    """
+    n, upto = _accumulate(counts, rank.scale)
+    scale, target = rank.scale, rank.target(n, inward)
+    reach = max(0, min(math.ceil((math.log(high - low + 1) + _NEVER) / rate), scale * n + 1))
+    # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.
+    first = int(np.searchsorted(upto, -((reach - target) // scale), side="left"))
+    last = min(len(values), 1 + int(np.searchsorted(upto, (target + reach) // scale, side="right")))
+    before = int(upto[first - 1]) if first else 0
+    left = int(values[first - 1]) + 1 if first else low
+    right = int(values[last]) - 1 if last < len(values) else high
+    near = _cut_runs(values[first:last], upto[first:last], before, left, right, scale, target)
+    far = [(start, size) for start, size in ((low, left - low), (right + 1, high - right)) if size]
+    starts = np.append(near[0], np.array([start for start, _ in far], dtype=np.int64))
+    sizes = np.append(near[1], np.array([size for _, size in far], dtype=np.int64))
+    utility = np.append(near[2], np.array([-reach] * len(far), dtype=near[2].dtype))
+    while True:
+        i = choose_exponential(utility, rate, entropy, sizes)
+        chosen = int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
+        if i < len(near[0]):
+            return chosen
+        at = int(np.searchsorted(values, chosen, side="left"))
+        less = int(upto[at - 1]) if at else 0
+        equal = int(upto[at]) - less if at < len(values) and int(values[at]) == chosen else 0
+        miss = max(less * scale - target, target - (less + equal) * scale)
+        if bool(flip_coins(np.array([miss - reach], dtype=object), rate, entropy)[0]):
+            return chosen

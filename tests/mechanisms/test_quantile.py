@@ -16,8 +16,9 @@ import pytest
 
 from dpsql.mechanisms import histograms
 from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups
-from dpsql.mechanisms.histograms import Quantiles, WantedRank, choose_step, cut_segments
+from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.moments import Count
+from dpsql.mechanisms.order_statistics import WantedRank, choose_step, cut_segments
 from dpsql.mechanisms.per_group import GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose_events

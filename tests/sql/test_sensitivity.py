@@ -19,8 +19,8 @@ import dpsql
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator, Reader
-from dpsql.mechanisms.histograms import Histogram, Quantiles
-from dpsql.mechanisms.public_values import DistinctSum, MostFrequent
+from dpsql.mechanisms.histograms import DistinctSum, Histogram, Quantiles
+from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs
 from dpsql.plan import Plan

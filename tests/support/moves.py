@@ -8,9 +8,9 @@ import duckdb
 
 from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
+from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram, Quantiles
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.public_values import DistinctSum, MostFrequent
+from dpsql.mechanisms.selection.exponential import MostFrequent
 
 Noise = LaplaceNoise | GaussianNoise
 

@@ -13,6 +13,12 @@ Gumbel noise that is drawn once orders the candidates as k exponential mechanism
 what is left of the noise is Gumbel again. So the sampler peels, exactly, and k choices of bounded range are paid for. The
 scores are those of all candidates together: where sensitivities differ, the other methods measure anew those that are left.
 
+``MODE(x)`` is the exponential mechanism over how often each of a list of public values occurs: a unit with at most ``rows`` rows
+in a group adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon count /
+rows)``. Pure epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a histogram with
+Gumbel noise; with Laplace noise of the same epsilon on every count the largest is no nearer to the most frequent. The caller
+must bound a unit's rows and groups by rules that look at that unit alone, and choose the values without looking at the data.
+
 Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
 multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
 """
@@ -29,8 +35,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, Read, Release, add_salt
+from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, Read, Release, RowsClaim, add_salt
 from dpsql.mechanisms.fast.candidate_scores import CandidatePruning, CandidateScores, PrunedCandidates
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.selection.above_threshold import ScoredOperator, make_answers
 from dpsql.mechanisms.selection.generalised_exponential import (
@@ -42,7 +50,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
-from dpsql.numerics.exact_numbers import Integers
+from dpsql.numerics.exact_numbers import Integers, read_integers
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 
@@ -258,3 +266,77 @@ class ExponentialChoice(ScoredOperator):
         if not self.varying:
             other = replace(self, epsilon=self.epsilon * factor)
             yield ExpectedError("short of the best", other.behind(confidence))
+
+
+# -- the most frequent of public values -------------------------------------------------------------------------------
+
+
+_NO_ROWS = np.zeros(0, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class MostFrequent(Part):
+    """One released column, the place of a chosen value in the list of public ones.
+
+    Args:
+        query: gives the keys, :data:`~dpsql.mechanisms.histograms.BIN` and ``BIN_ROWS``.
+        keys: names of the grouping columns.
+        name: of the released column.
+        bins: the number of public values.
+        epsilon: for all groups of a unit together.
+        rows: rows of one privacy unit in one group.
+        groups: groups that one privacy unit may be in.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    name: str
+    bins: int
+    epsilon: Fraction
+    rows: int = 1
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or min(self.bins, self.rows, self.groups) < 1:
+            raise ValueError("a choice needs values, an epsilon above 0, and rows and groups of at least 1")
+
+    @property
+    def event(self) -> Event:
+        return BoundedRange(self.epsilon, self.groups)
+
+    @property
+    def rate(self) -> Fraction:
+        """The log-weight of one row."""
+        return self.epsilon / (self.groups * self.rows)
+
+    def claims(self) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.groups, self.keys, moves=((BIN_ROWS, 1),))
+        yield ClaimedText(self.query, claim)
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        rows = index_groups(table, self.keys)
+        places, counts = read_integers(table.column(BIN)), read_integers(table.column(BIN_ROWS))
+        chosen = []
+        for group in groups:
+            held, exact = rows.get(group, _NO_ROWS), np.zeros(self.bins, dtype=np.int64)
+            np.add.at(exact, places[held].astype(np.int64), counts[held].astype(np.int64))
+            chosen.append(int(choose_exponential(exact, self.rate, entropy)))
+        note = f"no interval for {self.name}: it is a choice, and of no rows any value is as likely"
+        return Answered({self.name: pa.array(chosen, pa.int64())}, self.event, (note,))
+
+    def bound_error(self, confidence: float) -> float:
+        """Bound how many more rows the most frequent value has than the chosen one (Dwork and Roth, corollary 3.12)."""
+        return (math.log(self.bins) - math.log(1 - confidence)) / float(self.rate)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        shared = f", shared by {self.groups} groups" if self.groups > 1 else ""
+        return (
+            f"Choose {self.name} among {self.bins} public values by the exponential mechanism "
+            f"(ε={float(self.epsilon):g}{shared}).",
+            f"{self.name}: at most {self.bound_error(confidence):.4g} rows behind the most frequent value, with "
+            f"{confidence:.4g} probability.",
+        )  # fmt: skip
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        other = replace(self, epsilon=self.epsilon * factor)
+        yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))

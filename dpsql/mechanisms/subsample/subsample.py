@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.histograms import WantedRank, cut_segments
 from dpsql.mechanisms.moments import Estimate
+from dpsql.mechanisms.order_statistics import WantedRank, cut_segments
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.mechanisms.subsample.votes import (

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
-from dpsql.mechanisms.histograms import WantedRank
+from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing

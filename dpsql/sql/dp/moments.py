@@ -14,10 +14,9 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
-from dpsql.mechanisms.histograms import DistinctCount
+from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.mechanisms.public_values import DistinctSum, bound_distinct_sum
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds, write_histogram

@@ -21,9 +21,10 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram, Quantiles, WantedRank
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram, Quantiles
+from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.public_values import MostFrequent
+from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.expressions import fixed_point as grids

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.public_values import DistinctSum, MostFrequent, bound_distinct_sum
+from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange
 from tests.support.goodness import REFUSED, fixed, p_value
