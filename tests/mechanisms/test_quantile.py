@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms import histograms
+from dpsql.mechanisms import order_statistics
 from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups
 from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.moments import Count
@@ -146,7 +146,7 @@ def test_choices_follow_the_exact_law(n: int) -> None:
 )
 def test_far_points_have_their_share(monkeypatch: pytest.MonkeyPatch, reach: int, rank: WantedRank) -> None:
     """However near points begin to count as far: without rejection they would have too much."""
-    monkeypatch.setattr(histograms, "_NEVER", reach - math.log(13))
+    monkeypatch.setattr(order_statistics, "_NEVER", reach - math.log(13))
     entropy, values = fixed("far"), (3, 3, 3, 5, 7, 10)
     rate = Fraction(1, 3)
     sample = np.array([choose_step(*histogram(values), 0, 12, rank, rate, entropy, 2) for _ in range(2000)])
