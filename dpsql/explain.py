@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpsql.ledger.ledger import BudgetState, Ledger
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.plan import Plan, PrivateBlock
-from dpsql.policy.model import Budget, Policy
+from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.report.tables import Sheet, list_budget, list_entries
@@ -38,17 +38,34 @@ def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) ->
 
 def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = [
-        (t.name, "public" if t.public else "private", t.privacy_unit or "", t.max_rows, t.max_groups)
+        (t.name, "public" if t.public else "private", _unit(t), t.max_rows, t.max_groups)
         for t in policy.tables.values()
     ]
     names = ("table", "kind", "privacy_unit", "max_rows", "max_groups")
     return _columns(names, rows)
 
 
+def _unit(table: Table) -> str:
+    """Return the column or path that decides whose row it is, with what parts it."""
+    return f"{table.unit_text or ''}{f' {table.period.words}' if table.period else ''}"
+
+
 def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     budget = policy.budget
     rows = [("budget", name, _text(getattr(budget, name))) for name in budget.__dataclass_fields__]
     for table in policy.tables.values():
+        if table.period is not None:
+            rows.append(
+                (
+                    table.name,
+                    "privacy_period",
+                    f"one {table.unit_path[-1].column}'s rows {table.period.words}",
+                )
+            )
+        if isinstance(table.privacy_unit, tuple):
+            rows.append((table.name, "privacy_unit", "; ".join(table.privacy_unit)))
+        if table.determines:
+            rows.append((table.name, "determines", "; ".join(table.determines)))
         for name, column in table.columns.items():
             if column.bounds is not None:
                 low, high = map(_text, column.bounds)

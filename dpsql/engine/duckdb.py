@@ -16,7 +16,8 @@ from dpsql.engine import sandbox, sources
 from dpsql.engine.base import Engine, find_files, hash_lines
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import FILE_ENDINGS, NameMapping, Policy, Table
+from dpsql.policy.model import NameMapping, Policy, Table
+from dpsql.policy.tables import FILE_ENDINGS
 
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"

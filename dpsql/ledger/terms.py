@@ -24,7 +24,7 @@ from typing import Any
 
 from dpsql.ledger.log_file import damaged_error
 from dpsql.numerics.exact_numbers import parse_amount, write_short
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Policy, Table
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
 
@@ -60,7 +60,7 @@ class Terms:
             accountant=budget.accountant,
             epsilon=budget.epsilon,
             delta=budget.delta,
-            units={n: _unit(t.privacy_unit) for n, t in sorted(tables.items()) if not t.public},
+            units={n: _unit(t) for n, t in sorted(tables.items()) if not t.public},
             public=tuple(sorted(name for name, table in tables.items() if table.public)),
             shares={
                 name: (analyst.epsilon, budget.delta if analyst.delta is None else analyst.delta)
@@ -182,8 +182,10 @@ def _share(value: object) -> Fraction | None:
     return share
 
 
-def _unit(unit: str | None) -> str:
-    return "ROW" if unit is None else " ".join(unit.split())
+def _unit(table: Table) -> str:
+    """Return the way that decides whose row it is, and what parts it; further ways promise nothing."""
+    unit = "ROW" if table.unit_text is None else " ".join(table.unit_text.split())
+    return unit if table.period is None else f"{unit} with {table.period}"
 
 
 def _fold(name: str) -> str:

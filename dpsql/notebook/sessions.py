@@ -160,7 +160,7 @@ def show_columns(session: Session, name: str) -> Sheet:
             known = f"{write_bound(told.bounds[0])} to {write_bound(told.bounds[1])}"
         elif told is not None and told.values is not None:
             known = ", ".join(map(str, told.values))
-        elif table.privacy_unit is not None and column.lower() == table.privacy_unit.lower():
+        elif table.unit_path and column.lower() == table.unit_path[0].column.lower():
             known = "the privacy unit: can be counted, never shown"
         rows.append((column, kind, known))
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))

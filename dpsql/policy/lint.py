@@ -223,8 +223,9 @@ def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) ->
     if table.public:
         findings.declared.append(f"{table.name}: public, {len(schema)} columns")
         return
-    unit = table.privacy_unit or ""
-    protected = "each row" if table.row_level else f"each {unit}"
+    unit = table.unit_text or ""
+    part = "" if table.period is None else f" {table.period.words}"
+    protected = "each row" if table.row_level else f"each {unit}{part}"
     limits = f", at most {table.max_rows} rows in a group" if table.max_rows is not None else ""
     groups = f", at most {table.max_groups} groups" if table.max_groups is not None else ""
     findings.declared.append(f"{table.name}: protects {protected}{limits}{groups}")
@@ -234,6 +235,14 @@ def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) ->
         findings.missing.append(
             f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}"
         )
+    claimed = [path[0].column for path in table.unit_paths[1:]] + list(table.determining)
+    claimed += [table.declared_period.column] if table.declared_period is not None else []
+    for name in claimed:
+        if name.lower() not in names:
+            what = f"{name}, which leads to the privacy unit or parts it, is not a column."
+            findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
+    if claimed and not table.row_level and any(name.lower() in names for name in claimed):
+        findings.declared += _say_claims(table)
     if not table.row_level and table.max_rows is None:
         findings.missing.append(f"{table.name}: max_rows, the rows of one {column} that count in one group.")
     if not table.row_level and table.max_groups is None:
@@ -244,6 +253,15 @@ def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) ->
                 f"{table.name}.{name} is declared but not in the data. {_suggest(name, schema)}"
             )
     _check_columns(table, schema, column, findings)
+
+
+def _say_claims(table: Table) -> list[str]:
+    """Say what the owner claims of further ways to the unit, none of which is trusted."""
+    ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
+    if not ways:
+        return []
+    said = f"  joins by {', '.join(ways)} are open; rows of different {table.unit_path[-1].column} never meet in them"
+    return [said]
 
 
 def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:

@@ -19,8 +19,6 @@ data were made, never from looking at them.
 
 from __future__ import annotations
 
-import copy
-import datetime
 import hashlib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
@@ -29,231 +27,12 @@ from pathlib import Path
 
 from dpsql.errors import PolicyError
 from dpsql.policy import validate
+from dpsql.policy.tables import Column, Format, Hop, Period, Table, parse_dependency
 from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
-from dpsql.policy.validate import DateBound, Hop, NameMapping, Value, fold
+from dpsql.policy.validate import NameMapping, Value, fold
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "NameMapping", "Policy", "Table", "Value", "fold"]
-
-TEXT_KINDS = {
-    ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
-    ".json": "json", ".jsonl": "json", ".ndjson": "json",
-}  # fmt: skip
-"""Endings of text files, whose types are not in them, and the kind of text."""
-FILE_ENDINGS = (".parquet", *TEXT_KINDS)
-
-
-@dataclass(frozen=True)
-class Column(Section):
-    """The owner's word on one column: its type, its range, the list of its public values.
-
-    Args:
-        type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
-            (CSV, JSON, columns of Python objects, several Parquet files) must have it.
-        bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
-            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
-        values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
-        max_length: letters of a text (items of a list) that count, 65,536 where it is left out; where an expression needs
-            a length, a longer value is NULL.
-    """
-
-    bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds)
-    values: tuple[Value, ...] | None = declare_field(validate.settle_values)
-    type: str | None = declare_field(validate.settle_type)
-    max_length: int | None = declare_field(validate.settle_whole)
-
-    def _check_together(self) -> None:
-        if self.max_length is not None and self.type is not None and not validate.has_length(self.type):
-            raise PolicyError(
-                f"max_length is for texts and lists, not for {self.type}.",
-                keys=("max_length",),
-                hint="remove max_length.",
-            )
-
-    def suggest_type(self) -> str:
-        """Return a type that fits what the policy says of the column, which is all that is known here."""
-        ends: tuple[object, ...] = self.values or self.bounds or ("",)
-        first = ends[0].written if isinstance(ends[0], DateBound) else ends[0]
-        for kind, name in _TYPES_OF_VALUES.items():
-            if isinstance(first, kind):
-                return name
-        return "BIGINT" if all(isinstance(end, int) for end in ends) else "DOUBLE"
-
-
-_TYPES_OF_VALUES = {
-    bool: "BOOLEAN", datetime.datetime: "TIMESTAMP", datetime.date: "DATE", datetime.time: "TIME", str: "VARCHAR",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Format(Section):
-    """The format of a text source. What is left out has one fixed meaning: nothing is guessed.
-
-    Args:
-        delimiter: one letter between two fields; a comma, of TSV a tab.
-        quote: what encloses a field that holds the delimiter; ``""`` where nothing does.
-        escape: what stands before a quote within quotes (the quote itself, or a backslash).
-        header: whether the first line of each file names the columns. Without it, they come in the policy's order.
-        encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
-        null: the text without quotes that means NULL.
-        date_format, timestamp_format: as strptime has them; without, ISO dates.
-        quoted_newlines: whether a quoted field may go on in the next line. Then one stray quote changes the rows after
-            it, so one person's row can: the check of the policy warns.
-        records: of JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects, where one bad
-            record ends the file; the check of the policy warns).
-    """
-
-    delimiter: str | None = declare_field(validate.settle_letter, only="csv")
-    quote: str = declare_field(validate.settle_letter, '"', only="csv")
-    escape: str | None = declare_field(validate.settle_letter, only="csv")
-    header: bool = declare_field(validate.settle_flag, True, only="csv")
-    encoding: str = declare_field(validate.settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
-    null: str = declare_field(validate.settle_null, "", only="csv")
-    date_format: str | None = declare_field(validate.settle_pattern)
-    timestamp_format: str | None = declare_field(validate.settle_pattern)
-    quoted_newlines: bool = declare_field(validate.settle_flag, False, only="csv")
-    records: str = declare_field(validate.settle_choice("lines", "array"), "lines", only="json")
-
-    def _check_together(self) -> None:
-        if self.quote and self.quote == self.delimiter:
-            raise PolicyError("delimiter and quote are the same.", keys=("quote",))
-        if self.escape is not None and (not self.quote or self.escape == self.delimiter):
-            raise PolicyError("there is no such escape: it stands before a quote.", keys=("escape",))
-        if self.quoted_newlines and not self.quote:
-            raise PolicyError("without quotes no newline is quoted.", keys=("quoted_newlines",))
-
-    def fit(self, source: str | None, text: str | None) -> Format:
-        """Return this format for a source of one kind of text (``"csv"``, ``"tsv"``, ``"json"``), its defaults settled.
-
-        Raises:
-            PolicyError: the source is no text, or the format says what its kind does not have.
-        """
-        if text is None:
-            wrong = (
-                f"the source {source} has a format of its own."
-                if source
-                else "only a text file has a format."
-            )
-            raise PolicyError(wrong, keys=("format",), hint="remove format.")
-        for key in self.find_given("csv" if text == "json" else "json"):
-            raise PolicyError(f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}.")
-        comma = self.delimiter or ("\t" if text == "tsv" else ",")
-        if comma == self.quote:
-            raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
-        made = copy.copy(self)
-        assign(made, "delimiter", comma)
-        assign(made, "escape", self.escape or self.quote)
-        return made
-
-
-@dataclass(frozen=True)
-class Table(Section):
-    """A table that analysts may name.
-
-    Args:
-        name: its name in SQL.
-        public: nothing in it is private; it is joined, read and shown as it is.
-        source: a file, a glob, or a table of the database; without it, the database's table of that name.
-        privacy_unit: whose presence is hidden: ``"ROW"``, a column, or a path
-            ``"order_id -> orders.id, user_id"`` (follow order_id to the row of orders with that id, whose
-            user_id is the unit).
-        max_rows: how many rows of one unit count in one group (1 where the unit is ROW).
-        max_groups: how many groups one unit counts in, where a query does not say.
-        columns: types, bounds and public values, by column name.
-        format: how a text source is written.
-        version: which version of the data this is, for instance a date; without it, the files' sizes and times.
-        max_fan_out: how many public rows one private row may meet; 10,000 where it is left out.
-        max_unit_rows: how many rows one unit may become where its own rows meet each other; a million where it is left
-            out.
-    """
-
-    name: str = declare_field(validate.settle_name, MISSING)
-    public: bool = declare_field(validate.settle_flag, False)
-    source: str | None = declare_field(validate.settle_text)
-    privacy_unit: str | None = declare_field(validate.settle_text, only="private")
-    max_rows: int | None = declare_field(validate.settle_whole, only="private")
-    max_groups: int | None = declare_field(validate.settle_whole, only="private")
-    columns: Mapping[str, Column] = declare_field(validate.settle_names, sections=Column)
-    format: Format | None = declare_field(None, section=Format)
-    version: str | None = declare_field(validate.settle_text)
-    max_fan_out: int | None = declare_field(validate.settle_whole, only="private")
-    max_unit_rows: int | None = declare_field(validate.settle_whole, only="private")
-
-    def _check_together(self) -> None:
-        if self.format is not None:
-            self.format.fit(self.source, self.text)
-            assign(self, "format", None if self.format == Format() else self.format)
-        if self.source is not None and "://" in self.source:
-            raise PolicyError(
-                f"the source of {self.name} is not a local file or table.",
-                keys=("source",),
-                hint="copy it beside the policy, or into the database.",
-            )
-        if self.public:
-            for key in self.find_given("private"):
-                raise PolicyError(
-                    f"the table {self.name} is public, so it has no {key}.",
-                    keys=(key,),
-                    hint=f"remove public = true, or remove {key}.",
-                )
-        elif self.privacy_unit is None:
-            raise PolicyError(
-                f"the table {self.name} has no privacy unit.",
-                hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
-            )
-        elif self.row_level:
-            if self.max_rows not in (None, 1):
-                raise PolicyError(
-                    f"the privacy unit of {self.name} is the row, so max_rows is 1.",
-                    keys=("max_rows",),
-                    hint="remove max_rows, or name the column that says whose row it is.",
-                )
-            assign(self, "max_rows", 1)
-        else:
-            validate.parse_path(self.name, self.privacy_unit)
-
-    @property
-    def row_level(self) -> bool:
-        """True where each row is its own privacy unit."""
-        return self.privacy_unit is not None and fold(self.privacy_unit.strip()) == "row"
-
-    @property
-    def unit_path(self) -> tuple[Hop, ...]:
-        """The way from a row to its privacy unit, one hop for a column; empty for public and row-level tables.
-
-        >>> Table("items", privacy_unit="order_id -> orders.id, user_id").unit_path[1]
-        Hop(table='orders', key='id', column='user_id')
-        """
-        if self.privacy_unit is None or self.row_level:
-            return ()
-        return validate.parse_path(self.name, self.privacy_unit)
-
-    @property
-    def unit_domain(self) -> str:
-        """A name of the kind of unit; tables whose units are the same people share it."""
-        path = self.unit_path
-        return fold(path[-1].column) if path else f"row of {fold(self.name)}"
-
-    @property
-    def file(self) -> bool:
-        """True where the source is a file or a glob rather than a table of the database."""
-        source = "" if self.source is None else self.source.lower()
-        return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
-
-    @property
-    def text(self) -> str | None:
-        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source that has types of its own."""
-        source = "" if self.source is None else self.source.lower()
-        return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
-
-    @property
-    def several(self) -> bool:
-        """True where the source is a pattern, which may find any number of files."""
-        return self.file and any(letter in (self.source or "") for letter in "*?[")
-
-    def path(self, base: Path | None) -> Path:
-        """Return the path of the source file, which starts from the policy's folder."""
-        return (base or Path()) / Path(self.source or "").expanduser()
 
 
 @dataclass(frozen=True)
@@ -338,7 +117,11 @@ class Policy(Section):
         for name, table in self.tables.items():
             if fold(name) != fold(table.name):
                 raise PolicyError(f"the table {table.name} is listed as {name}.", keys=("tables", name))
-            self._check_path(table)
+            self._check_paths(table)
+        periods = {name: self._find_period(table) for name, table in self.tables.items()}
+        if any(found is not None for found in periods.values()):
+            settled = {name: table.parted_by(periods[name]) for name, table in self.tables.items()}
+            assign(self, "tables", NameMapping(settled))
         for name, analyst in self.analysts.items():
             for key in ("epsilon", "delta"):
                 share = getattr(analyst, key)
@@ -349,9 +132,12 @@ class Policy(Section):
                         hint=f"a share is at most the {key} of [budget].",
                     )
 
-    def _check_path(self, table: Table) -> None:
+    def _check_paths(self, table: Table) -> None:
         """Check that the tables on the way to the unit are in the policy, and lead to the same unit."""
-        path = table.unit_path
+        for place, path in enumerate(table.unit_paths):
+            self._check_hops(table, path, first=place == 0)
+
+    def _check_hops(self, table: Table, path: tuple[Hop, ...], first: bool) -> None:
         for index, hop in enumerate(path[1:], start=1):
             keys = ("tables", table.name, "privacy_unit")
             if hop.table not in self.tables:
@@ -362,12 +148,18 @@ class Policy(Section):
                 )
             through = self.tables[hop.table]
             rest = [fold(step.column) for step in path[index:]]
-            if not through.public and [fold(step.column) for step in through.unit_path] != rest:
+            known = [through.unit_path] if first else through.unit_paths  # the unit itself goes by the first
+            if not through.public and rest not in [[fold(step.column) for step in way] for way in known]:
                 raise PolicyError(
                     f"{table.name} and {hop.table} do not lead to the same privacy unit.",
                     keys=keys,
                     hint=f"from {hop.table} on, the path must be the privacy unit of {hop.table}.",
                 )
+
+    def _find_period(self, table: Table) -> Period | None:
+        """Find what parts the units of a table: its own period, or that of the table which its path leads to."""
+        end = table.unit_path[-1].table if len(table.unit_path) > 1 else table.name
+        return self.tables[end].declared_period
 
     def table(self, name: str) -> Table | None:
         """Return the table of that name, whatever its case (ASCII); None where the policy names none."""
@@ -424,10 +216,12 @@ def list_mentioned(policy: Policy, table: Table) -> list[str]:
     met = [
         name
         for other in policy.tables.values()
-        for hop in other.unit_path
+        for path in other.unit_paths
+        for hop in path
         if fold(hop.table) == fold(table.name)
         for name in (hop.key, hop.column)
     ]
+    met += [parse_dependency(text)[0] for text in table.determines]
     return [*table.columns, *NameMapping({name: name for name in met if name and name not in named})]
 
 

@@ -17,7 +17,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import TEXT_KINDS, Budget, Column, Policy, Table
+from dpsql.policy.model import Budget, Column, Policy, Table
+from dpsql.policy.tables import TEXT_KINDS
 from dpsql.result import MissingLibrary
 
 _TABLE_KEYS = (

@@ -1,4 +1,4 @@
-"""Checks of a policy's values: names, numbers, bounds, types, and the path to a privacy unit.
+"""Checks of a policy's values: names, numbers, bounds and types.
 
 Each takes the key that a value stands under, and returns the settled value or raises PolicyError with something to
 write instead. Types are a closed list: what is not in it is an error of the policy, never a guess over the data.
@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -24,9 +23,6 @@ V = TypeVar("V")
 _UPPER = {upper: upper + 32 for upper in range(65, 91)}
 _WORD = r"[A-Za-z_](?:[A-Za-z0-9_ ]*[A-Za-z0-9_])?"
 _TABLE_NAME = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,2}}")
-_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
-_HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
-_START = re.compile(rf"\s*{_NAME}\s*")
 
 
 def fold(name: str) -> str:
@@ -63,18 +59,6 @@ class NameMapping(Mapping[str, V]):
 
     def __repr__(self) -> str:
         return repr(dict(self._items.values()))
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A step of the path to the privacy unit: read `column` of the row of `table` where `key` matches.
-
-    The first hop starts in the table itself; its key is empty.
-    """
-
-    table: str
-    key: str
-    column: str
 
 
 def settle_names(key: str, value: Mapping[str, V]) -> NameMapping[V]:
@@ -301,33 +285,6 @@ def _read_value(key: str, item: object) -> tuple[str, Value]:
     if isinstance(item, datetime.date):
         return ("times" if isinstance(item, datetime.datetime) else "dates"), item
     raise PolicyError(f"{key} holds something that is not text, a number, a boolean or a date: {item!r}.")
-
-
-def parse_path(table: str, text: str) -> tuple[Hop, ...]:
-    """Parse ``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
-    if "->" not in text:
-        found = _START.fullmatch(text)
-        return (Hop(table, "", _unquoted(found[1], found[2]) if found else text),)
-    first, *rest = text.split("->")
-    start = _START.fullmatch(first)
-    steps = [_HOP.fullmatch(step) for step in rest]
-    if start is None or None in steps:
-        raise PolicyError(
-            f"the privacy unit of {table} is not a column or a path.",
-            keys=("privacy_unit",),
-            hint='a path reads "order_id -> orders.id, user_id".',
-        )
-    hops = [Hop(table, "", _unquoted(start[1], start[2]))]
-    for step in steps:
-        assert step is not None
-        hops.append(
-            Hop(_unquoted(step[1], step[2]), _unquoted(step[3], step[4]), _unquoted(step[5], step[6]))
-        )
-    return tuple(hops)
-
-
-def _unquoted(quoted: str | None, bare: str | None) -> str:
-    return bare if quoted is None and bare is not None else (quoted or "").replace('""', '"')
 
 
 _TYPE_NAMES = (

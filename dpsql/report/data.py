@@ -17,7 +17,7 @@ from dpsql.ledger.accounts import BudgetState, Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import write_pair, write_short
-from dpsql.policy.model import Column, Policy
+from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
@@ -238,11 +238,7 @@ def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
 
 def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
     epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
-    units = (
-        sorted({_unit_words(t.privacy_unit) for t in policy.tables.values() if not t.public})
-        if policy
-        else []
-    )
+    units = sorted({t.unit_words for t in policy.tables.values() if not t.public}) if policy else []
     unit = " or ".join(units) or "all rows of any one privacy unit"
     verb = "is" if unit == "any one row" else "are"
     sure = compute_certainty(epsilon)
@@ -299,7 +295,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             continue
         rows = 1 if table.row_level else table.max_rows
         limits = filter(None, (_rows(rows), _groups(table.max_groups)))
-        sentences.append(f"{table.name} protects {_unit_words(table.privacy_unit)}: {', '.join(limits)}.")
+        sentences.append(f"{table.name} protects {table.unit_words}: {', '.join(limits)}.")
         columns = [
             {
                 "name": name,
@@ -308,7 +304,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             }
             for name, column in table.columns.items()
         ]
-        tables.append({"name": table.name, "unit": table.privacy_unit, "max_rows": rows,
+        tables.append({"name": table.name, "unit": _unit_text(table), "max_rows": rows,
                        "max_groups": table.max_groups, "columns": columns})  # fmt: skip
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
@@ -388,7 +384,7 @@ def _groups(count: int | None) -> str:
     return "" if count is None else "one group each" if count == 1 else f"at most {count} groups each"
 
 
-def _unit_words(unit: str | None) -> str:
-    if unit is None or unit.upper() == "ROW":
-        return "any one row"
-    return f"all rows of any one {unit.rpartition(',')[2].strip()}"
+def _unit_text(table: Table) -> str | None:
+    """Return the column or path that decides whose row it is, with what parts it."""
+    period = "" if table.period is None else f" {table.period.words}"
+    return None if table.unit_text is None else f"{table.unit_text}{period}"

@@ -93,7 +93,7 @@ answered
 -- reason: join
 SELECT p.gender, COUNT(*) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id GROUP BY p.gender
 ----
-refused: PrivacyError: private tables are joined on something other than their
+answered
 ====
 -- case: heart rates
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
@@ -209,7 +209,7 @@ answered
 -- reason: rows
 SELECT subject_id, LAST(unit) FROM icustays GROUP BY subject_id
 ----
-refused: PrivacyError: LAST has no noisy form.
+refused: PrivacyError: subject_id leads to one privacy unit: each group would
 ====
 -- case: a patient's charts, as written
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
@@ -241,7 +241,7 @@ answered
 -- reason: join
 SELECT p.gender, AVG(i.los) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id WHERE p.gender = 'F' GROUP BY p.gender
 ----
-refused: PrivacyError: private tables are joined on something other than their
+answered
 ====
 -- case: admissions by month of the year
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
@@ -281,7 +281,7 @@ answered
 -- seen: c.subject_id
 SELECT i.unit, AVG(c.value) FROM charts c JOIN icustays i ON c.icustay_id = i.icustay_id AND c.subject_id = i.subject_id WHERE c.value < 300 GROUP BY i.unit
 ----
-refused: PrivacyError: private tables are joined on something other than their
+answered
 ====
 -- case: codes nobody has
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
@@ -289,3 +289,24 @@ refused: PrivacyError: private tables are joined on something other than their
 SELECT COUNT(*) FROM codes c LEFT JOIN diagnoses d ON c.code = d.code WHERE d.code IS NULL
 ----
 refused: PrivacyError: public rows that no private row meets would count
+====
+-- case: diagnoses by kind of admission
+-- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/comorbidity, which join on hadm_id
+-- seen: a.subject_id
+SELECT a.kind, COUNT(*) FROM diagnoses d JOIN admissions a ON d.hadm_id = a.hadm_id WHERE d.code = '4019' GROUP BY a.kind
+----
+answered
+====
+-- case: codes of those who died in hospital
+-- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/comorbidity, which join on hadm_id
+-- seen: d.subject_id
+SELECT c.name, COUNT(*) FROM diagnoses d JOIN codes c USING (code) WHERE EXISTS (SELECT 1 FROM admissions a WHERE a.hadm_id = d.hadm_id AND a.died = 1) GROUP BY c.name
+----
+answered
+====
+-- case: measurements by stay alone
+-- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/firstday, which join on icustay_id
+-- seen: c.subject_id
+SELECT i.unit, AVG(c.value) FROM charts c JOIN icustays i ON c.icustay_id = i.icustay_id WHERE c.value < 300 GROUP BY i.unit
+----
+answered

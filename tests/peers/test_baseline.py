@@ -19,13 +19,13 @@ BASELINE = {
     "h2o": (18, 2, 0),
     "imdb": (34, 4, 0),
     "libraries": (92, 15, 0),
-    "mimic": (38, 7, 0),
+    "mimic": (44, 4, 0),
     "qrlew": (85, 14, 0),
     "smartnoise": (107, 22, 0),
     "ssb": (34, 3, 0),
     "stackoverflow": (33, 5, 0),
     "taxi": (36, 2, 0),
-    "tpcds": (64, 4, 0),
+    "tpcds": (67, 4, 0),
 }
 
 

@@ -38,7 +38,9 @@ def test_at_most_one_in_fifty_that_can_be_private_is_refused() -> None:
     possible = [case for case in refused() if "reason" not in case.keys]
     answered = sum(case.verdict == peers.ANSWERED for case in peers.cases())
     named = "\n".join(f"{case}: {case.verdict}" for case in possible)
-    assert len(possible) * MOST_REFUSED <= answered + len(possible), f"{len(possible)} of {answered}:\n{named}"
+    assert len(possible) * MOST_REFUSED <= answered + len(possible), (
+        f"{len(possible)} of {answered}:\n{named}"
+    )
 
 
 def asked_of_duckdb(case: peers.Case) -> str:
@@ -54,7 +56,9 @@ def test_duckdb_refuses_what_is_said_to_be_its_own_fault() -> None:
     for suite in sorted({case.suite for case in refused()}):
         with duckdb.connect() as con:
             con.execute(peers.data_of(suite))
-            for case in (c for c in refused() if c.suite == suite and c.keys.get("reason") == peers.OWN_FAULT):
+            for case in (
+                c for c in refused() if c.suite == suite and c.keys.get("reason") == peers.OWN_FAULT
+            ):
                 with contextlib.suppress(duckdb.Error):
                     con.execute(asked_of_duckdb(case), case.params or {}).fetchall()
                     answered.append(str(case))

@@ -449,3 +449,22 @@ answered
 SELECT g.category, g.brand, COUNT(*) AS n FROM sales s, goods g WHERE s.good_id = g.good_id GROUP BY ROLLUP (g.category, g.brand) HAVING GROUPING(brand) = 1 ORDER BY g.category
 ----
 answered
+====
+-- case: 93 sold and returned, by the ticket alone
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT SUM(CASE WHEN r.quantity IS NOT NULL THEN (s.quantity - r.quantity) * s.price ELSE s.quantity * s.price END) FROM sales s LEFT JOIN returns r ON s.ticket = r.ticket AND s.good_id = r.good_id
+----
+answered
+====
+-- case: 50 days to return, by the ticket alone
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: s.buyer
+SELECT t.name, SUM(CASE WHEN r.day_id - s.day_id <= 30 THEN 1 ELSE 0 END) AS within FROM sales s, returns r, shops t WHERE s.ticket = r.ticket AND s.good_id = r.good_id AND s.shop_id = t.shop_id GROUP BY t.name ORDER BY t.name
+----
+answered
+====
+-- case: 16 tickets without a return, by the ticket alone
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT COUNT(DISTINCT ticket), SUM(price), SUM(profit) FROM sales s WHERE NOT EXISTS (SELECT * FROM returns r WHERE r.ticket = s.ticket)
+----
+answered

@@ -49,6 +49,12 @@ privacy_unit = "order_id -> orders.id, user_id"
 privacy_unit = "user_id"
 [tables.wards]
 public = true
+[tables.returns]
+privacy_unit = ["user_id", "order_id -> orders.id, user_id", "account"]
+determines = ["invoice -> user_id"]
+[tables.clicks]
+privacy_unit = "user_id"
+privacy_period = 'YEAR( "odd day" )'
 
 [tables.notes]
 source = "notes.csv"
@@ -217,6 +223,34 @@ def test_row_level() -> None:
             "same privacy unit",
             'privacy_unit = "a -> b.c, d"',
             None,
+        ),
+        (VISITS.replace('"p', '["p').replace('d"', 'd", 3]'), "a list of texts", None, "subject_id"),
+        (BUDGET + "[tables.v]\nprivacy_unit = []", "a list of texts", "privacy_unit = []", None),
+        (BUDGET + '[tables.v]\nprivacy_unit = ["a", "a"]', "twice", 'privacy_unit = ["a", "a"]', None),
+        (
+            BUDGET + '[tables.v]\nprivacy_unit = ["a", "row"]',
+            "is ROW",
+            'privacy_unit = ["a", "row"]',
+            "alone",
+        ),
+        (BUDGET + '[tables.v]\nprivacy_unit = ["a", "b -> c"]', "not a column or a path", None, "orders.id"),
+        (VISITS + 'determines = ["a, b -> c"]', "no dependency", 'determines = ["a, b -> c"]', "one column"),
+        (VISITS + 'determines = ["a -> b"]', "its privacy unit is patient_id", None, '"a -> patient_id"'),
+        (VISITS + "determines = 3", "list of texts", "determines = 3", "customer_id"),
+        (VISITS + 'privacy_period = "random(day)"', "no function random", None, "date_trunc('month', day)"),
+        (VISITS + "privacy_period = \"date_trunc('minute', day)\"", "goes to hour", None, None),
+        (VISITS + 'privacy_period = "day + 1"', "no period", 'privacy_period = "day + 1"', "or a column"),
+        (
+            BUDGET + '[tables.v]\nprivacy_unit = "ROW"\nprivacy_period = "d"',
+            "each row is a unit",
+            'privacy_period = "d"',
+            "remove",
+        ),
+        (
+            VISITS + '[tables.v]\nprivacy_unit = "a -> visits.id, patient_id"\nprivacy_period = "d"',
+            "its path leads to another",
+            'privacy_period = "d"',
+            "declare privacy_period in visits",
         ),
         (BUDGET + "[analysts.ann]\nepsilon = 4", "more than the whole", "epsilon = 4", "share"),
         (BUDGET + "[analysts.ann]\ndelta = 0", "no epsilon", "analysts.ann", None),

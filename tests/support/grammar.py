@@ -61,6 +61,16 @@ k = { values = ["a", "b", "c"] }
 x = { bounds = [-2, 5] }
 n = { bounds = [1, 7] }
 
+# Three words of the owner's, each of which the data break.
+[tables.v]
+privacy_unit = ["unit", "oid -> o.oid, unit"]
+determines = ["w -> unit"]
+max_rows = 2
+max_groups = 2
+[tables.v.columns]
+k = { values = ["a", "b", "c"] }
+q = { bounds = [0, 4] }
+
 [tables.g]
 public = true
 """
@@ -70,6 +80,7 @@ SCHEMA = {
     "o": "oid INTEGER, unit INTEGER, k VARCHAR",
     "i": "oid INTEGER, q DOUBLE, k VARCHAR",
     "r": "k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
+    "v": "unit INTEGER, oid INTEGER, w INTEGER, k VARCHAR, q DOUBLE",
 }
 UNITS = (1, 2, 3)
 PUBLIC = "SELECT * FROM (VALUES ('a', 1), ('b', 2), ('z', 3), ('w', 2)) AS v(k, label)"
@@ -80,6 +91,7 @@ _VALUES = {
     "unit": [1, 1, 1, 2, 3, None], "k": ["a", "b", "c", "z", None], "oid": [1, 2, 2, 3, 4, None], "f": [True, False, None],
     "x": ["nan", "inf", "-inf", -0.0, 0.3, 2.71828, -9, 5, 40, 1e300, -1e9, 32767.9, 1e-300, None],
     "n": [None, -(2**31), 2**31 - 1, 0, 3, 5, 7], "y": [None, -7, 2, 9, 1], "q": [None, 0, 1, 4, 99, -3, "nan"],
+    "w": [3, 3, 5, None],
 }  # fmt: skip
 
 
@@ -104,11 +116,13 @@ def open_databases(count: int, seed: int = 7) -> Databases:
     con.execute(f"CREATE TABLE g AS {PUBLIC}")
     for name, columns in SCHEMA.items():
         con.execute(f"CREATE TABLE {name} ({columns})")
-    chance = random.Random(seed)
+    chances = {name: random.Random(seed if name in "tsoir" else f"{seed} {name}") for name in SCHEMA}
+    chances |= dict.fromkeys("tsoir", chances["t"])
     for number in range(count):
         con.execute(f"CREATE SCHEMA d{number}")
         for name, columns in SCHEMA.items():
             con.execute(f"CREATE TABLE d{number}.{name} ({columns})")
+            chance = chances[name]
             names = [column.split()[0] for column in columns.split(", ")]
             rows = [
                 [chance.choice(_VALUES[column]) for column in names]
@@ -166,6 +180,13 @@ _ROWS = [
     "SELECT unit AS u, k, l.half AS x, n, f FROM t, LATERAL (SELECT t.x / 2 AS half) l",
     "SELECT unit AS u, t.k, y::DOUBLE AS x, n, f FROM g JOIN (t JOIN s USING (unit)) ON t.k = g.k",
     "SELECT unit AS u, t.k, x, w.c AS n, f FROM t, UNNEST([1, 2]) AS w(c)",
+    "SELECT v.unit AS u, v.k, q AS x, w AS n, q > 1 AS f FROM v JOIN o ON v.oid = o.oid",
+    "SELECT o.unit AS u, v.k, q AS x, o.oid AS n, q > 1 AS f FROM o LEFT JOIN v USING (oid)",
+    "SELECT v.unit AS u, i.k, v.q AS x, w AS n, v.q > i.q AS f FROM v, i WHERE i.oid = v.oid",
+    "SELECT a.unit AS u, b.k, a.q AS x, b.oid AS n, a.q > b.q AS f FROM v a JOIN v b ON a.w = b.w",
+    "SELECT v.unit AS u, t.k, x, w AS n, f FROM t RIGHT JOIN v ON t.n = v.w",
+    "SELECT unit AS u, k, q AS x, w AS n, w IN (SELECT n FROM t) AS f FROM v WHERE EXISTS (SELECT 1 FROM o WHERE o.oid = v.oid)",
+    "SELECT unit AS u, k, q AS x, c AS n, TRUE AS f FROM v JOIN (SELECT w, COUNT(*)::INTEGER AS c FROM v GROUP BY w) j USING (w)",
 ]  # fmt: skip
 _ALONE = [  # rows that are their own unit
     "SELECT k, x, n, f FROM r",

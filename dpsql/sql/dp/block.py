@@ -22,7 +22,7 @@ from dpsql.sql.parse.advice import nearest_aggregate
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
-from dpsql.sql.relations import relation
+from dpsql.sql.relations import fan_out, relation
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import substitute_aliases
@@ -326,12 +326,12 @@ class AggregatingBlock(ABC):
         found = self.bound.unmatched
         if found is None:
             return
-        lost = relation.find_lost_columns(self.bound.relations)
-        fails = any(relation.surely_fails(node, lost) for node in self.conditions)
+        lost = fan_out.find_lost_columns(self.bound.relations)
+        fails = any(fan_out.surely_fails(node, lost) for node in self.conditions)
         if fails or self._adds_nothing(call, lost):
             return
-        asked = any(relation.asks_for_unmatched(node, lost) for node in self.conditions)
-        if self.domain is not None and not asked and relation.meets_whole_groups(found, self.key_nodes, lost):
+        asked = any(fan_out.asks_for_unmatched(node, lost) for node in self.conditions)
+        if self.domain is not None and not asked and fan_out.meets_whole_groups(found, self.key_nodes, lost):
             return
         shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
         counted = (f"COUNT({r.alias}.{f.name})" for r, f in shown if _place(f) in lost)
@@ -360,13 +360,13 @@ class AggregatingBlock(ABC):
 
     def _adds_nothing(self, call: Call, lost: relation.LostColumns) -> bool:
         """Say whether a row of nobody adds nothing to it."""
-        if call.where is not None and relation.surely_fails(self.condition(call.where.copy()).node, lost):
+        if call.where is not None and fan_out.surely_fails(self.condition(call.where.copy()).node, lost):
             return True
         fixed = exp.Star | exp.Literal | exp.Array | exp.Tuple
         values = [arg.copy() for arg in call.args[:2] if not isinstance(arg, fixed) and not arg.is_star]
         if call.name == "COUNT_IF":
-            return any(relation.surely_fails(self.condition(value).node, lost) for value in values[:1])
-        return any(relation.surely_null(self.expression(value).node, lost) for value in values)
+            return any(fan_out.surely_fails(self.condition(value).node, lost) for value in values[:1])
+        return any(fan_out.surely_null(self.expression(value).node, lost) for value in values)
 
     def _refuse_ungrouped(self, node: exp.Column) -> PrivacyError:
         """Make the refusal of a column that is neither a group nor inside an aggregate."""

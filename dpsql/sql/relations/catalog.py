@@ -23,7 +23,7 @@ from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Input, PrivateBlock
 from dpsql.policy.model import Column, Policy, Table
-from dpsql.policy.validate import Hop
+from dpsql.policy.tables import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.types import Bounds, Type, Typed
@@ -31,7 +31,10 @@ from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, pub
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult, ShownEnds
 from dpsql.sql.relations.relation import (
+    CLAIMED,
+    DETERMINES,
     UNIT,
+    Anchor,
     Field,
     From,
     Names,
@@ -125,8 +128,7 @@ class Catalog:
                 raise PolicyError(what, hint=did_you_mean(name, schema))
         declared = {fold(name): item for name, item in table.columns.items()}
         unit = _unit_column(table)
-        path = table.unit_path
-        start = {fold(path[0].column): (fold(path[1].table), fold(path[1].key))} if len(path) > 1 else {}
+        claims = _claims(table)
         keys = set() if table.public else self._keys(table)
         fields = []
         for place, (name, sql_type) in enumerate(schema.items()):
@@ -140,17 +142,24 @@ class Catalog:
             node, folded_name = column(column_name(place)), fold(name)
             typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True)
             key = folded_name in keys
-            anchors = {start[folded_name]} if folded_name in start else set()
+            anchors = {anchor for start, anchor in claims if start == folded_name}
             anchors |= {(fold(table.name), folded_name)} if key else set()
             is_unit = unit is not None and folded_name == fold(unit)
+            if is_unit and table.period is not None:  # a part of the unit, which others of its periods share
+                is_unit, anchors = False, {*anchors, CLAIMED}
+            if any(k in self.policy.tables[t].determining for t, k in anchors if t):
+                anchors.add(DETERMINES)  # a path goes by what determines the unit there
+            key = key and DETERMINES not in anchors
             fields.append(Field(name, typed, is_unit, table.public, frozenset(anchors), key))
-        if unit is not None and not any(f.is_unit for f in fields):
-            raise PolicyError(f"the privacy unit {unit} is not a column of {table.name}.")
+        for needed in [*([unit] if unit is not None else []), *table.determining]:
+            if fold(needed) not in folded:
+                raise PolicyError(f"the privacy unit {needed} is not a column of {table.name}.")
         return tuple(fields)
 
     def _keys(self, table: Table) -> set[str]:
         """Columns of a table that declared paths lead to."""
-        hops = (hop for other in self.policy.tables.values() for hop in other.unit_path[1:])
+        paths = (path for other in self.policy.tables.values() for path in other.unit_paths)
+        hops = (hop for path in paths for hop in path[1:])
         return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
 
     def _type(self, table: Table, name: str) -> Type:
@@ -171,6 +180,8 @@ class Catalog:
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
             return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
+        if table.period is not None:
+            raise PolicyError(f"{table.name} has a privacy period, which is not answered yet.")
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
             return Relation(alias, name, fields, source, True, None, (table,), row_level=True)
@@ -236,6 +247,14 @@ class Catalog:
 
 def _hop(place: int) -> str:
     return f"hop{place}"
+
+
+def _claims(table: Table) -> list[tuple[str, Anchor]]:
+    """Return the columns that lead to the unit by the owner's word, folded, and to where."""
+    paths = table.unit_paths
+    found = [(fold(p[0].column), (fold(p[1].table), fold(p[1].key))) for p in paths if len(p) > 1]
+    found += [(fold(p[0].column), CLAIMED) for p in paths[1:] if len(p) == 1]
+    return [*found, *((name, DETERMINES) for name in table.determining)]
 
 
 def _unit_column(table: Table) -> str | None:

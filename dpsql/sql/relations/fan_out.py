@@ -2,6 +2,12 @@
 
 A row meets at most ``max_fan_out`` public rows, or the statement is refused at binding: how many rows share a join key is
 counted in the public tables, which are nobody's.
+
+Unmatched rows are public rows that an outer join keeps though no private row meets them. Private rows alone decide
+which these are, and they belong to no unit, so they are left out of what is counted. An answer in which they would
+count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody adds nothing to,
+as the count of a private column; and public groups that private rows meet as a whole or not at all, where an empty
+group counts 0.
 """
 
 from __future__ import annotations
@@ -19,7 +25,18 @@ from dpsql.sql.expressions.lengths import check_length, length_of
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.relation import UNIT, Field, From, Names, Relation, column, fold, meets_exactly
+from dpsql.sql.relations.relation import (
+    UNIT,
+    Field,
+    From,
+    LostColumns,
+    Names,
+    Relation,
+    Unmatched,
+    column,
+    fold,
+    meets_exactly,
+)
 
 DEFAULT_MAX_FAN_OUT = 10_000
 """Public rows that one private row meets, where the policy does not say."""
@@ -286,3 +303,116 @@ def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys:
     known = " AND ".join(f"{name} IS NOT NULL" for name in by)
     each = f"SELECT COUNT(*) AS n FROM ({rows}) AS t WHERE {known} GROUP BY {', '.join(by)}"
     return first(f"SELECT COALESCE(MAX(n), 0)::BIGINT AS n FROM ({each}) AS g")
+
+
+# -- rows of nobody ---------------------------------------------------------------------------------------------
+
+_STRICT = (
+    exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Abs, exp.Round, exp.Floor, exp.Ceil,
+    exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
+)  # fmt: skip
+"""Nodes that are NULL where a part of them is."""
+_STRICT_CALLS = (
+    "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
+    "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
+)  # fmt: skip
+
+
+def find_unmatched(
+    before: Unmatched | None, join: exp.Join, on: Iterable[exp.Expr], private: tuple[bool, bool],
+    lost: LostColumns,
+) -> Unmatched | None:  # fmt: skip
+    """Return which rows of nobody there are after a join.
+
+    Args:
+        before: those that there were.
+        on: the join's conditions in the exact query.
+        private: whether its left and its right side are private.
+        lost: as :func:`places_lost` gives them, with those of the right side.
+    """
+    side, kind = (join_word(join, key) for key in ("side", "kind"))
+    left, right = private
+    known = tuple(on)
+    if left != right and side in ("FULL", "RIGHT" if left else "LEFT"):
+        return Unmatched(join, (*(before.on if before is not None else ()), *known))
+    inner = not side and kind in ("", "INNER", "SEMI") and any(surely_fails(node, lost) for node in known)
+    return None if inner or (side == "RIGHT" and right) else before
+
+
+def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
+    """Say whether an expression of the exact query is certain to be NULL on a row of nobody."""
+    if isinstance(node, exp.Column):
+        return (node.table, node.name) in lost
+    if isinstance(node, exp.Null):
+        return True
+    if isinstance(node, exp.Case):
+        ifs = node.args["ifs"]
+        if node.this is not None and surely_null(node.this, lost):
+            return surely_null(node.args.get("default") or exp.Null(), lost)
+        outcomes = [branch.args["true"] for branch in ifs if node.this or not surely_fails(branch.this, lost)]
+        return all(surely_null(found, lost) for found in (*outcomes, node.args.get("default") or exp.Null()))
+    if isinstance(node, exp.Between | exp.In):
+        return surely_null(node.this, lost)
+    if isinstance(node, exp.Anonymous) and node.name.lower() not in _STRICT_CALLS:
+        return False
+    if isinstance(node, (*_STRICT, exp.Anonymous)):
+        return any(surely_null(part, lost) for part in node.iter_expressions())
+    return False
+
+
+def surely_fails(node: exp.Expr, lost: LostColumns) -> bool:
+    """Say whether a condition of the exact query is certain not to be true on a row of nobody."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And | exp.Or):
+        both = [surely_fails(side, lost) for side in (node.this, node.expression)]
+        return any(both) if isinstance(node, exp.And) else all(both)
+    if isinstance(node, exp.Boolean):
+        return not node.this
+    if isinstance(node, exp.Not) and isinstance(bare := node.this.unnest(), exp.Is):
+        return isinstance(bare.expression, exp.Null) and surely_null(bare.this, lost)
+    return surely_null(node, lost)
+
+
+def asks_for_unmatched(node: exp.Expr, lost: LostColumns) -> bool:
+    """Say whether a condition asks for rows of nobody: that a private column is NULL."""
+    node = node.unnest()
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and surely_null(node.this, lost)
+
+
+def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostColumns) -> bool:
+    """Say whether private rows meet all public rows of a group or none: public columns by which they meet are keys."""
+    held = {(key.table, key.name) for key in keys if isinstance(key, exp.Column)}
+    columns = (column for node in found.on for column in node.find_all(exp.Column))
+    return not found.inside and all((c.table, c.name) in held | lost for c in columns)
+
+
+def find_lost_columns(relations: Iterable[Relation]) -> LostColumns:
+    """Return the columns of private relations that are NULL in rows of nobody."""
+    private = [relation for relation in relations if relation.private]
+    nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
+    nodes += [r.unit for r in private if r.unit is not None]
+    return frozenset((node.table, node.name) for node in nodes if isinstance(node, exp.Column))
+
+
+def add_unmatched(
+    relation: Relation,
+    found: Unmatched | None,
+    lost: LostColumns,
+    values: Iterable[exp.Expr],
+    conditions: Iterable[exp.Expr],
+) -> Relation:
+    """Return the relation that a subquery is, with what is known of rows of nobody.
+
+    Args:
+        found: the outer join that keeps them in the subquery.
+        lost: the columns of the subquery's FROM that are NULL in them.
+        values: what the relation's fields are in the subquery.
+        conditions: what it asks of its rows.
+    """
+    if found is None or any(surely_fails(node, lost) for node in conditions):
+        return relation
+    pairs = zip(relation.fields, values, strict=True)
+    fields = tuple(replace(f, lost=surely_null(value, lost)) for f, value in pairs)
+    return replace(relation, fields=fields, unmatched=replace(found, inside=True))

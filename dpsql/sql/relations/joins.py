@@ -23,17 +23,20 @@ from dpsql.sql.relations.fan_out import (
     MetRelation,
     count_rows_per_key,
     find_equal_columns,
+    find_lost_columns,
+    find_unmatched,
     limit_public,
     split_conjuncts,
 )
 from dpsql.sql.relations.relation import (
+    CLAIMED,
+    DETERMINES,
     INTERNAL,
     Field,
     From,
     Names,
     Relation,
-    find_lost_columns,
-    find_unmatched,
+    explain_other_unit,
     fold,
     meets_exactly,
 )
@@ -42,6 +45,7 @@ from dpsql.sql.relations.unit_rows import advise_one_unit, limit_own, meeting_of
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
 _INEQUALITIES = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+_PERIOD_HINT = "query the tables one at a time, or ask the owner for the same period in both."
 _ASOF_HINT = "write ASOF JOIN t ON a.day >= t.day, and equalities after AND."
 
 
@@ -320,6 +324,7 @@ class _Step:
             what = f"{names} are of different types, so different units may look equal."
             raise privacy_error(self.place, what, advise_one_unit(bound.relations, [right]))
         if linked:
+            self._check_units(linked)
             if any(there.key for _, there in linked):
                 bound.matched.add(fold(right.alias))
                 bound.keys[right.name] = [there for _, there in linked if there.key][:1]
@@ -329,6 +334,7 @@ class _Step:
                 bound.keys |= {r.name: [k] for r, k in held}
                 bound.matched |= {fold(r.alias) for r, _ in held}
             return exp.EQ(this=bound.unit.copy(), expression=right.unit.copy())
+        self._check_periods()
         link, mine, theirs = _link(bound.relations, right), bound.unit_type, right.unit_type
         hint = advise_one_unit(bound.relations, [right])
         if link:
@@ -338,6 +344,24 @@ class _Step:
             hint = "keep the privacy unit's own column on both sides, unchanged, and join on it."
         what = "private tables are joined on something other than their privacy unit."
         raise privacy_error(self.place, what, hint)
+
+    def _check_periods(self) -> None:
+        other = explain_other_unit(self.bound.relations, [self.right])
+        if other is not None and "period" in other:
+            raise privacy_error(self.place, other, _PERIOD_HINT)
+
+    def _check_units(self, linked: list[tuple[Field, Field]]) -> None:
+        """Refuse units that can't be compared, and note which rows meet where a join goes by the owner's word alone."""
+        other = explain_other_unit(self.bound.relations, [self.right])
+        if other is not None:
+            hint = _PERIOD_HINT if "period" in other else "ask the owner to give the privacy units one type."
+            raise privacy_error(self.place, other, hint)
+        period = self.bound.period
+        claimed = {CLAIMED, DETERMINES}
+        if period is not None or any(claimed & (a.anchors | b.anchors) for a, b in linked):
+            unit = next(t.unit_path[-1].column for r in (self.right,) for t in r.tables)
+            of = f"one {unit} {period.words}" if period is not None else f"one {unit}"
+            self.bound.notes.append(f"Private rows meet only where both are of {of}.")
 
 
 def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: bool = False) -> exp.Join:
@@ -361,7 +385,7 @@ def _unit(left: exp.Expr | None, right: exp.Expr | None, side: str) -> exp.Expr 
 
 def _link(left: list[Relation], right: Relation) -> str | None:
     """Return the equality that would join them: of keys on the path to the unit, or of the units."""
-    pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.fixes_unit(g)]
+    pairs = [(r, f, g) for r in left if r.private for f in r.fields for g in right.fields if f.suggests(g)]
     units = [(r, f, g) for r, f, g in pairs if f.is_unit and g.is_unit and fold(f.name) == fold(g.name)]
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
     for relation, here, there in [*units, *by_path, *pairs]:

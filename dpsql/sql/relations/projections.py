@@ -31,7 +31,7 @@ from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations import windows as own
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.fan_out import split_conjuncts
+from dpsql.sql.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
 
 EXACT_AGGREGATES = names_of("SUBSAMPLE")
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
@@ -232,9 +232,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
         conditions=rel.restate_conditions(conditions, pairs),
     )  # fmt: skip
     values = [value for value, _ in pairs]
-    return rel.add_unmatched(
-        relation, bound.unmatched, rel.find_lost_columns(bound.relations), values, conditions
-    )
+    return add_unmatched(relation, bound.unmatched, find_lost_columns(bound.relations), values, conditions)
 
 
 def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:

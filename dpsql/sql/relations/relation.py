@@ -2,12 +2,6 @@
 
 A relation is *private* while its rows belong to privacy units. The unit is only ever the base column passed through
 unchanged: it is taken from the policy, never from a name that the analyst wrote.
-
-Unmatched rows are public rows that an outer join keeps though no private row meets them. Private rows alone decide
-which these are, and they belong to no unit, so they are left out of what is counted. An answer in which they would
-count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody adds nothing to,
-as the count of a private column; and public groups that private rows meet as a whole or not at all, where an empty
-group counts 0.
 """
 
 from __future__ import annotations
@@ -21,21 +15,13 @@ from sqlglot import exp
 from dpsql.errors import BindError, did_you_mean
 from dpsql.plan import Input
 from dpsql.policy.model import Table
+from dpsql.policy.tables import Period
 from dpsql.policy.validate import fold as fold
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.parse.dialect import bind_error, join_word, to_sql
+from dpsql.sql.parse.dialect import bind_error, to_sql
 
-_STRICT = (
-    exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.Neg, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod,
-    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Abs, exp.Round, exp.Floor, exp.Ceil,
-    exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
-)  # fmt: skip
-"""Nodes that are NULL where a part of them is."""
-_STRICT_CALLS = (
-    "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
-    "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
-)  # fmt: skip
-
+INTERNAL = "dpsql_"
+"""Beginning of all names that dpsql gives; no refusal shows one."""
 LostColumns = frozenset[tuple[str, str]]
 """Columns of the exact query that are NULL in rows of nobody, by their tables' aliases there and their names."""
 
@@ -50,81 +36,14 @@ class Unmatched:
     """True in a subquery: nothing is known outside of what its rows are."""
 
 
-def find_unmatched(
-    before: Unmatched | None, join: exp.Join, on: Iterable[exp.Expr], private: tuple[bool, bool],
-    lost: LostColumns,
-) -> Unmatched | None:  # fmt: skip
-    """Return which rows of nobody there are after a join.
-
-    Args:
-        before: those that there were.
-        on: the join's conditions in the exact query.
-        private: whether its left and its right side are private.
-        lost: as :func:`places_lost` gives them, with those of the right side.
-    """
-    side, kind = (join_word(join, key) for key in ("side", "kind"))
-    left, right = private
-    known = tuple(on)
-    if left != right and side in ("FULL", "RIGHT" if left else "LEFT"):
-        return Unmatched(join, (*(before.on if before is not None else ()), *known))
-    inner = not side and kind in ("", "INNER", "SEMI") and any(surely_fails(node, lost) for node in known)
-    return None if inner or (side == "RIGHT" and right) else before
-
-
-def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
-    """Say whether an expression of the exact query is certain to be NULL on a row of nobody."""
-    if isinstance(node, exp.Column):
-        return (node.table, node.name) in lost
-    if isinstance(node, exp.Null):
-        return True
-    if isinstance(node, exp.Case):
-        ifs = node.args["ifs"]
-        if node.this is not None and surely_null(node.this, lost):
-            return surely_null(node.args.get("default") or exp.Null(), lost)
-        outcomes = [branch.args["true"] for branch in ifs if node.this or not surely_fails(branch.this, lost)]
-        return all(surely_null(found, lost) for found in (*outcomes, node.args.get("default") or exp.Null()))
-    if isinstance(node, exp.Between | exp.In):
-        return surely_null(node.this, lost)
-    if isinstance(node, exp.Anonymous) and node.name.lower() not in _STRICT_CALLS:
-        return False
-    if isinstance(node, (*_STRICT, exp.Anonymous)):
-        return any(surely_null(part, lost) for part in node.iter_expressions())
-    return False
-
-
-def surely_fails(node: exp.Expr, lost: LostColumns) -> bool:
-    """Say whether a condition of the exact query is certain not to be true on a row of nobody."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And | exp.Or):
-        both = [surely_fails(side, lost) for side in (node.this, node.expression)]
-        return any(both) if isinstance(node, exp.And) else all(both)
-    if isinstance(node, exp.Boolean):
-        return not node.this
-    if isinstance(node, exp.Not) and isinstance(bare := node.this.unnest(), exp.Is):
-        return isinstance(bare.expression, exp.Null) and surely_null(bare.this, lost)
-    return surely_null(node, lost)
-
-
-def asks_for_unmatched(node: exp.Expr, lost: LostColumns) -> bool:
-    """Say whether a condition asks for rows of nobody: that a private column is NULL."""
-    node = node.unnest()
-    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and surely_null(node.this, lost)
-
-
-def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostColumns) -> bool:
-    """Say whether private rows meet all public rows of a group or none: public columns by which they meet are keys."""
-    held = {(key.table, key.name) for key in keys if isinstance(key, exp.Column)}
-    columns = (column for node in found.on for column in node.find_all(exp.Column))
-    return not found.inside and all((c.table, c.name) in held | lost for c in columns)
-
-
-INTERNAL = "dpsql_"
-"""Beginning of all names that dpsql gives; no refusal shows one."""
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
 Anchor = tuple[str, str]
-"""A table on a declared path and its key there, folded."""
+"""A table on a declared path and its key there, folded; or one of the owner's words on a column."""
+CLAIMED: Anchor = ("", "unit")
+"""On a column that stands for the unit by the owner's word, or for a part of it."""
+DETERMINES: Anchor = ("", "determines")
+"""On a column whose values belong to one unit each by the owner's word, in whichever table they stand."""
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
@@ -163,6 +82,8 @@ class Field:
     """A unit's column that an outer join may leave empty, in rows that are another table's."""
     lost: bool = False
     """NULL in the rows of nobody of its relation."""
+    is_period: bool = False
+    """The period that parts the units."""
 
     @property
     def tells_unit(self) -> bool:
@@ -171,7 +92,14 @@ class Field:
 
     def fixes_unit(self, other: Field) -> bool:
         """Return whether rows in which the two are equal belong to one unit, by what the policy declares."""
-        return (self.is_unit and other.is_unit) or bool(self.anchors & other.anchors)
+        if self.anchors & other.anchors or DETERMINES in self.anchors | other.anchors:
+            return True
+        return all(f.is_unit or CLAIMED in f.anchors for f in (self, other))
+
+    def suggests(self, other: Field) -> bool:
+        """Return whether a hint may propose to join on the two."""
+        alike = fold(self.name) == fold(other.name) or DETERMINES not in self.anchors ^ other.anchors
+        return self.fixes_unit(other) and alike
 
 
 def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field:
@@ -185,7 +113,15 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
     """
     if same is None:
         return Field(name, typed)
-    return Field(name, typed, same.is_unit, anchors=same.anchors, key=key, optional=same.optional)
+    return Field(
+        name,
+        typed,
+        same.is_unit,
+        anchors=same.anchors,
+        key=key,
+        optional=same.optional,
+        is_period=same.is_period,
+    )
 
 
 @dataclass(frozen=True)
@@ -219,6 +155,8 @@ class Relation:
     """True when rows of a public table stay without a match: its columns can be public keys."""
     unmatched: Unmatched | None = None
     """The outer join inside that keeps rows of nobody, which its rows are without."""
+    period: exp.Expr | None = None
+    """The period that parts its units, in terms of its columns, where these are still there."""
 
     @property
     def max_rows(self) -> int | None:
@@ -252,39 +190,10 @@ class Relation:
             source.set("alias", named)
         pairs = [(f.typed.node, g.typed.node) for f, g in zip(self.fields, fields, strict=True)]
         conditions = restate_conditions(self.conditions, pairs)
+        period = restate_period(self, pairs)
         return replace(
-            self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions
-        )
-
-
-def find_lost_columns(relations: Iterable[Relation]) -> LostColumns:
-    """Return the columns of private relations that are NULL in rows of nobody."""
-    private = [relation for relation in relations if relation.private]
-    nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
-    nodes += [r.unit for r in private if r.unit is not None]
-    return frozenset((node.table, node.name) for node in nodes if isinstance(node, exp.Column))
-
-
-def add_unmatched(
-    relation: Relation,
-    found: Unmatched | None,
-    lost: LostColumns,
-    values: Iterable[exp.Expr],
-    conditions: Iterable[exp.Expr],
-) -> Relation:
-    """Return the relation that a subquery is, with what is known of rows of nobody.
-
-    Args:
-        found: the outer join that keeps them in the subquery.
-        lost: the columns of the subquery's FROM that are NULL in them.
-        values: what the relation's fields are in the subquery.
-        conditions: what it asks of its rows.
-    """
-    if found is None or any(surely_fails(node, lost) for node in conditions):
-        return relation
-    pairs = zip(relation.fields, values, strict=True)
-    fields = tuple(replace(f, lost=surely_null(value, lost)) for f, value in pairs)
-    return replace(relation, fields=fields, unmatched=replace(found, inside=True))
+            self, alias=alias, name=name, fields=fields, source=source, unit=unit, conditions=conditions, period=period
+        )  # fmt: skip
 
 
 def restate_conditions(
@@ -302,6 +211,28 @@ def restate_conditions(
                 c.replace(known[c.table, c.name].copy())
             found.append(holder.this)
     return tuple(found)
+
+
+def restate_period(relation: Relation, pairs: Iterable[tuple[exp.Expr, exp.Expr]]) -> exp.Expr | None:
+    """Return a relation's period in terms of other columns; None where these do not hold it."""
+    return next(iter(restate_conditions([] if relation.period is None else [relation.period], pairs)), None)
+
+
+def explain_other_unit(left: Iterable[Relation], right: Iterable[Relation]) -> str | None:
+    """Say why units of two sides can never be equal: parted otherwise, or of other types; None where they can."""
+    sides = [[relation for relation in side if relation.private] for side in (left, right)]
+    tables = {table.name: table for side in sides for relation in side for table in relation.tables}
+    kinds = {None if t.period is None else t.period.kind: t for t in tables.values()}
+    if len(kinds) > 1:
+        said = [
+            f"{t.name} has {'no period' if t.period is None else f'the period {t.period}'}"
+            for t in kinds.values()
+        ]
+        return f"privacy units of different periods can't meet: {' and '.join(said)}."
+    types = [relation.unit_type for side in sides for relation in side if relation.unit_type is not None]
+    if any(not meets_exactly(types[0], kind) for kind in types):
+        return "the privacy units of these tables are of different types, so different units may look equal."
+    return None
 
 
 @dataclass
@@ -394,13 +325,6 @@ def meets_exactly(left: Type, right: Type) -> bool:
     return left == right or (left.kind == right.kind and left.kind in ("INTEGER", "TEXT"))
 
 
-def name_unit_domain(table: Table) -> str:
-    """Name whose units a table's are: units of one name are the same people, and rows belong to their table alone."""
-    return (
-        f"row of {table.name}" if table.row_level or not table.unit_path else fold(table.unit_path[-1].column)
-    )
-
-
 @dataclass
 class From:
     """A bound FROM clause of a private block.
@@ -451,6 +375,18 @@ class From:
     def sql(self) -> str:
         """The text after FROM in the exact query."""
         return " ".join(map(to_sql, (self.source, *self.joins)))
+
+    @property
+    def period(self) -> Period | None:
+        """What parts the units of its rows, if something does."""
+        return next((table.period for table in self.tables if table.period is not None), None)
+
+    def holds_period(self, node: exp.Expr, known: Field | None) -> bool:
+        """Return whether an expression of the exact query is the period that parts the units, or the column ``known`` is."""
+        bare = node.unnest()
+        return (known is not None and known.is_period) or any(
+            relation.period is not None and bare == relation.period.unnest() for relation in self.relations
+        )
 
     @property
     def max_rows(self) -> int | None:

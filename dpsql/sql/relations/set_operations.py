@@ -25,7 +25,6 @@ from dpsql.sql.relations.relation import (
     column,
     column_name,
     meets_exactly,
-    name_unit_domain,
 )
 from dpsql.sql.relations.unit_rows import advise_one_unit
 
@@ -91,7 +90,7 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)
     alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
-    if not alike or {name_unit_domain(t) for t in left.tables} != {name_unit_domain(t) for t in right.tables}:
+    if not alike or {t.unit_domain for t in left.tables} != {t.unit_domain for t in right.tables}:
         what = "the two sides have different privacy units."
         raise privacy_error(tree.left, what, advise_one_unit([left], [right]))
     if len(left.fields) != len(right.fields):

@@ -46,6 +46,7 @@ from dpsql.sql.relations.relation import (
     Relation,
     column,
     column_name,
+    explain_other_unit,
     fold,
     meets_exactly,
 )
@@ -313,6 +314,10 @@ class _Place:
         around = self._unit_around
         if unit is None or around is None or not linked:
             raise self._refusal(place, tuple(relations), pairs)
+        scopes = [relation for scope in self.names.scopes() for relation in scope.relations]
+        other = explain_other_unit(scopes, relations)
+        if other is not None:
+            raise privacy_error(place, other, "query the tables one at a time.")
         return exp.EQ(this=exp.paren(unit.copy()), expression=exp.paren(around.copy()))
 
     def _refusal(
@@ -324,7 +329,7 @@ class _Place:
             for relation in relations
             for here in relation.fields
             for alias, there in self.names.fields()
-            if here.fixes_unit(there)
+            if here.suggests(there)
         ]
         if pairs and not relations[0].alias.startswith(INTERNAL) and self._unit_around is not None:
             alias, name, around, other = pairs[0]

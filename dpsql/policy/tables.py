@@ -1,0 +1,486 @@
+"""The tables of a policy: their columns, the format of text sources, and whose rows they hold.
+
+Of several paths to the privacy unit the first decides whose row it is. The others, and dependencies, are the owner's word: they
+open joins, in which the exact query demands equal units all the same, so data that break the word change answers and no
+guarantee.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+from dpsql.errors import PolicyError
+from dpsql.policy import validate
+from dpsql.policy.toml import Section, assign, declare_field
+from dpsql.policy.validate import DateBound, Value, fold, settle_text
+
+TEXT_KINDS = {
+    ".csv": "csv", ".csv.gz": "csv", ".tsv": "tsv", ".tsv.gz": "tsv",
+    ".json": "json", ".jsonl": "json", ".ndjson": "json",
+}  # fmt: skip
+"""Endings of text files, whose types are not in them, and the kind of text."""
+FILE_ENDINGS = (".parquet", *TEXT_KINDS)
+
+
+@dataclass(frozen=True)
+class Column(Section):
+    """The owner's word on one column: its type, its range, the list of its public values.
+
+    Args:
+        type: DuckDB's type of it. A value that does not fit is NULL. Sources whose types would be inferred from rows
+            (CSV, JSON, columns of Python objects, several Parquet files) must have it.
+        bounds: the lowest and the highest value that count; rows beyond are clamped. Numbers (of an INTERVAL column,
+            seconds), or dates or times without a zone, which are kept as :class:`dpsql.policy.validate.DateBound`.
+        values: every value there can be, in the order in which groups are shown. Keys over it cost no delta.
+        max_length: letters of a text (items of a list) that count, 65,536 where it is left out; where an expression needs
+            a length, a longer value is NULL.
+    """
+
+    bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds)
+    values: tuple[Value, ...] | None = declare_field(validate.settle_values)
+    type: str | None = declare_field(validate.settle_type)
+    max_length: int | None = declare_field(validate.settle_whole)
+
+    def _check_together(self) -> None:
+        if self.max_length is not None and self.type is not None and not validate.has_length(self.type):
+            raise PolicyError(
+                f"max_length is for texts and lists, not for {self.type}.",
+                keys=("max_length",),
+                hint="remove max_length.",
+            )
+
+    def suggest_type(self) -> str:
+        """Return a type that fits what the policy says of the column, which is all that is known here."""
+        ends: tuple[object, ...] = self.values or self.bounds or ("",)
+        first = ends[0].written if isinstance(ends[0], DateBound) else ends[0]
+        for kind, name in _TYPES_OF_VALUES.items():
+            if isinstance(first, kind):
+                return name
+        return "BIGINT" if all(isinstance(end, int) for end in ends) else "DOUBLE"
+
+
+_TYPES_OF_VALUES = {
+    bool: "BOOLEAN", datetime.datetime: "TIMESTAMP", datetime.date: "DATE", datetime.time: "TIME", str: "VARCHAR",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Format(Section):
+    """The format of a text source. What is left out has one fixed meaning: nothing is guessed.
+
+    Args:
+        delimiter: one letter between two fields; a comma, of TSV a tab.
+        quote: what encloses a field that holds the delimiter; ``""`` where nothing does.
+        escape: what stands before a quote within quotes (the quote itself, or a backslash).
+        header: whether the first line of each file names the columns. Without it, they come in the policy's order.
+        encoding: ``"utf-8"``, ``"latin-1"`` or ``"windows-1252"``.
+        null: the text without quotes that means NULL.
+        date_format, timestamp_format: as strptime has them; without, ISO dates.
+        quoted_newlines: whether a quoted field may go on in the next line. Then one stray quote changes the rows after
+            it, so one person's row can: the check of the policy warns.
+        records: of JSON: ``"lines"`` (an object on each line), or ``"array"`` (one array of objects, where one bad
+            record ends the file; the check of the policy warns).
+    """
+
+    delimiter: str | None = declare_field(validate.settle_letter, only="csv")
+    quote: str = declare_field(validate.settle_letter, '"', only="csv")
+    escape: str | None = declare_field(validate.settle_letter, only="csv")
+    header: bool = declare_field(validate.settle_flag, True, only="csv")
+    encoding: str = declare_field(validate.settle_choice("utf-8", "latin-1", "windows-1252"), "utf-8")
+    null: str = declare_field(validate.settle_null, "", only="csv")
+    date_format: str | None = declare_field(validate.settle_pattern)
+    timestamp_format: str | None = declare_field(validate.settle_pattern)
+    quoted_newlines: bool = declare_field(validate.settle_flag, False, only="csv")
+    records: str = declare_field(validate.settle_choice("lines", "array"), "lines", only="json")
+
+    def _check_together(self) -> None:
+        if self.quote and self.quote == self.delimiter:
+            raise PolicyError("delimiter and quote are the same.", keys=("quote",))
+        if self.escape is not None and (not self.quote or self.escape == self.delimiter):
+            raise PolicyError("there is no such escape: it stands before a quote.", keys=("escape",))
+        if self.quoted_newlines and not self.quote:
+            raise PolicyError("without quotes no newline is quoted.", keys=("quoted_newlines",))
+
+    def fit(self, source: str | None, text: str | None) -> Format:
+        """Return this format for a source of one kind of text (``"csv"``, ``"tsv"``, ``"json"``), its defaults settled.
+
+        Raises:
+            PolicyError: the source is no text, or the format says what its kind does not have.
+        """
+        if text is None:
+            wrong = (
+                f"the source {source} has a format of its own."
+                if source
+                else "only a text file has a format."
+            )
+            raise PolicyError(wrong, keys=("format",), hint="remove format.")
+        for key in self.find_given("csv" if text == "json" else "json"):
+            raise PolicyError(f"{text.upper()} has no {key}.", keys=("format", key), hint=f"remove {key}.")
+        comma = self.delimiter or ("\t" if text == "tsv" else ",")
+        if comma == self.quote:
+            raise PolicyError("delimiter and quote are the same.", keys=("format", "quote"))
+        made = copy.copy(self)
+        assign(made, "delimiter", comma)
+        assign(made, "escape", self.escape or self.quote)
+        return made
+
+
+_NAME = r'(?:"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_$]*))'
+_HOP = re.compile(rf"\s*{_NAME}\s*\.\s*{_NAME}\s*,\s*{_NAME}\s*")
+_START = re.compile(rf"\s*{_NAME}\s*")
+_DEPENDENCY = re.compile(rf"\s*{_NAME}\s*->\s*{_NAME}\s*")
+_TRUNCATED = re.compile(rf"\s*date_trunc\s*\(\s*'([a-z]+)'\s*,\s*{_NAME}\s*\)\s*", re.IGNORECASE)
+_PART = re.compile(rf"\s*([a-z]+)\s*\(\s*{_NAME}\s*\)\s*", re.IGNORECASE)
+
+TRUNCATED_TO = ("hour", "day", "week", "month", "quarter", "year")
+"""Parts that ``date_trunc`` of a period takes."""
+PERIOD_PARTS = ("year", "quarter", "month", "week", "dayofweek", "dayofyear", "day", "hour")
+"""Functions of a date that may be a period."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A step of the path to the privacy unit: read `column` of the row of `table` where `key` matches.
+
+    The first hop starts in the table itself; its key is empty.
+    """
+
+    table: str
+    key: str
+    column: str
+
+
+@dataclass(frozen=True)
+class Period:
+    """The part of a privacy unit that a row's own column gives: a function of it, or the column itself.
+
+    Args:
+        function: ``"date_trunc"``, one of :data:`PERIOD_PARTS`, or nothing for the column itself.
+        part: to which ``date_trunc`` goes.
+        column: the column.
+    """
+
+    function: str
+    part: str
+    column: str
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """The function without the column: units of two tables are alike where it is the same."""
+        return self.function, self.part
+
+    @property
+    def words(self) -> str:
+        """The words for rows of one person in one period, to stand after "rows".
+
+        >>> parse_period("date_trunc('month', day)").words, parse_period("year(day)").words
+        ('within one month', 'with one value of year(day)')
+        """
+        return f"within one {self.part}" if self.part else f"with one value of {self}"
+
+    def __str__(self) -> str:
+        name = self.column if _START.fullmatch(self.column) else '"{}"'.format(self.column.replace('"', '""'))
+        if self.part:
+            return f"date_trunc('{self.part}', {name})"
+        return f"{self.function}({name})" if self.function else name
+
+
+def settle_paths(key: str, value: object) -> str | tuple[str, ...]:
+    """Read a column or a path to the privacy unit, or a list of them, the first of which decides; a list of one is that one."""
+    if not isinstance(value, list | tuple):
+        return settle_text(key, value)
+    if not value or not all(isinstance(item, str) and item.strip() for item in value):
+        hint = f'{key} = ["subject_id", "hadm_id -> admissions.hadm_id, subject_id"]'
+        raise PolicyError(f"{key} is a text, or a list of texts.", hint=hint)
+    if len({" ".join(item.split()) for item in value}) < len(value):
+        raise PolicyError(f"{key} lists one path twice.", hint="list each path once.")
+    return value[0] if len(value) == 1 else tuple(value)
+
+
+def settle_dependencies(key: str, value: object) -> tuple[str, ...]:
+    """Read a list of dependencies ``"order_number -> customer_id"``."""
+    if value == ():
+        return ()
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not given:
+        raise PolicyError(f"{key} is a list of texts.", hint=f'{key} = ["order_number -> customer_id"]')
+    for item in given:
+        if not isinstance(item, str) or _DEPENDENCY.fullmatch(item) is None:
+            raise PolicyError(
+                f"{item!r} is no dependency of one column on another.",
+                hint=f'{key} = ["order_number -> customer_id"], one column on each side.',
+            )
+    return tuple(given)
+
+
+def parse_dependency(text: str) -> tuple[str, str]:
+    """Parse ``order_number -> customer_id`` as the two columns.
+
+    >>> parse_dependency("order_number -> customer_id")
+    ('order_number', 'customer_id')
+    """
+    found = _DEPENDENCY.fullmatch(text)
+    assert found is not None
+    return _unquoted(found[1], found[2]), _unquoted(found[3], found[4])
+
+
+def parse_path(table: str, text: str) -> tuple[Hop, ...]:
+    """Parse ``order_id -> orders.id, user_id`` as hops; a text without an arrow is one column's name."""
+    if "->" not in text:
+        found = _START.fullmatch(text)
+        return (Hop(table, "", _unquoted(found[1], found[2]) if found else text),)
+    first, *rest = text.split("->")
+    start = _START.fullmatch(first)
+    steps = [_HOP.fullmatch(step) for step in rest]
+    if start is None or None in steps:
+        raise PolicyError(
+            f"the privacy unit of {table} is not a column or a path.",
+            keys=("privacy_unit",),
+            hint='a path reads "order_id -> orders.id, user_id".',
+        )
+    hops = [Hop(table, "", _unquoted(start[1], start[2]))]
+    for step in steps:
+        assert step is not None
+        hops.append(
+            Hop(_unquoted(step[1], step[2]), _unquoted(step[3], step[4]), _unquoted(step[5], step[6]))
+        )
+    return tuple(hops)
+
+
+def _unquoted(quoted: str | None, bare: str | None) -> str:
+    return bare if quoted is None and bare is not None else (quoted or "").replace('""', '"')
+
+
+def settle_period(key: str, value: object) -> str:
+    """Read an expression whose values part a privacy unit, and return its one spelling."""
+    text = settle_text(key, value)
+    try:
+        return str(parse_period(text))
+    except ValueError as error:
+        raise PolicyError(
+            f"{text!r} is no period{error}.",
+            hint=f"""{key} = "date_trunc('month', day)"; or one of {", ".join(PERIOD_PARTS)} of a column, or a column.""",
+        ) from None
+
+
+def parse_period(text: str) -> Period:
+    """Parse the expression of a period: a closed list of functions of one column.
+
+    Raises:
+        ValueError: it is none.
+
+    >>> parse_period("DATE_TRUNC('Month', day)")
+    Period(function='date_trunc', part='month', column='day')
+    """
+    if found := _TRUNCATED.fullmatch(text):
+        if fold(found[1]) not in TRUNCATED_TO:
+            raise ValueError(f": date_trunc goes to {', '.join(TRUNCATED_TO)}")
+        return Period("date_trunc", fold(found[1]), _unquoted(found[2], found[3]))
+    if found := _PART.fullmatch(text):
+        if fold(found[1]) not in PERIOD_PARTS:
+            raise ValueError(f": there is no function {found[1]} here")
+        return Period(fold(found[1]), "", _unquoted(found[2], found[3]))
+    if found := _START.fullmatch(text):
+        return Period("", "", _unquoted(found[1], found[2]))
+    raise ValueError("")
+
+
+@dataclass(frozen=True)
+class Table(Section):
+    """A table that analysts may name.
+
+    Args:
+        name: its name in SQL.
+        public: nothing in it is private; it is joined, read and shown as it is.
+        source: a file, a glob, or a table of the database; without it, the database's table of that name.
+        privacy_unit: whose presence is hidden: ``"ROW"``, a column, or a path
+            ``"order_id -> orders.id, user_id"`` (follow order_id to the row of orders with that id, whose
+            user_id is the unit). Of a list, the first decides whose row it is; the others are the owner's word that they
+            lead to the same unit, which opens joins by them: the exact query demands equal units all the same.
+        determines: columns whose values belong to one unit each, as ``["order_number -> customer_id"]``: joins by them
+            are open, under the same demand.
+        privacy_period: a function of the row that parts each unit, as ``"date_trunc('month', day)"``: then one person's
+            rows within one month are the unit. A table whose path leads here has the period of the row that it finds.
+        max_rows: how many rows of one unit count in one group (1 where the unit is ROW).
+        max_groups: how many groups one unit counts in, where a query does not say.
+        columns: types, bounds and public values, by column name.
+        format: how a text source is written.
+        version: which version of the data this is, for instance a date; without it, the files' sizes and times.
+        max_fan_out: how many public rows one private row may meet; 10,000 where it is left out.
+        max_unit_rows: how many rows one unit may become where its own rows meet each other; a million where it is left
+            out.
+    """
+
+    name: str = declare_field(validate.settle_name, MISSING)
+    public: bool = declare_field(validate.settle_flag, False)
+    source: str | None = declare_field(validate.settle_text)
+    privacy_unit: str | tuple[str, ...] | None = declare_field(settle_paths, only="private")
+    determines: tuple[str, ...] = declare_field(settle_dependencies, (), only="private")
+    privacy_period: str | None = declare_field(settle_period, only="private")
+    max_rows: int | None = declare_field(validate.settle_whole, only="private")
+    max_groups: int | None = declare_field(validate.settle_whole, only="private")
+    columns: Mapping[str, Column] = declare_field(validate.settle_names, sections=Column)
+    format: Format | None = declare_field(None, section=Format)
+    version: str | None = declare_field(validate.settle_text)
+    max_fan_out: int | None = declare_field(validate.settle_whole, only="private")
+    max_unit_rows: int | None = declare_field(validate.settle_whole, only="private")
+    _parted: ClassVar[Period | None] = None
+
+    def _check_together(self) -> None:
+        if self.format is not None:
+            self.format.fit(self.source, self.text)
+            assign(self, "format", None if self.format == Format() else self.format)
+        if self.source is not None and "://" in self.source:
+            raise PolicyError(
+                f"the source of {self.name} is not a local file or table.",
+                keys=("source",),
+                hint="copy it beside the policy, or into the database.",
+            )
+        if self.public:
+            for key in self.find_given("private"):
+                raise PolicyError(
+                    f"the table {self.name} is public, so it has no {key}.",
+                    keys=(key,),
+                    hint=f"remove public = true, or remove {key}.",
+                )
+        elif self.privacy_unit is None:
+            raise PolicyError(
+                f"the table {self.name} has no privacy unit.",
+                hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
+            )
+        elif self.row_level:
+            if self.max_rows not in (None, 1):
+                raise PolicyError(
+                    f"the privacy unit of {self.name} is the row, so max_rows is 1.",
+                    keys=("max_rows",),
+                    hint="remove max_rows, or name the column that says whose row it is.",
+                )
+            assign(self, "max_rows", 1)
+        self._check_claims()
+
+    def _check_claims(self) -> None:
+        """Check what the owner says of further ways to the unit."""
+        starts = [fold(path[0].column) for path in self.unit_paths]
+        if "row" in starts:
+            raise PolicyError(
+                f"one path to the privacy unit of {self.name} is ROW, which no other way leads to.",
+                keys=("privacy_unit",),
+                hint='privacy_unit = "ROW", alone.',
+            )
+        if len(set(starts)) < len(starts):
+            raise PolicyError(
+                f"two paths to the privacy unit of {self.name} start from one column.",
+                keys=("privacy_unit",),
+                hint="list the one that decides whose row it is.",
+            )
+        if self.privacy_period is not None and (self.row_level or len(self.unit_path) > 1):
+            last = "each row is a unit" if self.row_level else "its path leads to another table's rows"
+            raise PolicyError(
+                f"{self.name} has a privacy period, and {last}.",
+                keys=("privacy_period",),
+                hint="remove it: such a row belongs to one unit already." if self.row_level else
+                f"declare privacy_period in {self.unit_path[-1].table}: {self.name} has its periods then.",
+            )  # fmt: skip
+        ends = [self.unit_path[at].column for at in (0, -1)] if self.unit_path else []
+        for key, unit in map(parse_dependency, self.determines):
+            if fold(unit) not in map(fold, ends) or fold(key) in map(fold, ends):
+                said = f"its privacy unit is {ends[-1]}" if ends else "each of its rows is a unit"
+                raise PolicyError(
+                    f"{self.name} determines {unit} by {key}, and {said}.",
+                    keys=("determines",),
+                    hint=f'determines = ["{key} -> {ends[-1]}"]' if ends and fold(key) not in map(fold, ends)
+                    else "remove determines.",
+                )  # fmt: skip
+
+    @property
+    def unit_text(self) -> str | None:
+        """The column or path that decides whose row it is: the only one, or the first of a list."""
+        return self.privacy_unit[0] if isinstance(self.privacy_unit, tuple) else self.privacy_unit
+
+    @property
+    def row_level(self) -> bool:
+        """True where each row is its own privacy unit."""
+        return isinstance(self.privacy_unit, str) and fold(self.privacy_unit.strip()) == "row"
+
+    @property
+    def unit_paths(self) -> tuple[tuple[Hop, ...], ...]:
+        """The ways from a row to its privacy unit: the first decides whose row it is, the others are claims."""
+        if self.privacy_unit is None or self.row_level:
+            return ()
+        given = (self.privacy_unit,) if isinstance(self.privacy_unit, str) else self.privacy_unit
+        return tuple(parse_path(self.name, text) for text in given)
+
+    @property
+    def unit_path(self) -> tuple[Hop, ...]:
+        """The way from a row to its privacy unit, one hop for a column; empty for public and row-level tables.
+
+        >>> Table("items", privacy_unit="order_id -> orders.id, user_id").unit_path[1]
+        Hop(table='orders', key='id', column='user_id')
+        """
+        return next(iter(self.unit_paths), ())
+
+    @property
+    def declared_period(self) -> Period | None:
+        """The period that the table itself declares."""
+        return None if self.privacy_period is None else parse_period(self.privacy_period)
+
+    @property
+    def period(self) -> Period | None:
+        """What parts the units of its rows: its own period or, within a policy, that of the table its path leads to."""
+        return self._parted or self.declared_period
+
+    def parted_by(self, period: Period | None) -> Table:
+        """Return the table with the period of the table that its path leads to."""
+        made = copy.copy(self)
+        assign(made, "_parted", period)
+        return made
+
+    @property
+    def unit_words(self) -> str:
+        """The unit in words: ``"all rows of any one user_id within one month"``."""
+        path = self.unit_path
+        if not path:
+            return "any one row"
+        return f"all rows of any one {path[-1].column}{f' {self.period.words}' if self.period else ''}"
+
+    @property
+    def determining(self) -> frozenset[str]:
+        """The columns whose values belong to one unit each, as the owner says, folded."""
+        return frozenset(fold(parse_dependency(text)[0]) for text in self.determines)
+
+    @property
+    def unit_domain(self) -> str:
+        """A name of the kind of unit; tables whose units are the same people share it."""
+        path = self.unit_path
+        if not path:
+            return f"row of {fold(self.name)}"
+        part = "" if self.period is None else " by " + " ".join(filter(None, self.period.kind))
+        return f"{fold(path[-1].column)}{part}"
+
+    @property
+    def file(self) -> bool:
+        """True where the source is a file or a glob rather than a table of the database."""
+        source = "" if self.source is None else self.source.lower()
+        return source.endswith(FILE_ENDINGS) or "/" in source or "*" in source
+
+    @property
+    def text(self) -> str | None:
+        """The kind of text (``"csv"``, ``"tsv"``, ``"json"``); None for a source that has types of its own."""
+        source = "" if self.source is None else self.source.lower()
+        return next((kind for ending, kind in TEXT_KINDS.items() if source.endswith(ending)), None)
+
+    @property
+    def several(self) -> bool:
+        """True where the source is a pattern, which may find any number of files."""
+        return self.file and any(letter in (self.source or "") for letter in "*?[")
+
+    def path(self, base: Path | None) -> Path:
+        """Return the path of the source file, which starts from the policy's folder."""
+        return (base or Path()) / Path(self.source or "").expanduser()
