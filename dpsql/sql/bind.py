@@ -18,7 +18,7 @@ from dpsql.plan import IntervalColumns, Plan
 from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
-from dpsql.sql.normalize import Cte, Finish, public_columns, renamed
+from dpsql.sql.normalize import Cte, Finish, public_columns, renamed, spell
 from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
 from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
@@ -28,6 +28,7 @@ from dpsql.sql.relations.intervals import (
     name_kept_results,
     prepend_kept_results,
     propagate_intervals,
+    replace_interval_calls,
 )
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -89,11 +90,10 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     prepend_kept_results(tree, kept)
     levels = {item.kept.confidence for item in kept}
     intervals: list[IntervalColumns] = []
+    results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
+    replace_interval_calls(tree, binder.intervals, results, spell)
     if isinstance(tree, exp.Select):
         one_level = len({block.confidence for block in binder.blocks} | levels) == 1
-        results = {
-            item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept
-        }
         for name, low, high in propagate_intervals(tree, binder.intervals, results, one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):

@@ -13,12 +13,12 @@ private block's release do. The ends are columns too, ``n__low`` and ``n__high``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import table_named
+from dpsql.sql.parse.dialect import bind_error, table_named
 from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
@@ -91,11 +91,62 @@ def propagate_intervals(
     return own or []
 
 
+_ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
+"""The calls that mean an end of an interval."""
+
+
+def replace_interval_calls(
+    tree: exp.Expr,
+    releases: Mapping[str, ShownEnds],
+    kept: Mapping[str, ShownEnds],
+    spell: Callable[[exp.Expr], str],
+) -> None:
+    """Put the ends of intervals where a statement says ``INTERVAL_LOW(n)`` or ``INTERVAL_HIGH(n)``; NULL where there is none.
+
+    Args:
+        tree: the statement, changed in place.
+        releases: the relations that its blocks release.
+        kept: the relations of the kept results that it names.
+        spell: writes what a column without an alias is called.
+
+    Raises:
+        BindError: such a call has not one column in its argument.
+    """
+    calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
+    carrier = _Carrier(tree, releases, kept)
+    if calls:
+        for below in reversed(list(tree.find_all(exp.Select))):  # the innermost first
+            carrier.spell_star(below, alone=False)
+    for call in calls:
+        argument = call.expressions[0] if len(call.expressions) == 1 else None
+        columns = [] if argument is None else list(argument.find_all(exp.Column))
+        select = call.find_ancestor(exp.Select)
+        if argument is None or len(columns) != 1 or select is None:
+            name = call.name.upper()
+            hint = f"write SELECT n, {name}(n) FROM (SELECT COUNT(*) AS n FROM t) AS r."
+            raise bind_error(call, f"{name} takes one released column.", hint)
+        item: exp.Expr = call
+        while item.parent is not None and item.parent is not select:
+            item = item.parent
+        if item.arg_key == "expressions" and not isinstance(item, exp.Alias):
+            alias = exp.Alias(alias=exp.to_identifier(spell(item), quoted=True))
+            item.replace(alias)
+            alias.set("this", item)
+        ends = carrier.ends_in(select, argument, columns[0])
+        call.replace(_no_number(argument) if ends is None else ends[_ENDS[call.name.upper()]])
+
+
+def _no_number(argument: exp.Expr) -> exp.Expr:
+    """Return NULL, by an expression that fails where the argument would."""
+    never = exp.If(this=exp.false(), true=exp.Cast(this=argument.copy(), to=_DOUBLE.copy()))
+    return exp.Case(ifs=[never])
+
+
 @dataclass
 class _Carrier:
     """The columns of ends that the SELECTs of one statement have been given, in ``shown``."""
 
-    tree: exp.Select
+    tree: exp.Expr
     releases: Mapping[str, ShownEnds]
     kept: Mapping[str, ShownEnds]
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
@@ -147,6 +198,24 @@ class _Carrier:
                 found.append((real if item is node else item.alias_or_name, *ends))
         return found
 
+    def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return the ends of an expression over one column, where it stands in a SELECT; None where it has no interval."""
+        from_ = select.args.get("from_")
+        if from_ is None:
+            return None
+        name = from_.this.name if isinstance(from_.this, exp.Table) else ""
+        direct = self.releases.get(name) or self.kept.get(name)
+        if direct is not None:
+            pair = direct.get(of.name)
+            return None if pair is None else ends_of(node, column(pair[0]), column(pair[1]))
+        sources = self._sources(select)
+        merged = {
+            fold(n.name) for join in select.args.get("joins") or [] for n in join.args.get("using") or []
+        }
+        alias = self._alias(of, sources, merged)
+        exposed = self._exposed(sources[alias], of.name) if alias is not None else None
+        return None if exposed is None else ends_of(node, *(column(n, alias or None) for n in exposed[1:]))
+
     def _sources(self, select: exp.Select) -> dict[str, exp.Select]:
         """Return the SELECTs that stand in FROM and JOIN, by alias; only those that may be given columns."""
         found: dict[str, exp.Select] = {}
@@ -179,10 +248,11 @@ class _Carrier:
         plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
         return (ctes[0].this, ctes[0]) if plain else (None, None)
 
-    def spell_star(self, select: exp.Select) -> None:
-        """Write ``SELECT * FROM one`` as its columns by name, where those are known."""
+    def spell_star(self, select: exp.Select, alone: bool = True) -> None:
+        """Write ``SELECT * FROM one`` as its columns by name, where those are known; not beside more columns if ``alone``."""
         from_ = select.args.get("from_")
-        star = select.expressions[0] if len(select.expressions) == 1 else None
+        stars = [item for item in select.expressions if item.is_star]
+        star = stars[0] if len(stars) == 1 and not (alone and len(select.expressions) > 1) else None
         if not isinstance(star, exp.Star) or any(star.args.values()) or from_ is None:
             return
         if select.args.get("joins") or select.args.get("laterals"):
@@ -195,7 +265,8 @@ class _Carrier:
         plain = all(names) and not any(item.is_star for item in body.expressions)
         if plain and len({fold(name) for name in names}) == len(names):
             spelled = [exp.alias_(column(n, node.alias_or_name), n, quoted=True) for n in names]
-            select.set("expressions", spelled)
+            at = select.expressions.index(star)
+            select.set("expressions", [*select.expressions[:at], *spelled, *select.expressions[at + 1 :]])
 
     def _alias(self, node: exp.Expr, sources: dict[str, exp.Select], merged: set[str]) -> str | None:
         """Return the source that a column comes from, where that is certain."""

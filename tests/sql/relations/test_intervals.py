@@ -107,3 +107,49 @@ def test_levels_that_differ_are_not_shown_as_one(session: dpsql.Session) -> None
     sql = """WITH a AS (SELECT WITH DP OPTIONS (confidence = 0.5) COUNT(*) AS n FROM t),
              b AS (SELECT WITH DP OPTIONS (confidence = 0.9) SUM(x) AS s FROM t) SELECT n, s FROM a, b"""
     assert not session.sql(sql).intervals
+
+
+ENDS = {
+    "SELECT n, INTERVAL_LOW(n), INTERVAL_HIGH(n) FROM (SELECT COUNT(*) AS n FROM t) AS r": "n",
+    "SELECT COUNT(*) AS n, INTERVAL_LOW(n), interval_high(COUNT(*)) FROM t": "n",
+    A
+    + "SELECT a.n, INTERVAL_LOW(a.n), INTERVAL_HIGH(n) FROM a JOIN names USING (k) ORDER BY INTERVAL_LOW(n) LIMIT 1": "n",
+    A
+    + "SELECT *, INTERVAL_LOW(n), INTERVAL_HIGH(n) FROM (SELECT n FROM a WHERE INTERVAL_LOW(n) < 1e6) AS r LIMIT 1": "n",
+}
+
+
+@pytest.mark.parametrize("text", ENDS)
+def test_ends_are_columns(session: dpsql.Session, text: str) -> None:
+    result = session.sql(text)
+    n, low, high = result.fetchall()[0]
+    shown = session.sql(text.replace("INTERVAL_LOW(n)", "1", 1)).intervals
+    assert low < n < high
+    assert high - n == n - low
+    if ENDS[text] in result.intervals:
+        assert (low, high) in [tuple(pair) for pair in result.intervals[ENDS[text]]]
+    assert len(result.columns) == 3, shown
+
+
+def test_ends_follow_the_confidence_and_cost_nothing(session: dpsql.Session) -> None:
+    text = "SELECT INTERVAL_HIGH(n) - INTERVAL_LOW(n) FROM (SELECT WITH DP OPTIONS (epsilon = 1{}) COUNT(*) AS n FROM t) AS r"
+    wide, narrow = (session.sql(text.format(o)) for o in (", confidence = 0.999", ", confidence = 0.5"))
+    assert wide.fetchone()[0] > narrow.fetchone()[0]
+    session.sql("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t WHERE x > 2")
+    ends = session.sql(
+        "SELECT INTERVAL_LOW(n) FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t WHERE x > 2)"
+    )
+    assert ends.loss == "no charge"
+
+
+def test_what_has_no_interval_has_no_ends(session: dpsql.Session) -> None:
+    text = "SELECT INTERVAL_LOW(m), INTERVAL_HIGH(-n) FROM (SELECT MEDIAN(x) AS m, COUNT(*) AS n FROM t) AS r"
+    assert session.sql(text).fetchall() == [(None, None)]
+    assert session.sql("SELECT DISTINCT INTERVAL_LOW(place) FROM names").fetchall() == [(None,)]
+    for wrong, message in (
+        ("SELECT INTERVAL_LOW(z) FROM (SELECT COUNT(*) AS n FROM t) AS r", "no column z"),
+        ("SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM t) AS r", "one released column"),
+        ("SELECT INTERVAL_LOW(x) FROM t", "must be a group"),
+    ):
+        with pytest.raises(dpsql.Error, match=message):
+            session.sql(wrong)

@@ -1,0 +1,54 @@
+-- Shapes of GoogleSQL's documentation of differential privacy, every example of the three pages, over tables of our own.
+-- docs/aggregate-dp-functions.md
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) mean_pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, AVG(pages) mean_pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, AVG(pages, contribution_bounds_per_group=>(0, 100)) mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, AVG(pages) mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) times_lent FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) times_lent FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, COUNT(shelf, contribution_bounds_per_group => (0,100)) times_lent FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, COUNT(shelf, contribution_bounds_per_group => (0,100)) times_lent FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, COUNT(shelf, contribution_bounds_per_group=>(0, 100)) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, COUNT(shelf, contribution_bounds_per_group=>(0, 100)) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, PERCENTILE_CONT(pages, 0.5, contribution_bounds_per_row => (0,100)) middle FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, PERCENTILE_CONT(pages, 0.5, contribution_bounds_per_row=>(0, 100)) middle FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, SUM(pages, contribution_bounds_per_group => (0,100)) pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, SUM(pages) pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, SUM(pages, contribution_bounds_per_group=>(0, 100)) pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, SUM(pages) pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1, privacy_unit_column=reader) shelf, VAR_POP(pages, contribution_bounds_per_row => (0,100)) spread FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, VAR_POP(pages, contribution_bounds_per_row=>(0, 100)) spread FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_AVG(pages CLAMPED BETWEEN 0 AND 100) mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, ANON_AVG(pages) mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_COUNT(*) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, ANON_COUNT(*) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_COUNT(shelf CLAMPED BETWEEN 0 AND 100) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, ANON_COUNT(shelf CLAMPED BETWEEN 0 AND 100) times_lent FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_PERCENTILE_CONT(pages, 0.5 CLAMPED BETWEEN 0 AND 100) middle FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_QUANTILES(pages, 4 CLAMPED BETWEEN 0 AND 100) cuts FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_STDDEV_POP(pages CLAMPED BETWEEN 0 AND 100) deviation FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_SUM(pages CLAMPED BETWEEN 0 AND 100) pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, ANON_SUM(pages) pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH ANONYMIZATION OPTIONS(epsilon=10, delta=.01, max_groups_contributed=1) shelf, ANON_VAR_POP(pages CLAMPED BETWEEN 0 AND 100) spread FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, privacy_unit_column=reader ) shelf, AVG(pages) mean_pages FROM loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, max_groups_contributed = 1 ) shelf, AVG(pages) AS mean_pages FROM loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, privacy_unit_column=reader ) shelf, AVG(pages, contribution_bounds_per_group=>(0,100)) AS mean_pages FROM loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, privacy_unit_column=reader ) shelf, AVG(pages, contribution_bounds_per_group=>(50,100)) AS mean_pages FROM loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, max_groups_contributed = 1 ) shelf, AVG(pages, contribution_bounds_per_group=>(0,100)) AS mean_pages FROM loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, max_groups_contributed = 1 ) shelf, AVG(pages, contribution_bounds_per_group=>(50,100)) AS mean_pages FROM loans_view GROUP BY shelf;
+-- docs/differential-privacy.md
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon=10, delta=.01, privacy_unit_column=reader) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) FROM returns;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon=10, delta=.01, privacy_unit_column=m.reader) shelf, COUNT(*, contribution_bounds_per_group=>(0, 100)) FROM (SELECT * FROM returns) AS m;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=2) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) mean_pages FROM library.loans_view, library.returns_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-10, privacy_unit_column=reader) shelf, COUNT(pages) FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-10, privacy_unit_column=reader) shelf, COUNT(pages) FROM loans GROUP BY shelf;
+-- docs/query-syntax.md
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=2) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=10, delta=.01, max_groups_contributed=2, privacy_unit_column=reader) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=2) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=2, privacy_unit_column=reader) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, max_groups_contributed=1) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM library.loans_view GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e20, delta=.01, privacy_unit_column=reader) shelf, AVG(pages, contribution_bounds_per_group => (0,100)) AS mean_pages FROM loans GROUP BY shelf;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ( epsilon = 1e20, delta = .01, max_groups_contributed = 1, group_selection_strategy = PUBLIC_GROUPS ) shelf, AVG(pages) AS mean_pages FROM library.loans_view RIGHT OUTER JOIN (SELECT DISTINCT shelf FROM UNNEST(['maps', 'plays', 'songs'])) USING (shelf) GROUP BY shelf;
