@@ -23,7 +23,7 @@ from dpsql.policy.model import Table
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.lengths import check_length, length_of
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import join_word, parse_select, privacy_error, to_sql
+from dpsql.sql.parse.dialect import expression_of, join_word, privacy_error, to_sql
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import (
     UNIT,
@@ -191,11 +191,11 @@ def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], row
     by = ", ".join(to_sql(key.typed.node) for key in keys)
     order = ", ".join(to_sql(f.typed.node) for f in relation.fields)
     window = f"{f'PARTITION BY {by} ' if keys else ''}{f'ORDER BY {order}' if order else ''}"
-    return choose_rows(relation, source, f"row_number() OVER ({window}) <= {rows}")
+    return choose_rows(relation, source, expression_of(f"row_number() OVER ({window}) <= {rows}"))
 
 
 def choose_rows(
-    relation: Relation, source: exp.Expr, condition: str, short: Collection[Field] = ()
+    relation: Relation, source: exp.Expr, condition: exp.Expr, short: Collection[Field] = ()
 ) -> exp.Expr:
     """Return a subquery of a source's rows that meet a condition over windows."""
     items = [
@@ -203,8 +203,9 @@ def choose_rows(
         for f in relation.fields
     ]
     items += [(relation.unit, UNIT)] if relation.unit is not None else []
-    columns = ", ".join(f"{to_sql(node)} AS {to_sql(column(name))}" for node, name in items)
-    query = parse_select(f"SELECT {columns} FROM {to_sql(source)} QUALIFY {condition}")
+    query = exp.Select(expressions=[exp.alias_(node.copy(), column(name).this) for node, name in items])
+    query.set("from_", exp.From(this=source.copy()))
+    query.set("qualify", exp.Qualify(this=condition))
     return query.subquery(exp.to_identifier(relation.name), copy=False)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from sqlglot import exp
 
@@ -19,7 +20,7 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env, inner_queries
-from dpsql.sql.parse.dialect import join_word, to_sql
+from dpsql.sql.parse.dialect import expression_of, join_word, to_sql
 from dpsql.sql.parse.options import Options, call_of, is_private_call, mode_of
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
@@ -168,13 +169,13 @@ def secret_hash(names: Iterable[str]) -> str:
     return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
 
 
-def _looks(field: Field) -> list[str]:
+def _looks(field: Field) -> list[exp.Expr]:
     """Return all that a query may see of a column: its value, and what tells equal values of it apart."""
-    text, kind = to_sql(field.typed.node), field.typed.type.kind
+    node, kind = field.typed.node, field.typed.type.kind
     if kind == "OTHER":
         return []
-    more = {"DOUBLE": [f"signbit({text})"], "INTERVAL": [f"CAST({text} AS VARCHAR)"]}
-    return [text, *more.get(kind, [])]
+    more = {"DOUBLE": "signbit({})", "INTERVAL": "CAST({} AS VARCHAR)"}.get(kind)
+    return [node.copy(), *([expression_of(more.format(to_sql(node)))] if more is not None else [])]
 
 
 def cut_unit_rows(
@@ -186,12 +187,19 @@ def cut_unit_rows(
     columns ``short`` are missing where they are longer than the policy says.
     """
     assert relation.unit is not None
-    unit = to_sql(relation.unit)
-    by = ", ".join([unit, *(to_sql(key.typed.node) for key in keys)])
-    order = secret_hash([unit, *(value for f in relation.fields for value in _looks(f))])
-    return choose_rows(
-        relation, source, f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) <= {rows}", short
-    )
+    condition = _cut().copy()
+    window = condition.this
+    window.set("partition_by", [relation.unit.copy(), *(key.typed.node.copy() for key in keys)])
+    seen = [relation.unit.copy(), *(value for f in relation.fields for value in _looks(f))]
+    window.args["order"].expressions[0].this.find(exp.Column).parent.set("expressions", seen)
+    condition.set("expression", exp.Literal.number(rows))
+    return choose_rows(relation, source, condition, short)
+
+
+@cache
+def _cut() -> exp.Expr:
+    """Return the condition that keeps some rows of a unit, with one column in place of the unit and of all others."""
+    return expression_of(f"row_number() OVER (PARTITION BY x ORDER BY {secret_hash(['x'])}) <= 1")
 
 
 @dataclass(frozen=True)
