@@ -330,3 +330,35 @@ refused: PrivacyError: random can't be used on private rows: its answer
 SELECT COUNT(*) FROM stays WHERE since < current_date
 ----
 refused: PrivacyError: current_date can't be used on private rows: its answer
+====
+-- case: frequency of impressions
+-- from: AWS Clean Rooms, differential privacy; Snowflake, privacy policies
+-- seen: user_id
+SELECT n, COUNT(*) AS users FROM (SELECT user_id, COUNT(*) AS n FROM impressions GROUP BY user_id) AS f GROUP BY n ORDER BY n
+----
+answered
+====
+-- case: users reached by two channels
+-- from: AWS Clean Rooms, differential privacy; Snowflake, privacy policies
+SELECT COUNT(*) FROM (SELECT user_id FROM impressions GROUP BY user_id HAVING COUNT(DISTINCT channel) >= 2) AS t
+----
+answered
+====
+-- case: users of one campaign and not of another
+-- from: AWS Clean Rooms, differential privacy; Snowflake, privacy policies
+SELECT COUNT(*) FROM (SELECT user_id FROM impressions WHERE campaign = 1 EXCEPT SELECT user_id FROM impressions WHERE campaign = 2) AS t
+----
+answered
+====
+-- case: attribution: days from impression to sale
+-- from: AWS Clean Rooms, differential privacy; Snowflake, privacy policies
+SELECT COUNT(*) FROM impressions i JOIN accounts a ON i.user_id = a.user_id JOIN brand_sales s ON a.mail_hash = s.mail_hash WHERE s.sold_at > i.seen_at AND date_diff('day', i.seen_at, s.sold_at) <= 14
+----
+answered
+====
+-- case: stays as a percentage of a total by state
+-- from: AWS Clean Rooms, differential privacy; Snowflake, privacy policies
+-- slack: 0.01
+SELECT p.state, 100 * SUM(s.days) / (SELECT SUM(days) FROM stays) AS percent FROM patients p JOIN stays s ON p.patient = s.patient GROUP BY p.state ORDER BY p.state
+----
+answered

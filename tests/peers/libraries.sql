@@ -682,3 +682,50 @@ answered
 SELECT weekday, AVG(minutes) FROM guests WHERE minutes > 95 AND weekday > 0 GROUP BY weekday
 ----
 answered
+====
+-- case: members by age group and education, the crossed keys kept
+-- from: Tumult Analytics and PipelineDP, tutorials
+SELECT k.gender, COUNT(m.id) FROM members m RIGHT JOIN (VALUES ('female'), ('male'), ('nonbinary'), ('unspecified')) AS k(gender) ON m.gender = k.gender GROUP BY k.gender ORDER BY k.gender
+----
+answered
+====
+-- case: loans per member in a histogram
+-- from: Tumult Analytics and PipelineDP, tutorials
+-- seen: id
+SELECT n, COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM loans GROUP BY id) AS t GROUP BY n ORDER BY n
+----
+answered
+====
+-- case: spending on a day of the week as a share of the week
+-- from: Tumult Analytics and PipelineDP, tutorials
+-- slack: 0.01
+SELECT weekday, SUM(euros) / SUM(SUM(euros)) OVER () AS share FROM guests GROUP BY weekday ORDER BY weekday
+----
+answered
+====
+-- case: income between quantiles
+-- from: OpenDP, notebooks
+SELECT QUANTILE_CONT(income, 0.75) - QUANTILE_CONT(income, 0.25) > 20000 FROM members
+----
+answered
+====
+-- case: sum of clamped values by an array of bounds
+-- from: OpenDP, notebooks
+SELECT SUM(LEAST(GREATEST(income, 1000), 50000)) FROM members WHERE education IN ('masters-degree', 'doctorate')
+----
+answered
+====
+-- case: a variance and a mean beside each other
+-- from: OpenDP, notebooks
+-- slack: 0.01
+SELECT AVG(age), VAR_POP(age), STDDEV_SAMP(age) FROM members
+----
+answered
+====
+-- case: visits by hour bands of two hours
+-- from: PipelineDP, restaurant examples
+-- seen: guest
+-- slack: 0.01
+SELECT hour // 2 * 2 AS from_hour, COUNT(*), AVG(minutes) FROM guests GROUP BY from_hour ORDER BY from_hour
+----
+answered

@@ -310,3 +310,37 @@ answered
 SELECT i.unit, AVG(c.value) FROM charts c JOIN icustays i ON c.icustay_id = i.icustay_id WHERE c.value < 300 GROUP BY i.unit
 ----
 answered
+====
+-- case: age at admission in bands
+-- from: MIMIC's derived concepts and notebooks
+-- extra: 1
+-- seen: p.subject_id
+SELECT CASE WHEN date_diff('year', p.dob, a.admitted) < 40 THEN 'young' WHEN date_diff('year', p.dob, a.admitted) < 65 THEN 'middle' ELSE 'old' END AS band, COUNT(*) FROM patients p JOIN admissions a ON p.subject_id = a.subject_id GROUP BY band ORDER BY band
+----
+answered
+====
+-- case: admissions after an earlier one within a year
+-- from: MIMIC's derived concepts and notebooks
+SELECT COUNT(*) FROM (SELECT subject_id, admitted, LAG(admitted) OVER (PARTITION BY subject_id ORDER BY admitted) AS before FROM admissions) AS t WHERE date_diff('day', before, admitted) < 365
+----
+answered
+====
+-- case: patients with two diagnoses at once
+-- from: MIMIC's derived concepts and notebooks
+SELECT COUNT(*) FROM (SELECT subject_id FROM diagnoses WHERE code IN ('4019', '25000') GROUP BY subject_id HAVING COUNT(DISTINCT code) = 2) AS t
+----
+answered
+====
+-- case: mean of the first value of each patient
+-- from: MIMIC's derived concepts and notebooks
+-- slack: 0.01
+SELECT AVG(value) FROM (SELECT subject_id, value, ROW_NUMBER() OVER (PARTITION BY subject_id ORDER BY icustay_id, itemid, value) AS n FROM charts WHERE itemid = 211 AND value IS NOT NULL) AS t WHERE n = 1
+----
+answered
+====
+-- case: deaths by insurance, in percent
+-- from: MIMIC's derived concepts and notebooks
+-- seen: subject_id
+SELECT insurance, ROUND(100.0 * SUM(died) / COUNT(*), 1) AS percent FROM admissions GROUP BY insurance ORDER BY insurance
+----
+answered

@@ -468,3 +468,249 @@ answered
 SELECT COUNT(DISTINCT ticket), SUM(price), SUM(profit) FROM sales s WHERE NOT EXISTS (SELECT * FROM returns r WHERE r.ticket = s.ticket)
 ----
 answered
+====
+-- case: 2 weekdays of a year beside those of the next
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH w AS (SELECT d.year, d.weekday, SUM(s.price) AS total FROM sales s JOIN days d USING (day_id) GROUP BY d.year, d.weekday) SELECT a.weekday, ROUND(b.total / a.total, 1) AS grown FROM w a JOIN w b ON a.weekday = b.weekday AND b.year = a.year + 1 WHERE a.year = 1999 ORDER BY a.weekday
+----
+answered
+====
+-- case: 4 buyers whose spending grew faster than their returns
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH s AS (SELECT buyer, SUM(price) AS paid FROM sales GROUP BY buyer), r AS (SELECT buyer, SUM(amount) AS back FROM returns GROUP BY buyer) SELECT COUNT(*) FROM s JOIN r ON s.buyer = r.buyer WHERE r.back > s.paid
+----
+answered
+====
+-- case: 5 sales and returns of shops under each other
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT name, SUM(sold) AS sold, SUM(back) AS back FROM (SELECT buyer, shop_id, price AS sold, 0 AS back FROM sales UNION ALL SELECT buyer, shop_id, 0 AS sold, amount AS back FROM returns) AS x JOIN shops USING (shop_id) GROUP BY name ORDER BY name
+----
+refused: PrivacyError: sold is not the same kind of column on
+====
+-- case: 8 shops of counties with many buyers
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT t.name, SUM(s.profit) FROM sales s JOIN shops t USING (shop_id) WHERE t.county IN (SELECT county FROM shops GROUP BY county HAVING COUNT(*) >= 3) GROUP BY t.name ORDER BY t.name
+----
+answered
+====
+-- case: 12 a good's share of its category
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT g.brand, g.category, SUM(s.price) AS total, SUM(s.price) * 100 / SUM(SUM(s.price)) OVER (PARTITION BY g.category) AS share FROM sales s JOIN goods g USING (good_id) WHERE g.category IN ('Books', 'Music') GROUP BY g.brand, g.category ORDER BY g.category, g.brand
+----
+answered
+====
+-- case: 14 brands that sell above the mean
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+WITH m AS (SELECT AVG(quantity * price) AS mean FROM sales) SELECT g.brand_id, SUM(s.quantity * s.price) AS total FROM sales s JOIN goods g USING (good_id) GROUP BY g.brand_id HAVING SUM(s.quantity * s.price) > (SELECT mean FROM m) ORDER BY g.brand_id
+----
+answered
+====
+-- case: 20 revenue of a month by category, with its share
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT g.category, SUM(s.price) AS r, SUM(s.price) / SUM(SUM(s.price)) OVER () AS share FROM sales s JOIN goods g USING (good_id) JOIN days d USING (day_id) WHERE d.day BETWEEN DATE '1999-02-01' AND DATE '1999-12-31' GROUP BY g.category ORDER BY g.category
+----
+answered
+====
+-- case: 23 buyers above half of the largest total
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH t AS (SELECT buyer, SUM(quantity * price) AS spent FROM sales GROUP BY buyer), m AS (SELECT MAX(spent, contribution_bounds_per_row => (0, 60000)) AS top FROM t) SELECT COUNT(*) > 0 FROM t WHERE spent > 0.5 * (SELECT top FROM m)
+----
+answered
+====
+-- case: 24 totals of buyers by state and gender above a part of their mean
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+WITH p AS (SELECT b.buyer, b.state, b.gender, SUM(s.price) AS paid FROM sales s JOIN buyers b ON s.buyer = b.buyer GROUP BY b.buyer, b.state, b.gender) SELECT state, SUM(paid) FROM p GROUP BY state HAVING SUM(paid) > 10 ORDER BY state
+----
+answered
+====
+-- case: 26 means by good of buyers of one kind, promoted
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: b.buyer
+SELECT g.good_id, AVG(s.quantity), AVG(s.price), AVG(s.coupon) FROM sales s JOIN buyers b ON s.buyer = b.buyer JOIN goods g ON g.good_id = s.good_id JOIN promos p ON p.promo_id = s.promo_id WHERE b.education = 'College' AND p.by_event = 'N' GROUP BY g.good_id ORDER BY 1
+----
+answered
+====
+-- case: 30 buyers who return more than a number
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: b.buyer
+WITH r AS (SELECT buyer, SUM(amount) AS total FROM returns GROUP BY buyer) SELECT b.state, COUNT(*) FROM r JOIN buyers b ON r.buyer = b.buyer WHERE r.total > 500 GROUP BY b.state ORDER BY b.state
+----
+answered
+====
+-- case: 35 buyers in sales and in tickets or returns
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: b.buyer
+-- slack: 0.5
+SELECT b.gender, b.marital, COUNT(*), MIN(b.children), MAX(b.children), AVG(b.children) FROM buyers b WHERE EXISTS (SELECT 1 FROM sales s WHERE s.buyer = b.buyer) AND (EXISTS (SELECT 1 FROM tickets t WHERE t.buyer = b.buyer) OR EXISTS (SELECT 1 FROM returns r WHERE r.buyer = b.buyer)) GROUP BY b.gender, b.marital ORDER BY 1, 2
+----
+answered
+====
+-- case: 37 goods in a range of prices that sold
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT g.good_id, g.list_price FROM goods g JOIN (SELECT good_id, COUNT(*) AS n FROM sales GROUP BY good_id) AS s USING (good_id) WHERE g.list_price BETWEEN 20 AND 30 AND s.n > 5 ORDER BY g.good_id
+----
+answered
+====
+-- case: 40 sales before and after a day
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT t.state, SUM(CASE WHEN d.day < DATE '2000-01-01' THEN s.price ELSE 0 END) AS before, SUM(CASE WHEN d.day >= DATE '2000-01-01' THEN s.price ELSE 0 END) AS after FROM sales s JOIN shops t USING (shop_id) JOIN days d USING (day_id) GROUP BY t.state ORDER BY t.state
+----
+answered
+====
+-- case: 41 public goods alone
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT DISTINCT brand FROM goods g WHERE manager BETWEEN 2 AND 6 AND (SELECT COUNT(*) FROM goods h WHERE h.brand = g.brand AND (h.size = 'large' OR h.category = 'Home')) > 0 ORDER BY brand
+----
+answered
+====
+-- case: 45 sales by state and country of buyers in a list
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: b.buyer
+SELECT b.state, b.country, SUM(s.price) FROM sales s JOIN buyers b ON s.buyer = b.buyer JOIN days d ON s.day_id = d.day_id WHERE (b.country IN ('N1', 'N2') OR s.good_id IN (SELECT good_id FROM goods WHERE good_id < 10)) AND d.quarter = 2 GROUP BY b.state, b.country ORDER BY 1, 2
+----
+answered
+====
+-- case: 49 the worst rates of return
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- ties: yes
+SELECT good_id, rate, RANK() OVER (ORDER BY rate DESC) AS place FROM (SELECT s.good_id, r.n / s.n AS rate FROM (SELECT good_id, SUM(quantity) AS n FROM sales GROUP BY good_id) s JOIN (SELECT good_id, SUM(quantity) AS n FROM returns GROUP BY good_id) r USING (good_id)) WHERE rate > 0.2 ORDER BY place, good_id LIMIT 5
+----
+answered
+====
+-- case: 54 buyers by segments of fifty
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+WITH t AS (SELECT buyer, SUM(price) AS revenue FROM sales GROUP BY buyer) SELECT CAST(FLOOR(revenue / 50) AS INTEGER) AS segment, COUNT(*) AS n FROM t GROUP BY segment ORDER BY segment
+----
+answered
+====
+-- case: 56 goods of colours sold in a month, by union
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- ties: yes
+SELECT good_id, SUM(total) AS total FROM (SELECT good_id, SUM(price) AS total FROM sales WHERE shop_id < 3 GROUP BY good_id UNION ALL SELECT good_id, SUM(price) AS total FROM sales WHERE shop_id >= 3 GROUP BY good_id) AS u GROUP BY good_id ORDER BY total, good_id LIMIT 10
+----
+answered
+====
+-- case: 57 months against their mean and neighbours
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH v AS (SELECT g.category, d.year, d.month, SUM(s.price) AS total, AVG(SUM(s.price)) OVER (PARTITION BY g.category, d.year) AS mean, RANK() OVER (PARTITION BY g.category ORDER BY d.year, d.month) AS rn FROM sales s JOIN goods g USING (good_id) JOIN days d USING (day_id) GROUP BY g.category, d.year, d.month) SELECT v.category, v.total, b.total AS before, a.total AS after FROM v JOIN v b ON v.category = b.category AND v.rn = b.rn + 1 JOIN v a ON v.category = a.category AND v.rn = a.rn - 1 WHERE v.mean > 0 AND ABS(v.total - v.mean) / v.mean > 0.1 ORDER BY v.category, v.rn LIMIT 20
+----
+answered
+====
+-- case: 58 goods that sell alike in two kinds of shops
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH a AS (SELECT good_id, SUM(price) AS r FROM sales WHERE shop_id < 3 GROUP BY good_id), b AS (SELECT good_id, SUM(price) AS r FROM sales WHERE shop_id >= 3 GROUP BY good_id) SELECT COUNT(*) FROM a JOIN b USING (good_id) WHERE a.r BETWEEN 0.5 * b.r AND 2 * b.r
+----
+answered
+====
+-- case: 60 sales of a category's goods in September
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT s.good_id, SUM(s.price) FROM sales s WHERE s.good_id IN (SELECT good_id FROM goods WHERE category = 'Music') AND s.day_id IN (SELECT day_id FROM days WHERE month = 9) GROUP BY s.good_id ORDER BY s.good_id
+----
+answered
+====
+-- case: 63 managers' months against the mean of their year
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT * FROM (SELECT g.manager, SUM(s.price) AS total, AVG(SUM(s.price)) OVER (PARTITION BY g.manager) AS mean FROM sales s JOIN goods g USING (good_id) JOIN days d USING (day_id) WHERE d.year = 1999 GROUP BY g.manager) AS x WHERE CASE WHEN mean > 0 THEN ABS(total - mean) / mean ELSE NULL END >= 0 ORDER BY manager
+----
+answered
+====
+-- case: 64 pairs of years of goods sold and returned
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH c AS (SELECT s.good_id, d.year, COUNT(*) AS n, SUM(s.price) AS paid FROM sales s JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN days d ON s.day_id = d.day_id GROUP BY s.good_id, d.year) SELECT COUNT(*) FROM c
+----
+answered
+====
+-- case: 66 a column for each month
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT t.name, SUM(CASE WHEN d.month = 1 THEN s.price * s.quantity ELSE 0 END) AS jan, SUM(CASE WHEN d.month = 2 THEN s.price * s.quantity ELSE 0 END) AS feb, SUM(CASE WHEN d.month = 3 THEN s.price * s.quantity ELSE 0 END) AS mar FROM sales s JOIN shops t USING (shop_id) JOIN days d USING (day_id) WHERE d.year = 1999 GROUP BY t.name ORDER BY t.name
+----
+answered
+====
+-- case: 68 tickets of buyers by size, and what they paid
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+-- slack: 0.01
+SELECT n, COUNT(*), AVG(paid) FROM (SELECT buyer, ticket, COUNT(*) AS n, SUM(price) AS paid FROM sales GROUP BY buyer, ticket) AS t GROUP BY n ORDER BY n
+----
+answered
+====
+-- case: 72 promoted and not promoted
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT g.category, SUM(CASE WHEN p.promo_id IS NULL THEN 1 ELSE 0 END) AS without, SUM(CASE WHEN p.promo_id IS NOT NULL THEN 1 ELSE 0 END) AS promoted, COUNT(*) AS n FROM sales s JOIN goods g USING (good_id) LEFT JOIN (SELECT promo_id FROM promos WHERE by_mail = 'Y') AS p ON s.promo_id = p.promo_id GROUP BY g.category ORDER BY n DESC, g.category
+----
+answered
+====
+-- case: 75 sales less returns by year
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+WITH a AS (SELECT d.year, SUM(s.quantity) - SUM(COALESCE(r.quantity, 0)) AS kept FROM sales s LEFT JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN days d ON s.day_id = d.day_id GROUP BY d.year) SELECT b.year, b.kept, a.kept FROM a JOIN a b ON b.year = a.year + 1
+----
+answered
+====
+-- case: 78 sales that nobody brought back
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: s.buyer
+SELECT d.year, COUNT(*), SUM(s.price) FROM sales s LEFT JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN days d ON s.day_id = d.day_id WHERE r.ticket IS NULL GROUP BY d.year ORDER BY d.year
+----
+answered
+====
+-- case: 80 profit by shop and good, in a rollup
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT t.state, g.category, SUM(s.price) AS sold, SUM(s.profit) AS profit FROM sales s JOIN shops t USING (shop_id) JOIN goods g USING (good_id) WHERE g.list_price > 10 GROUP BY ROLLUP (t.state, g.category) ORDER BY 1 NULLS FIRST, 2 NULLS FIRST
+----
+answered
+====
+-- case: 81 buyers of a state who return more than a mean given as a number
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT COUNT(*) FROM (SELECT r.buyer, SUM(r.amount) AS total FROM returns r JOIN buyers b ON r.buyer = b.buyer WHERE b.state = 'GA' GROUP BY r.buyer) AS t WHERE total > 1.2 * 300
+----
+answered
+====
+-- case: 83 returns by good in weeks of days in a list
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: buyer
+SELECT r.good_id, SUM(r.quantity) FROM returns r WHERE r.day_id IN (SELECT day_id FROM days WHERE week IN (SELECT week FROM days WHERE day IN (DATE '1999-06-30', DATE '1999-09-27', DATE '1999-11-17'))) GROUP BY r.good_id ORDER BY r.good_id
+----
+answered
+====
+-- case: 84 buyers of a state with children, as names
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- seen: b.buyer
+SELECT COUNT(DISTINCT b.buyer), b.state FROM buyers b JOIN returns r ON r.buyer = b.buyer WHERE b.born BETWEEN 1940 AND 1970 GROUP BY b.state ORDER BY b.state
+----
+answered
+====
+-- case: 89 months that differ from their mean
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT category, month, total FROM (SELECT g.category, d.month, SUM(s.price) AS total, AVG(SUM(s.price)) OVER (PARTITION BY g.category) AS mean FROM sales s JOIN goods g USING (good_id) JOIN days d USING (day_id) WHERE d.year = 1999 AND g.category IN ('Books', 'Home') GROUP BY g.category, d.month) AS x WHERE total < mean ORDER BY category, month
+----
+answered
+====
+-- case: 92 coupons above a public mean price
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT SUM(s.coupon) FROM sales s JOIN goods g ON s.good_id = g.good_id WHERE s.price > 1.3 * (SELECT AVG(h.list_price) FROM goods h WHERE h.brand = g.brand)
+----
+answered
+====
+-- case: 94 tickets from one shop and none returned
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT COUNT(DISTINCT ticket) FROM sales s WHERE s.shop_id = 2 AND NOT EXISTS (SELECT 1 FROM returns r WHERE r.buyer = s.buyer AND r.ticket = s.ticket)
+----
+answered
+====
+-- case: 95 tickets with two goods at once
+-- from: TPC-DS, the shapes of its 99 queries (number in the title)
+SELECT COUNT(*) FROM tickets t WHERE EXISTS (SELECT 1 FROM sales a JOIN sales b ON a.buyer = b.buyer AND a.ticket = b.ticket AND a.good_id <> b.good_id WHERE a.buyer = t.buyer AND a.ticket = t.ticket)
+----
+answered
