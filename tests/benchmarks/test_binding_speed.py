@@ -47,7 +47,9 @@ def test_binding_tpcds() -> None:
                     found[str(case)] = read, bound
     times = [bound for _, bound in found.values()]
     ratio = statistics.median(bound / read for read, bound in found.values())
-    print(f"\nbinding {len(times)} statements of TPC-DS: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms")
+    print(
+        f"\nbinding {len(times)} statements of TPC-DS: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms"
+    )
     print(f"{ratio:.1f} times as long as reading the text (bound {MOST_RATIO})")
     for name, (_, bound) in sorted(found.items(), key=lambda item: -item[1][1]):
         if bound > TARGET:

@@ -78,7 +78,7 @@ answered
 -- from: Chorus (Uber and UVM), src/test/scala: ElasticSensitivityRewriterTest and RestrictedSensitivityAnalysisTest
 SELECT COUNT(*) FROM (SELECT customer FROM orders INTERSECT SELECT customer FROM recommendations)
 ----
-refused: PrivacyError: private rows can only be put together by UNION
+answered
 ====
 -- case: an order that is not there
 -- from: Chorus (Uber and UVM), src/test/scala: ElasticSensitivityRewriterTest and RestrictedSensitivityAnalysisTest

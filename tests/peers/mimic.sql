@@ -90,7 +90,6 @@ answered
 ====
 -- case: stays and patients by the patient
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
--- reason: join
 SELECT p.gender, COUNT(*) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id GROUP BY p.gender
 ----
 answered
@@ -206,7 +205,7 @@ answered
 ====
 -- case: the last unit, as written
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
--- reason: rows
+-- reason: unit
 SELECT subject_id, LAST(unit) FROM icustays GROUP BY subject_id
 ----
 refused: PrivacyError: subject_id leads to one privacy unit: each group would
@@ -238,7 +237,6 @@ answered
 ====
 -- case: women's stays
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
--- reason: join
 SELECT p.gender, AVG(i.los) FROM patients p JOIN icustays i ON p.subject_id = i.subject_id WHERE p.gender = 'F' GROUP BY p.gender
 ----
 answered
@@ -277,7 +275,6 @@ answered
 ====
 -- case: charts of stays
 -- from: MIMIC code repository (MIT-LCP/mimic-code): concepts/cookbook, concepts/demographics, tutorials and notebooks
--- reason: join
 -- seen: c.subject_id
 SELECT i.unit, AVG(c.value) FROM charts c JOIN icustays i ON c.icustay_id = i.icustay_id AND c.subject_id = i.subject_id WHERE c.value < 300 GROUP BY i.unit
 ----

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from tests.support import peers
 
-MOST_REFUSED = 13
+MOST_REFUSED = 50
 """Of this many statements that can be private, at most one is refused."""
 
 
