@@ -143,6 +143,12 @@ class TestOpening:
             DuckDBEngine(where, policy(visits(source)), tmp_path)
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
+    def test_a_database_that_was_not_named(self, tmp_path: Path) -> None:
+        with pytest.raises(PolicyError) as caught:
+            DuckDBEngine(":memory:", policy(visits()), tmp_path)
+        assert caught.value.hint is not None
+        assert "connect to the database that holds visits" in caught.value.hint
+
     def test_text_that_does_not_fit_its_column_is_null(self, tmp_path: Path) -> None:
         rows = "\n".join(f"{n},1" for n in range(30_000))
         (tmp_path / "visits.csv").write_text(f"person,amount\n{rows}\n7,{SECRET}\n")

@@ -28,7 +28,7 @@ from dpsql.sql.exact.exact_query import Exact, write_bounded_rows
 from dpsql.sql.relations import joins, subqueries
 from tests.support import inside
 from tests.support.grammar import LIMITS, UNITS, Databases, open_databases, statements
-from tests.support.moves import fill, histogram, read, rows_by_key, violations, violations_of_part
+from tests.support.moves import fill, group_of, histogram, read, rows_by_key, violations, violations_of_part
 from tests.support.small import open_small
 
 DATABASES = 32
@@ -214,9 +214,7 @@ def by_packed_rows(
         return None
     _BOUND["packed"] += 1
     return {
-        tuple(row[k] for k in operator.keys): {
-            c: int(v or 0) for c, v in row.items() if c not in operator.keys
-        }
+        group_of(row, operator.keys): {c: int(v or 0) for c, v in row.items() if c not in operator.keys}
         for row in table.to_pylist()
     }
 

@@ -27,7 +27,7 @@ from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
-from tests.support.moves import Noise, beyond, violations, violations_of_part
+from tests.support.moves import Noise, beyond, group_of, violations, violations_of_part
 
 PERSON = 4242
 POLICY = """
@@ -311,7 +311,7 @@ class Neighbours:
         def histogram(rows: list[dict[str, Any]]) -> dict[Any, dict[Any, int]]:
             found: dict[Any, dict[Any, int]] = {}
             for row in rows:
-                found.setdefault(tuple(row[k] for k in part.keys), {})[row["value"]] = int(row["count"] or 0)
+                found.setdefault(group_of(row, part.keys), {})[row["value"]] = int(row["count"] or 0)
             return found
 
         return violations_of_part(part, histogram(before), histogram(after))

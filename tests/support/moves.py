@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import duckdb
@@ -23,10 +24,18 @@ def read(con: duckdb.DuckDBPyConnection, operator: Aggregation) -> dict[tuple[An
 def rows_by_key(
     con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]
 ) -> dict[tuple[Any, ...], dict[str, int]]:
-    return {
-        tuple(row[k] for k in keys): {c: int(v or 0) for c, v in row.items() if c not in keys}
-        for row in dicts(con, query.replace(SALT, "12345"))
-    }
+    found: dict[tuple[Any, ...], dict[str, int]] = {}
+    for row in dicts(con, query.replace(SALT, "12345")):
+        key = group_of(row, keys)
+        assert key not in found, f"two rows of the group {key}"
+        found[key] = {c: int(v or 0) for c, v in row.items() if c not in keys}
+    return found
+
+
+def group_of(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
+    """The group of a row: NaN is one value, as in DuckDB and not as in Python."""
+    values = (row[key] for key in keys)
+    return tuple("NaN" if isinstance(v, float) and math.isnan(v) else v for v in values)
 
 
 def dicts(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
@@ -49,7 +58,7 @@ def histogram(
     value, count = columns
     found: dict[tuple[Any, ...], dict[Any, int]] = {}
     for row in dicts(con, query.replace(SALT, "12345")):
-        found.setdefault(tuple(row[key] for key in keys), {})[row[value]] = int(row[count] or 0)
+        found.setdefault(group_of(row, keys), {})[row[value]] = int(row[count] or 0)
     return found
 
 
