@@ -34,7 +34,7 @@ from dpsql.sql.relations.projections import (
     rename_columns,
 )
 from dpsql.sql.relations.relation import From, Names, Relation, fold
-from dpsql.sql.relations.set_operations import combine
+from dpsql.sql.relations.reshaping import combine, open_pivots
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
@@ -125,6 +125,7 @@ class StatementBinder(Binder):
         return combine(self, left, right, tree, env)
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
+        open_pivots(self, select, env)
         options = take_mode(select, self._readers_of)
         sets = has_sets(select)
         flatten_joins(select)

@@ -115,16 +115,15 @@ SELECT COUNT(*) FROM visits TABLESAMPLE 10%
 -- hint: aggregate all of them.
 SELECT COUNT(*) FROM (SELECT * FROM visits USING SAMPLE 100 ROWS)
 
--- refused: PIVOT is not a statement of dpsql.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
+-- hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
 PIVOT visits ON ward USING COUNT(*)
 
--- refused: PIVOT and UNPIVOT stand after a relation, with their columns named.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- answered
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 
--- refused: PIVOT is not a statement of dpsql.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- refused: the columns of a PIVOT are named where it is written.
+-- hint: write the values: PIVOT t ON ward IN ('a', 'b') USING COUNT(*) GROUP BY k.
 PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)
 
 -- answered
@@ -136,12 +135,11 @@ FROM (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) PIVOT (SUM(n)
 -- answered
 SELECT * FROM (SELECT COUNT(*) AS a, SUM(cost) AS b FROM visits) UNPIVOT (v FOR k IN (a, b))
 
--- refused: UNPIVOT is not a statement of dpsql.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- answered
 UNPIVOT (SELECT COUNT(*) AS a, COUNT(cost) AS b FROM visits) ON a, b INTO NAME k VALUE v
 
--- refused: UNPIVOT is not a statement of dpsql.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- refused: UNPIVOT puts these into one column, and they are DECIMAL(10,2) and DOUBLE.
+-- hint: cast them in a subquery: (SELECT a::DOUBLE AS a, b FROM t) UNPIVOT (...).
 UNPIVOT visits ON cost, score INTO NAME k VALUE v
 
 -- answered
@@ -482,8 +480,8 @@ SELECT address, COUNT(*) FROM visits GROUP BY address
 
 -- section: more of it, statements that are none, slips
 
--- refused: PIVOT and UNPIVOT can't be taken of private rows.
--- hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+-- refused: PIVOT without GROUP BY has a row for each value of all other columns, and visit tells people apart.
+-- hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
 SELECT * FROM visits PIVOT (COUNT(*) FOR ward IN ('A','B'))
 
 -- answered
@@ -1538,3 +1536,64 @@ SELECT dayname(day) AS d, COUNT(*) FROM visits GROUP BY d
 
 -- answered, as: SELECT AVG(DATE_DIFF('day', day, DATE '2024-12-31')) FROM visits
 SELECT AVG(DATE_DIFF('day', day, DATE '2024-12-31'), contribution_bounds_per_row => (0, 400)) FROM visits
+
+-- answered
+SELECT COUNT(*) FROM (SELECT patient FROM visits UNION SELECT patient FROM patients)
+
+-- answered
+SELECT COUNT(*), SUM(cost) FROM (SELECT patient, ward, cost FROM visits INTERSECT SELECT patient, ward, cost FROM visits WHERE cost > 20)
+
+-- answered
+SELECT ward, COUNT(*) FROM (SELECT patient, ward FROM visits EXCEPT SELECT patient, ward FROM visits WHERE cost > 90) GROUP BY ward
+
+-- answered
+SELECT COUNT(*) FROM (SELECT patient FROM patients EXCEPT SELECT patient FROM visits WHERE cost > 400)
+
+-- answered
+SELECT t, COUNT(*) FROM visits, UNNEST([ward, 'none']) AS u(t) GROUP BY t
+
+-- answered
+SELECT COUNT(t), SUM(t) FROM visits, UNNEST([cost, score]) AS u(t)
+
+-- answered
+SELECT COUNT(*) FROM visits, UNNEST(tags[1:1]) AS u(t), UNNEST([1, small]) AS v(s)
+
+-- answered
+SELECT p, COUNT(*) FROM visits, UNNEST(string_split(ward || ',x', ',')) AS u(p) GROUP BY p
+
+-- answered
+SELECT COUNT(*) FROM visits WHERE ward NOT IN ['A', NULL] AND ward IN ['B', NULL, 'C']
+
+-- answered
+PIVOT visits ON ward USING COUNT(*) GROUP BY urgent ORDER BY urgent
+
+-- answered
+SELECT urgent, A + B AS ab FROM visits PIVOT (COUNT(*) FOR ward IN ('A', 'B') GROUP BY urgent) WHERE urgent
+
+-- answered
+PIVOT (SELECT ward, cost > 50 AS dear FROM visits) ON dear, ward IN ('A', 'B') USING COUNT(*) AS n
+
+-- answered
+FROM (SELECT ward, cost, urgent FROM visits) PIVOT (COUNT(*), AVG(cost) FOR (ward, urgent) IN (('A', true), ('B', false)))
+
+-- answered
+SELECT k, COUNT(*) FROM visits UNPIVOT (v FOR k IN (small, s16)) GROUP BY k
+
+-- answered
+UNPIVOT (SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS s FROM visits) ON n, s INTO NAME k VALUE v
+
+-- refused: the columns of this PIVOT would tell which values of doctor occur.
+-- hint: write the values: PIVOT t ON doctor IN ('a', 'b') USING COUNT(*) GROUP BY k.
+PIVOT visits ON doctor USING COUNT(*) GROUP BY ward
+
+-- refused: the columns of a PIVOT are named where it is written.
+-- hint: write the values: PIVOT t ON ward IN ('a', 'b') USING COUNT(*) GROUP BY k.
+PIVOT (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) ON ward USING SUM(n)
+
+-- refused: an aggregate of a PIVOT has no FILTER.
+-- hint: filter the rows: PIVOT (SELECT ... WHERE ...) ON ...
+PIVOT visits ON ward USING COUNT(*) FILTER (WHERE cost > 3) GROUP BY month
+
+-- refused: EXCEPT here would compare rows of different people.
+-- hint: keep the privacy unit among the columns of both sides, or aggregate each side first.
+SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT SELECT ward FROM visits WHERE cost > 90)

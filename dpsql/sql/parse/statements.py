@@ -19,7 +19,7 @@ from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_error,
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
 SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
-_STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+_STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,6 @@ _WRITING = """
     INSERT UPDATE DELETE CREATE DROP ALTER COPY ATTACH DETACH PRAGMA SET RESET LOAD INSTALL CALL USE
     EXPORT IMPORT VACUUM CHECKPOINT PREPARE EXECUTE BEGIN COMMIT ROLLBACK MERGE TRUNCATE"""
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
-    "PIVOT": PIVOT_HINT,
-    "UNPIVOT": PIVOT_HINT,
     "TABLE": "write SELECT COUNT(*) FROM the table.",
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
     **dict.fromkeys(("CREATE", "INSERT"), _KEPT),
@@ -111,7 +109,7 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
 
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
     check_clause_order(tokens)
-    tree = parse_tokens(tokens, text)
+    tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
     check_clauses(tree)
     put_joins_in_place(tree)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
@@ -122,6 +120,59 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
     return _fill_parameters(tree, params, text)
+
+
+def _enclose_pivot(tokens: list[Token]) -> list[Token]:
+    """Write a PIVOT statement with ORDER BY or LIMIT behind it as ``SELECT * FROM (PIVOT ...) ORDER BY ...``."""
+    if tokens[0].text.upper() not in ("PIVOT", "UNPIVOT"):
+        return tokens
+    depth = 0
+    for i, token in enumerate(tokens):
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+        if depth == 0 and token.token_type in (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET):
+            words = (
+                (TokenType.SELECT, "SELECT"),
+                (TokenType.STAR, "*"),
+                (TokenType.FROM, "FROM"),
+                (TokenType.L_PAREN, "("),
+            )
+            before = [replace_token(tokens[0], kind, word) for kind, word in words]
+            return [*before, *tokens[:i], replace_token(tokens[i - 1], TokenType.R_PAREN, ")"), *tokens[i:]]
+    return tokens
+
+
+def _names_values(node: exp.Expr) -> bool:
+    """Return whether what is pivoted on is a column with its values; ``x || y IN (...)`` is a truth value, in DuckDB too."""
+    return isinstance(node, exp.In) and isinstance(node.this, exp.Column | exp.Tuple)
+
+
+def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
+    """Write ``PIVOT t ON x IN (...) USING f(y) GROUP BY z`` as ``SELECT * FROM t PIVOT (f(y) FOR x IN (...) GROUP BY z)``."""
+    for node in list(tree.find_all(exp.Pivot)):
+        if not isinstance(node.this, exp.Table | exp.Subquery):
+            continue
+        source, on = node.this, node.expressions
+        made = exp.Pivot(group=node.args.get("group"), unpivot=bool(node.args.get("unpivot")))
+        if made.args["unpivot"]:
+            into = node.args.get("into")
+            given = [into.this.name, *(value.name for value in into.expressions)] if into is not None else []
+            label, *values = given or ["name", "value"]
+            made.set("expressions", [exp.to_identifier(value, quoted=True) for value in values])
+            made.set("fields", [exp.In(this=exp.to_identifier(label, quoted=True), expressions=on)])
+        else:
+            made.set("expressions", node.args.get("using") or [exp.Count(this=exp.Star())])
+            made.set(
+                "fields",
+                [item if _names_values(item) else exp.In(this=item, expressions=[]) for item in on],
+            )
+        source.append("pivots", made)
+        select = exp.Select(expressions=[exp.Star()], with_=node.args.get("with_"))
+        select.set("from_", exp.From(this=source))
+        if node is tree:
+            tree = select
+        else:
+            node.replace(select)
+    return tree
 
 
 def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:

@@ -321,3 +321,44 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS
 columns: total, m
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1155}, {"count": 1, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
+====
+-- case: a pivot over declared values
+PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
+----
+columns: urgent, A, B, C
+cost: ε=0.1
+block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: ε=0.1 is the policy's default
+====
+-- case: a pivot of written values, and what stands above it
+SELECT week, A + B AS both FROM main.visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY week) ORDER BY week
+----
+columns: week, both
+cost: ε=0.1, δ=1e-07
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"delta": "1/10000000", "epsilon": "1/30", "groups": 3, "kind": "group_selection"}], "kind": "composed"}
+note: ε=0.1 is the policy's default
+====
+-- case: groups of a list's elements
+SELECT UNNEST([week, age]) AS n, COUNT(*) FROM visits GROUP BY n
+----
+columns: n, count_star()
+cost: ε=0.1, δ=1e-07
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/10000000", "epsilon": "1/20", "groups": 3, "kind": "group_selection"}], "kind": "composed"}
+note: ε=0.1 is the policy's default
+====
+-- case: people in one table and not in another
+SELECT COUNT(*) FROM (SELECT patient_id FROM patients EXCEPT SELECT patient_id FROM visits WHERE urgent)
+----
+columns: count_star()
+cost: ε=0.1
+block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 1}
+note: ε=0.1 is the policy's default
+====
+-- case: a list as a parameter
+-- params: {"wards": ["A", "C"]}
+SELECT ward, COUNT(*) FROM visits WHERE ward IN $wards GROUP BY ward
+----
+columns: ward, count_star()
+cost: ε=0.1
+block: Aggregation {"count": 2, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default

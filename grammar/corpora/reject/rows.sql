@@ -185,10 +185,10 @@ Hint: add a.patient_id = b.patient_id to ON.
 -- case: PIVOT
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
 ----
-BindError: PIVOT and UNPIVOT stand after a relation, with their columns named.
+PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   SELECT * FROM (PIVOT visits ON ward USING COUNT(*))
-                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+                                       ^^^^^^^^^^^^^^^^^^^
+Hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
 ====
 -- case: COLUMNS
 SELECT COLUMNS('a.*') FROM visits

@@ -241,10 +241,10 @@ Hint: SHOW TABLES lists the tables, SHOW POLICY what is known of columns.
 -- case: PIVOT visits ON ward USING COUNT(*)
 PIVOT visits ON ward USING COUNT(*)
 ----
-ParseError: PIVOT is not a statement of dpsql.
+PrivacyError: PIVOT without GROUP BY has a row for each value of all other columns, and patient_id tells people apart.
   1 |   PIVOT visits ON ward USING COUNT(*)
-        ^^^^^
-Hint: aggregate first: SELECT * FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) PIVOT (SUM(n) FOR k IN ('a', 'b')).
+                        ^^^^^^^^^^^^^^^^^^^
+Hint: write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.
 ====
 -- case: visits
 visits
@@ -252,7 +252,7 @@ visits
 ParseError: visits is not a statement of dpsql.
   1 |   visits
         ^^^^^^
-Hint: there is SELECT, WITH, FROM, VALUES, EXPLAIN, SHOW, DECLARE, CLOSE.
+Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW, ....
 ====
 -- case: GRANT ALL ON visits TO x
 GRANT ALL ON visits TO x
@@ -260,7 +260,7 @@ GRANT ALL ON visits TO x
 ParseError: GRANT is not a statement of dpsql.
   1 |   GRANT ALL ON visits TO x
         ^^^^^
-Hint: there is SELECT, WITH, FROM, VALUES, EXPLAIN, SHOW, DECLARE, CLOSE.
+Hint: there is SELECT, WITH, FROM, VALUES, PIVOT, UNPIVOT, EXPLAIN, SHOW, ....
 ====
 -- case: a misspelled verb
 SELCT COUNT(*) FROM visits

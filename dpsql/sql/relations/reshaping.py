@@ -1,0 +1,341 @@
+"""UNION, INTERSECT and EXCEPT of private rows of one unit; PIVOT and UNPIVOT of private rows.
+
+UNION ALL puts a unit's rows beside each other. The others compare rows, and rows that hold the privacy unit are alike only
+among one unit's own: each is a grouping of the two sides' rows by all columns, of which HAVING keeps those that stand on the
+sides it asks for. GROUP BY and these operations call two missing values equal, so the rows are those of DuckDB.
+
+PIVOT is a private block whose aggregates have a FILTER for each value, which must be public: written, declared, or a truth
+value's two. UNPIVOT is a UNION ALL of the rows, once for each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.sql.expressions.lengths import length_of
+from dpsql.sql.expressions.types import INTEGER, Bounds, Typed
+from dpsql.sql.normalize import Env, from_items, label_of_item
+from dpsql.sql.parse.dialect import bind_error, is_not_null, privacy_error, to_sql
+from dpsql.sql.parse.options import call_of
+from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.projections import aggregate_per_unit
+from dpsql.sql.relations.relation import (
+    UNIT,
+    Field,
+    From,
+    Names,
+    Relation,
+    column,
+    column_name,
+    fold,
+    meets_exactly,
+)
+from dpsql.sql.relations.unit_rows import advise_one_unit
+
+_SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False)}
+"""The sides on which a row must stand, or not; None where either will do."""
+
+
+def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperation, env: Env) -> Relation:
+    """Return what a set operation makes of two private relations of the same units.
+
+    Raises:
+        PrivacyError: units differ, or rows of several units would be compared. BindError: columns don't fit.
+    """
+    word = tree.key.upper()
+    if tree.args.get("by_name"):
+        what = "BY NAME is not known over private rows."
+        raise privacy_error(tree.left, what, "write UNION ALL, with the same columns in the same places.")
+    for clause in ("limit", "order"):
+        if tree.args.get(clause):
+            raise privacy_error(tree.args[clause], "private rows have no order to cut by.")
+    if not tree.args.get("distinct"):
+        if not isinstance(tree, exp.Union):
+            what = f"{word} ALL would compare how often rows occur."
+            raise privacy_error(tree.left, what, f"write {word}, with the privacy unit among the columns.")
+        return _put_together(left, right, tree, binder.name("union"))
+    if not any(
+        mine.is_unit and other.is_unit for mine, other in zip(left.fields, right.fields, strict=False)
+    ):
+        what = f"{word} here would compare rows of different people."
+        hint = "keep the privacy unit among the columns of both sides, or aggregate each side first."
+        raise privacy_error(tree.left, what, hint)
+    side = binder.name("side")
+    marked = [
+        replace(relation, fields=(*relation.fields, Field(side, _number(place))))
+        for place, relation in enumerate((left, right))
+    ]
+    rows = _put_together(marked[0], marked[1], tree, binder.name("union"))
+    names = [exp.column(exp.to_identifier(f.name, quoted=True)) for f in rows.fields[:-1]]
+    select = exp.Select(expressions=names)
+    select.set("group", exp.Group(expressions=[name.copy() for name in names]))
+    conditions = [
+        (exp.GT if wanted else exp.EQ)(this=_count_rows_of(side, place), expression=exp.Literal.number(0))
+        for place, wanted in enumerate(_SIDES[type(tree)] or ())
+    ]
+    if conditions:
+        select.set("having", exp.Having(this=exp.and_(*conditions, copy=False)))
+    return aggregate_per_unit(binder, select, From([rows], rows.source, unit=rows.unit), env)
+
+
+def _number(place: int) -> Typed:
+    return Typed(exp.Literal.number(place), INTEGER, Bounds.point(place), nullable=False)
+
+
+def _count_rows_of(side: str, place: int) -> exp.Expr:
+    """Return the number of a group's rows that stand on one side."""
+    here = exp.EQ(this=exp.column(side), expression=exp.Literal.number(place))
+    return exp.CountIf(this=here)
+
+
+def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias: str) -> Relation:
+    """Return UNION ALL of two private relations of the same units."""
+    if left.row_level or right.row_level or left.unit is None or right.unit is None:
+        raise privacy_error(tree, "rows that are their own unit can't be put together.")
+    kinds = (left.unit_type, right.unit_type)
+    alike = kinds[0] is not None and kinds[1] is not None and meets_exactly(kinds[0], kinds[1])
+    if not alike or {t.unit_domain for t in left.tables} != {t.unit_domain for t in right.tables}:
+        what = "the two sides have different privacy units."
+        raise privacy_error(tree.left, what, advise_one_unit([left], [right]))
+    if len(left.fields) != len(right.fields):
+        raise bind_error(tree, f"the two sides of {tree.key.upper()} have different numbers of columns.")
+    fields, halves = [], [exp.Select(), exp.Select()]
+    for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
+        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
+            what = f"{mine.name} is not the same kind of column on both sides."
+            raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
+        bounds = None
+        if mine.typed.bounds is not None and other.typed.bounds is not None:
+            bounds = mine.typed.bounds.union(other.typed.bounds)
+        typed = replace(mine.typed, node=column(column_name(place), alias), bounds=bounds, values=None)
+        if mine.typed.type.kind in ("TEXT", "LIST"):
+            sides = (mine.typed, other.typed)
+            longest = max(length_of(side) for side in sides)
+            sure = all(side.length is not None and not side.unchecked for side in sides)
+            typed = replace(typed, length=longest, unchecked=not sure)
+        anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
+        lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
+        fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
+        for half, f in zip(halves, (mine, other), strict=True):
+            half.select(exp.alias_(f.typed.node.copy(), column_name(place)), copy=False)
+    for half, side in zip(halves, (left, right), strict=True):
+        assert side.unit is not None
+        half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
+        half.from_(side.source.copy(), copy=False)
+    source = exp.union(halves[0], halves[1], distinct=False, copy=False).subquery(
+        exp.to_identifier(alias), copy=False
+    )
+    tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
+    inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
+    known = [side.max_rows for side in (left, right)]
+    rows = None if None in known else sum(r for r in known if r is not None)
+    return Relation(
+        alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
+        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
+    )  # fmt: skip
+
+
+# -- PIVOT and UNPIVOT ------------------------------------------------------------------------------------------
+
+MAX_PIVOTED = 200
+"""Columns that a PIVOT of private rows makes: each is an aggregate with noise of its own."""
+_LIST_HINT = "write the values: PIVOT t ON {by} IN ('a', 'b') USING COUNT(*) GROUP BY k."
+
+
+def open_pivots(binder: Binder, select: exp.Select, env: Env) -> None:
+    """Write PIVOT and UNPIVOT of private FROM items as subqueries, in place; those of public ones stay.
+
+    Raises:
+        PrivacyError: the columns would tell which values occur. BindError: names.
+    """
+    for item in from_items(select):
+        pivots = item.args.get("pivots") or []
+        if not pivots:
+            continue
+        item.set("pivots", None)
+        relation = binder.source(item, env)
+        if relation is None:
+            item.set("pivots", pivots)
+            for pivot in pivots:
+                _require_values(pivot)
+            continue
+        if len(pivots) > 1:
+            raise bind_error(
+                item, "one PIVOT stands after a private relation.", "write the second around a subquery."
+            )
+        (pivot,) = pivots
+        made = (
+            _unpivot(item, pivot, relation)
+            if pivot.args.get("unpivot")
+            else _pivot(binder, item, pivot, relation, env)
+        )
+        if not pivot.args.get("unpivot") and "mode" in select.args:
+            made.set("mode", select.args.pop("mode"))
+        alias = pivot.args.get("alias") or item.args.get("alias")
+        named = (
+            alias.copy()
+            if alias is not None
+            else exp.TableAlias(this=exp.to_identifier(item.alias_or_name or "pivoted"))
+        )
+        item.replace(exp.Subquery(this=made, alias=named))
+
+
+def _require_values(pivot: exp.Expr) -> None:
+    for place in pivot.args.get("fields") or []:
+        if (
+            not place.args.get("expressions")
+            and not pivot.args.get("unpivot")
+            and not place.args.get("field")
+        ):
+            by = to_sql(place.this)
+            raise bind_error(
+                place.this, "the columns of a PIVOT are named where it is written.", _LIST_HINT.format(by=by)
+            )
+
+
+def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, env: Env) -> exp.Select:
+    names = Names((relation,))
+    cells: list[tuple[str, list[exp.Expr]]] = [("", [])]
+    for place in pivot.args.get("fields") or []:
+        values = list(_values_of(binder, place, names, env))
+        cells = [
+            (f"{label}_{shown}" if label else shown, [*conditions, *more])
+            for label, conditions in cells
+            for shown, more in values
+        ]
+    aggregates = pivot.expressions
+    if len(cells) * len(aggregates) > MAX_PIVOTED:
+        what = f"this PIVOT makes {len(cells) * len(aggregates):,} columns, and {MAX_PIVOTED} are the most."
+        raise bind_error(
+            pivot, what, "group by the column: SELECT k, ward, COUNT(*) ... GROUP BY k, ward.", around=item
+        )
+    keys = _keys(pivot, relation, item)
+    made = exp.Select(expressions=[key.copy() for key in keys]).from_(item.copy(), copy=False)
+    for label, conditions in cells:
+        for aggregate in aggregates:
+            name = f"{label}_{label_of_item(aggregate)}" if len(aggregates) > 1 or aggregate.alias else label
+            filtered = _filter(aggregate.unalias().copy(), conditions)
+            made.select(exp.alias_(filtered, name, quoted=True), copy=False)
+    if keys:
+        made.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+    return made
+
+
+def _values_of(
+    binder: Binder, place: exp.Expr, names: Names, env: Env
+) -> Iterator[tuple[str, list[exp.Expr]]]:
+    """Yield what each value of a pivoted column is called, and the conditions that it holds."""
+    columns = list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
+    written = list(place.args.get("expressions") or [])
+    if not written:
+        typed = binder.expression(columns[0], names, env)
+        if typed.type.kind == "BOOLEAN":
+            written = [exp.false(), exp.true()]
+        elif typed.values:
+            written = [
+                make_literal(value)
+                for value in sorted(typed.values, key=lambda value: (str(type(value)), value))
+            ]
+        else:
+            by = to_sql(columns[0])
+            what = f"the columns of this PIVOT would tell which values of {by} occur."
+            raise privacy_error(columns[0], what, _LIST_HINT.format(by=by))
+    for item in written:
+        value = item.this if isinstance(item, exp.PivotAlias) else item
+        parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]
+        if len(parts) != len(columns):
+            raise bind_error(value, f"{len(columns)} values are needed here.", around=place)
+        shown = "_".join(map(_show, parts))
+        conditions: list[exp.Expr] = []
+        for node, part in zip(columns, parts, strict=True):
+            if not isinstance(part, exp.Literal | exp.Boolean | exp.Null | exp.Neg | exp.Cast):
+                raise bind_error(part, "the values of a PIVOT are literals.", around=place)
+            missing = isinstance(part, exp.Null)
+            kind = exp.Is if missing else exp.EQ
+            conditions.append(kind(this=exp.paren(node.copy()), expression=part.copy()))
+        yield (item.args["alias"].name if isinstance(item, exp.PivotAlias) else shown), conditions
+
+
+def _show(value: exp.Expr) -> str:
+    """Return a value as DuckDB names a column by it."""
+    if isinstance(value, exp.Literal):
+        return value.name
+    if isinstance(value, exp.Cast):
+        return _show(value.this)
+    return "NULL" if isinstance(value, exp.Null) else to_sql(value).lower()
+
+
+def _keys(pivot: exp.Expr, relation: Relation, item: exp.Expr) -> list[exp.Expr]:
+    """Return what a PIVOT groups by: GROUP BY, or else all columns that it does not speak of."""
+    group = pivot.args.get("group")
+    if group is not None:
+        return list(group.expressions)
+    places = [*pivot.expressions, *(place.this for place in pivot.args.get("fields") or [])]
+    named = {fold(node.name) for place in places for node in place.find_all(exp.Column)}
+    rest = [f for f in relation.fields if fold(f.name) not in named]
+    unit = next((f for f in rest if f.tells_unit), None)
+    if unit is not None:
+        what = f"PIVOT without GROUP BY has a row for each value of all other columns, and {unit.name} tells people apart."
+        raise privacy_error(
+            pivot, what, "write PIVOT t ON ward IN ('A') USING COUNT(*) GROUP BY k.", around=item
+        )
+    return [exp.column(exp.to_identifier(f.name, quoted=True)) for f in rest]
+
+
+def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
+    """Return an expression whose aggregates are over rows that meet conditions."""
+    call = call_of(node)
+    if call is None:
+        for child in list(node.iter_expressions()):
+            child.replace(_filter(child.copy(), conditions))
+        return node
+    if call.where is not None:
+        raise bind_error(
+            node,
+            "an aggregate of a PIVOT has no FILTER.",
+            "filter the rows: PIVOT (SELECT ... WHERE ...) ON ...",
+        )
+    parts = [condition.copy() for condition in conditions]
+    return exp.Filter(this=node.copy(), expression=exp.Where(this=exp.and_(*parts, copy=False)))
+
+
+def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
+    """Return UNPIVOT as a UNION ALL of the rows, once for each column; a missing value makes no row."""
+    fields = pivot.args.get("fields") or []
+    place = fields[0] if len(fields) == 1 else None
+    columns = place.args.get("expressions") or [] if place is not None else []
+    plain = all(isinstance(node, exp.Column) for node in columns) and len(pivot.expressions) == 1
+    if place is None or not columns or not plain or pivot.args.get("include_nulls"):
+        what = "UNPIVOT of private rows takes plain columns here."
+        raise bind_error(pivot, what, "write FROM t UNPIVOT (value FOR name IN (a, b)).", around=item)
+    gone = {fold(node.name) for node in columns}
+    kinds = {f.typed.type.kind: f.typed.type.sql for f in relation.fields if fold(f.name) in gone}
+    if len(kinds) > 1:
+        what = f"UNPIVOT puts these into one column, and they are {' and '.join(kinds.values())}."
+        raise bind_error(
+            place,
+            what,
+            "cast them in a subquery: (SELECT a::DOUBLE AS a, b FROM t) UNPIVOT (...).",
+            around=item,
+        )
+    kept = [
+        exp.column(exp.to_identifier(f.name, quoted=True))
+        for f in relation.fields
+        if fold(f.name) not in gone
+    ]
+    label, value = place.this.name, pivot.expressions[0].name
+    sides: list[exp.Query] = []
+    for node in columns:
+        side: exp.Select = exp.Select(expressions=[one.copy() for one in kept]).from_(item.copy(), copy=False)
+        side.select(exp.alias_(exp.Literal.string(node.name), label, quoted=True), copy=False)
+        side.select(exp.alias_(node.copy(), value, quoted=True), copy=False)
+        side.where(is_not_null(node), copy=False)
+        sides.append(side)
+    whole = sides[0]
+    for other in sides[1:]:
+        whole = exp.Union(this=whole, expression=other, distinct=False)
+    return whole
