@@ -74,10 +74,10 @@ _UNKNOWN = frozenset({
     "get", "octet_length", "size", "cbrt", "sha2", "bit_count", "replace", "translate", "bit_length", "startswith", "endswith",
     "contains", "instr", "unix_seconds", "unix_micros", "trunc", "nullif", "collate", "sign", "signum", "log2", "log10",
     "try_multiply", "try_add", "try_subtract", "date_add", "datediff", "weekday", "dayofyear", "monthname", "dayname", "radians",
-    "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains",
+    "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains", "slice",
 })  # fmt: skip
 _PURE = frozenset({
-    "ArraySize", "ArrayContains", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
+    "ArraySize", "ArrayContains", "ArraySlice", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
     "TimestampTrunc", "DateTrunc", "DateDiff", "TsOrDsToDate", "TsOrDsAdd", "DateAdd", "DateSub", "LastDay", "TimeToStr",
     "TimeStrToTime", "Year", "Month", "Day", "Hour", "Minute", "Second", "Quarter", "DayOfWeek", "DayOfWeekIso", "DayOfMonth",
     "DayOfYear", "Week", "WeekOfYear", "Dayname", "Monthname", "UnixSeconds", "UnixMicros", "TimeToUnix", "UnixToTime", "Pad",

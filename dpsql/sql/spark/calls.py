@@ -262,6 +262,14 @@ def _element(held: SparkValue, index: SparkValue) -> SparkValue:
     return SparkValue(f"get({held.sql}, {at})", held.type.element)
 
 
+def _slice(held: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
+    """``list[first:last]``, from the start: of a place before the first element Spark gives nothing."""
+    if held.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
+        raise refusal("a part of a list that is counted from its end")
+    start = max(1, first.low)
+    return SparkValue(f"slice({held.sql}, {start}, {max(0, last.low - start + 1)})", held.type)
+
+
 # -- dates ------------------------------------------------------------------------------------------------------
 
 _DATE_PARTS = {
@@ -415,6 +423,7 @@ _FUNCTIONS: dict[str, Callable[..., SparkValue]] = {
     "md5": _text("md5({0})"), "sha1": _text("sha1({0})"), "sha256": _text("sha2({0}, 256)"),
     "concat": _concat, "concat_ws": lambda *given: SparkValue(f"concat_ws({', '.join(v.sql for v in given)})", TEXT),
     "||": _text("concat({0}, {1})"), "list_contains": _contains, "list_extract": _element,
+    "array_slice": _slice,
     "date_part": _in_unit(_date_part), "date_trunc": _in_unit(_truncate), "date_diff": _in_unit(_date_diff),
     "epoch": _dated("(CAST(unix_micros({0}) AS DOUBLE) / 1000000D)", DOUBLE),
     "last_day": _dated("last_day({0})", DATE), "dayname": _dated("date_format({0}, 'EEEE')", TEXT),
@@ -459,6 +468,7 @@ CALL_NODES: dict[type[exp.Expr], Callable[[Walk, exp.Expr], SparkValue]] = {
     exp.Floor: _named("floor", "this"), exp.Ceil: _named("ceil", "this"), exp.Abs: _named("abs", "this"),
     exp.Round: _named("round", "this", "decimals"), exp.Trunc: _named("trunc", "this", "decimals"),
     exp.Sign: _named("sign", "this"), exp.Length: _named("length", "this"),
+    exp.ArraySlice: _named("array_slice", "this", "start", "end"),
     exp.SHA2: _named("sha256", "this"), exp.ArrayContains: _named("list_contains", "this", "expression"),
     exp.Concat: lambda walk, node: _call("concat", *map(walk.of, node.expressions)),
     exp.ConcatWs: lambda walk, node: _call("concat_ws", *map(walk.of, node.expressions)),

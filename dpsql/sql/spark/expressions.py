@@ -256,6 +256,9 @@ def _cast(walk: Walk, node: exp.Expr) -> SparkValue:
     kind, inner = Type.parse(node.args["to"].sql(dialect="duckdb")), node.this.unnest()
     if isinstance(inner, exp.Literal) and inner.is_string and kind != TEXT:
         return values.translate_constant(inner.name, kind)
+    if isinstance(inner, exp.Array) and kind.element is not None:  # the binder wrote its items in one type
+        items = [values.write_cast(walk.of(item), kind.element) for item in inner.expressions]
+        return values.SparkValue(f"array({', '.join(items)})", kind)
     return values.translate_cast(walk.of(inner), kind)
 
 
