@@ -34,7 +34,7 @@ from dpsql.sql.relations.projections import (
     rename_columns,
 )
 from dpsql.sql.relations.relation import From, Names, Relation, fold
-from dpsql.sql.relations.reshaping import combine, open_pivots
+from dpsql.sql.relations.reshaping import combine, group_by_row_around, open_pivots
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
@@ -174,6 +174,8 @@ class StatementBinder(Binder):
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
+        for query in list(inner_queries(select)):
+            group_by_row_around(self, query, select, env)
         for query in inner_queries(select):
             if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
                 self._refuse_existence(query, env)

@@ -200,10 +200,10 @@ answered
 ====
 -- case: a pivot statement
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it
--- reason: statement
+-- reason: unit
 PIVOT posts ON tag USING COUNT(*)
 ----
-refused: ParseError: PIVOT is not a statement of dpsql.
+refused: PrivacyError: PIVOT without GROUP BY has a row for each
 ====
 -- case: tags like a word
 -- from: Stack Overflow: Stack Exchange Data Explorer's popular queries and BigQuery's public data set of it

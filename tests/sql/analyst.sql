@@ -1597,3 +1597,20 @@ PIVOT visits ON ward USING COUNT(*) FILTER (WHERE cost > 3) GROUP BY month
 -- refused: EXCEPT here would compare rows of different people.
 -- hint: keep the privacy unit among the columns of both sides, or aggregate each side first.
 SELECT COUNT(*) FROM (SELECT ward FROM visits EXCEPT SELECT ward FROM visits WHERE cost > 90)
+
+-- answered
+SELECT w.wing, w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) AS n, (SELECT COUNT(DISTINCT patient) FROM visits v WHERE v.ward = w.ward AND cost > 90) AS p FROM wards w
+
+-- answered
+SELECT w.ward FROM wards w WHERE w.floor < 3 AND (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward AND urgent) > 10 ORDER BY w.ward
+
+-- answered
+SELECT *, (SELECT COUNT(*) FROM visits WHERE day < month) AS earlier FROM months
+
+-- refused: beside a public row, a subquery reads one private relation.
+-- hint: write the join as a CTE of private rows: WITH pair AS (SELECT ... FROM a JOIN b ON ...).
+SELECT w.ward, (SELECT COUNT(*) FROM visits v JOIN patients p ON p.patient = v.patient WHERE v.ward = w.ward) AS n FROM wards w
+
+-- refused: a subquery beside a public row compares a column of its own with that row.
+-- hint: add v.ward = w.ward to its WHERE.
+SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward || w.ward = 'AA') AS n FROM wards w

@@ -187,6 +187,10 @@ _ROWS = [
     "SELECT v.unit AS u, t.k, x, w AS n, f FROM t RIGHT JOIN v ON t.n = v.w",
     "SELECT unit AS u, k, q AS x, w AS n, w IN (SELECT n FROM t) AS f FROM v WHERE EXISTS (SELECT 1 FROM o WHERE o.oid = v.oid)",
     "SELECT unit AS u, k, q AS x, c AS n, TRUE AS f FROM v JOIN (SELECT w, COUNT(*)::INTEGER AS c FROM v GROUP BY w) j USING (w)",
+    "SELECT unit AS u, w.c AS k, x, n, f FROM t, UNNEST([k, 'a', NULL]) AS w(c)",
+    "SELECT unit AS u, k, w.c AS x, n, f FROM t LEFT JOIN UNNEST([x, n::DOUBLE][1:2]) AS w(c) ON TRUE",
+    "SELECT u, k, x, n, f FROM (SELECT unit AS u, UNNEST(string_split(k || ',b', ',')) AS k, x, n, f FROM t)",
+    "SELECT u, k, x, n, f FROM (SELECT unit AS u, f, x, n::VARCHAR AS m, k AS l FROM t) UNPIVOT (k FOR n1 IN (l, m)), (SELECT 2 AS n)",
 ]  # fmt: skip
 _ALONE = [  # rows that are their own unit
     "SELECT k, x, n, f FROM r",
@@ -206,7 +210,7 @@ def sources(draw: Draw, depth: int) -> str:
     left = draw(sources(depth - 1))
     shape = draw(
         st.sampled_from(
-            ["union", "join", "join", "in", "exists", "scalar", "unit", "nested", "public", "cte"]
+            ["union", "set", "join", "join", "in", "exists", "scalar", "unit", "nested", "public", "cte"]
         )
     )
     if shape == "unit":
@@ -226,6 +230,12 @@ def sources(draw: Draw, depth: int) -> str:
         on = draw(st.sampled_from(["v.k = g.k", "v.k = g.k OR v.n = g.label", "v.n > g.label"]))
         return f"SELECT v.u, v.k, v.x, label AS n, v.f FROM ({left}) AS v {kind} g ON {on}"
     right = draw(sources(depth - 1))
+    if shape == "set":
+        word = draw(st.sampled_from(["UNION", "INTERSECT", "EXCEPT"]))
+        sides = (
+            f"SELECT u, k, x::DOUBLE AS x, n::INTEGER AS n, f FROM ({side}) AS v" for side in (left, right)
+        )
+        return f" {word} ".join(sides)
     if shape == "union":
         sides = (
             f"SELECT u, k, x::DOUBLE AS x, n::INTEGER AS n, f FROM ({side}) AS v" for side in (left, right)
@@ -322,5 +332,13 @@ def statements(draw: Draw, depth: int) -> str:
     ]
     mode = f"WITH DP OPTIONS ({', '.join(option for option in options if option)})"
     where = draw(st.sampled_from(["", "", " WHERE f", " WHERE x > 1 OR n IS NULL"]))
+    shape = "" if row_level else draw(st.sampled_from(["", "", "", "", "", "", "pivot", "beside"]))
+    if shape == "pivot":
+        group = draw(st.sampled_from([" GROUP BY k", " GROUP BY f", " GROUP BY k, f"]))
+        on = "f IN (TRUE, NULL)" if "f" not in group else "n IN (1, 3, 9)"
+        return f"SELECT {mode} * FROM ({source}) AS z PIVOT ({', '.join(parts)} FOR {on}{group})"
+    if shape == "beside":
+        on = draw(st.sampled_from(["z.k = g.k", "z.n > label", "z.k = g.k AND f"]))
+        return f"SELECT (SELECT {mode} {parts[0]} FROM ({source}) AS z WHERE {on}) AS c FROM g"
     text = ", ".join(f"{part} AS c{place}" for place, part in enumerate(parts))
     return f"SELECT {mode} {shown}{text} FROM ({source}) AS z{where}{grouped}"

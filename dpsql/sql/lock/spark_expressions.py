@@ -77,7 +77,7 @@ _UNKNOWN = frozenset({
     "degrees", "sinh", "cosh", "tanh", "element_at", "array_contains", "slice",
 })  # fmt: skip
 _PURE = frozenset({
-    "ArraySize", "ArrayContains", "ArraySlice", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
+    "ArraySize", "ArrayContains", "Array", "Transform", "Bracket", "ArraySort", "SortArray", "Reduce", "Interval", "Paren",
     "TimestampTrunc", "DateTrunc", "DateDiff", "TsOrDsToDate", "TsOrDsAdd", "DateAdd", "DateSub", "LastDay", "TimeToStr",
     "TimeStrToTime", "Year", "Month", "Day", "Hour", "Minute", "Second", "Quarter", "DayOfWeek", "DayOfWeekIso", "DayOfMonth",
     "DayOfYear", "Week", "WeekOfYear", "Dayname", "Monthname", "UnixSeconds", "UnixMicros", "TimeToUnix", "UnixToTime", "Pad",
@@ -86,6 +86,7 @@ _PURE = frozenset({
     "MD5Digest", "SHA", "SHA2", "ConcatWs", "Sqrt", "Cbrt", "Exp", "Ln", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
     "Sinh", "Cosh", "Tanh", "Degrees", "Radians", "Sign", "Pi", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
     "BitwiseLeftShift", "BitwiseRightShift", "BitwiseCount", "Trunc", "Nullif", "IsNan", "Collate", "Is", "AtTimeZone",
+    "ArraySlice",
 })  # fmt: skip
 """Functions of their arguments alone, by their classes: nothing more is known of what they give."""
 

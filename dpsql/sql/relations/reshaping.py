@@ -22,6 +22,7 @@ from dpsql.sql.parse.dialect import bind_error, is_not_null, privacy_error, to_s
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.parse.statements import make_literal
 from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import aggregate_per_unit
 from dpsql.sql.relations.relation import (
     UNIT,
@@ -34,7 +35,7 @@ from dpsql.sql.relations.relation import (
     fold,
     meets_exactly,
 )
-from dpsql.sql.relations.unit_rows import advise_one_unit
+from dpsql.sql.relations.unit_rows import advise_one_unit, aggregates
 
 _SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False)}
 """The sides on which a row must stand, or not; None where either will do."""
@@ -339,3 +340,80 @@ def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
     for other in sides[1:]:
         whole = exp.Union(this=whole, expression=other, distinct=False)
     return whole
+
+
+# -- private subqueries beside public rows ------------------------------------------------------------------------
+
+_COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env: Env) -> None:
+    """Write a private aggregate that looks at the public row around it as groups of that row's values, in place.
+
+    ``(SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward)`` beside wards w is a private block over the different values of
+    w.ward, LEFT JOIN visits, with one public group for each; the subquery reads its own group of what is released.
+
+    Raises:
+        PrivacyError: more than one relation, or no comparison with the row around.
+    """
+    if not isinstance(query, exp.Select) or isinstance(query.parent, exp.Exists | exp.In):
+        return
+    if not aggregates(query) or len(query.expressions) != 1:
+        return
+    if any(query.args.get(key) for key in ("with_", "group", "having", "qualify", "limit", "distinct")):
+        return
+    items = from_items(query)
+    relations = [relation for item in items if (relation := binder.source(item, env)) is not None]
+    scope = Names(tuple(relations))
+    outer = [
+        node
+        for node in query.find_all(exp.Column)
+        if node.find_ancestor(exp.Select) is query
+        and not isinstance(node.this, exp.Star)
+        and scope.elsewhere(node)
+    ]
+    if not relations or not outer:
+        return
+    if len(items) > 1:
+        what = "beside a public row, a subquery reads one private relation."
+        hint = "write the join as a CTE of private rows: WITH pair AS (SELECT ... FROM a JOIN b ON ...)."
+        raise privacy_error(query.expressions[0], what, hint, around=query)
+    where = query.args.get("where")
+    met = [
+        side
+        for part in split_conjuncts(where.this if where is not None else None)
+        if isinstance(part, _COMPARISONS) and any(node in outer for node in part.find_all(exp.Column))
+        for side in (part.this, part.expression)
+        if isinstance(side, exp.Column) and not any(side is node for node in outer)
+    ]
+    if not met:
+        what = "a subquery beside a public row compares a column of its own with that row."
+        raise privacy_error(query.expressions[0], what, "add v.ward = w.ward to its WHERE.", around=query)
+    there = met[0].copy()  # of a row that meets one, it is not missing
+    keys: dict[str, tuple[str, exp.Expr]] = {}
+    public, block, value = binder.name("public"), binder.name("beside"), binder.name("value")
+    for node in outer:
+        name, _ = keys.setdefault(to_sql(node), (binder.name("key"), node.copy()))
+        node.replace(exp.column(name, public))
+    item = query.expressions[0].unalias()
+    for count in list(item.find_all(exp.Count)):
+        if isinstance(count.this, exp.Star):
+            count.set("this", there.copy())
+    values = exp.Select(expressions=[exp.alias_(node.copy(), name) for name, node in keys.values()]).distinct(
+        copy=False
+    )
+    values.set("from_", around.args["from_"].copy())
+    values.set("joins", [join.copy() for join in around.args.get("joins") or []] or None)
+    named = [exp.column(name, public) for name, _ in keys.values()]
+    made = exp.Select(expressions=[*(name.copy() for name in named), exp.alias_(item.copy(), value)])
+    made.set("from_", exp.From(this=values.subquery(public, copy=False)))
+    made.set("joins", [exp.Join(this=items[0].copy(), side="LEFT", on=query.args["where"].this.copy())])
+    made.set("group", exp.Group(expressions=named))
+    if "mode" in query.args:
+        made.set("mode", query.args.pop("mode"))
+    found = exp.Select(expressions=[exp.column(value, block)]).from_(
+        made.subquery(block, copy=False), copy=False
+    )
+    for name, value_around in keys.values():
+        found.where(exp.NullSafeEQ(this=exp.column(name, block), expression=value_around.copy()), copy=False)
+    query.replace(found)
