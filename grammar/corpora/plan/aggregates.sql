@@ -362,3 +362,11 @@ columns: ward, count_star()
 cost: ε=0.1
 block: Aggregation {"count": 2, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
 note: ε=0.1 is the policy's default
+====
+-- case: a count for each public row
+SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards w
+----
+columns: ward, SELECT COUNT(*) FROM visits AS v WHERE v.ward = w.ward
+cost: ε=0.1
+block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: ε=0.1 is the policy's default

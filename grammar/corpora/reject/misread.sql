@@ -451,14 +451,6 @@ PrivacyError: a subquery over private rows would let one unit decide about the r
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: look at rows of the same unit: add w.patient_id = v.patient_id to its WHERE, or release it first: JOIN (SELECT ward, AVG(amount) AS x FROM ... GROUP BY ward) AS r USING (ward), and compare with r.x.
 ====
--- case: a count for each public row
-SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards w
-----
-BindError: there is no table w in this FROM.
-  1 |   SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards w
-                                                                     ^^^^^^
-Hint: there is v.
-====
 -- case: public rows that private ones name
 SELECT COUNT(*) FROM wards w WHERE w.ward IN (SELECT ward FROM visits)
 ----
