@@ -314,6 +314,7 @@ def test_the_grammar_is_mostly_answered() -> None:
         ("units meet by their keys", "SELECT COUNT(*) FROM i a JOIN i b ON a.oid = b.oid"),
         ("units meet by their keys", "SELECT SUM(q) FROM o LEFT JOIN i USING (oid)"),
         ("units meet by their keys", "SELECT COUNT(*) FROM v JOIN o USING (oid)"),
+        ("units meet by their keys", "SELECT COUNT(*) FROM m a JOIN m b USING (unit)"),
         ("units meet by their keys", "SELECT COUNT(*) FROM v a JOIN v b USING (w)"),
         (
             "subqueries see all units",

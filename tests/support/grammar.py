@@ -71,6 +71,25 @@ max_groups = 2
 k = { values = ["a", "b", "c"] }
 q = { bounds = [0, 4] }
 
+# One unit's rows within one month, and rows that find theirs by a key which is not unique.
+[tables.m]
+privacy_unit = "unit"
+privacy_period = "date_trunc('month', day)"
+max_rows = 2
+max_groups = 2
+[tables.m.columns]
+k = { values = ["a", "b", "c"] }
+x = { bounds = [-2, 5] }
+n = { bounds = [1, 7] }
+
+[tables.h]
+privacy_unit = "n -> m.n, unit"
+max_rows = 2
+max_groups = 2
+[tables.h.columns]
+k = { values = ["a", "b", "c"] }
+q = { bounds = [0, 4] }
+
 [tables.g]
 public = true
 """
@@ -81,8 +100,12 @@ SCHEMA = {
     "i": "oid INTEGER, q DOUBLE, k VARCHAR",
     "r": "k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
     "v": "unit INTEGER, oid INTEGER, w INTEGER, k VARCHAR, q DOUBLE",
+    "m": "unit INTEGER, day DATE, k VARCHAR, x DOUBLE, n INTEGER, f BOOLEAN",
+    "h": "n INTEGER, k VARCHAR, q DOUBLE",
 }
 UNITS = (1, 2, 3)
+PAIRS = {1: (1, 1), 2: (1, 2), 3: (2, 1)}
+"""The unit and the month of it that go from m, where a unit goes from the other tables."""
 PUBLIC = "SELECT * FROM (VALUES ('a', 1), ('b', 2), ('z', 3), ('w', 2)) AS v(k, label)"
 
 # -- databases --------------------------------------------------------------------------------------------------
@@ -91,7 +114,7 @@ _VALUES = {
     "unit": [1, 1, 1, 2, 3, None], "k": ["a", "b", "c", "z", None], "oid": [1, 2, 2, 3, 4, None], "f": [True, False, None],
     "x": ["nan", "inf", "-inf", -0.0, 0.3, 2.71828, -9, 5, 40, 1e300, -1e9, 32767.9, 1e-300, None],
     "n": [None, -(2**31), 2**31 - 1, 0, 3, 5, 7], "y": [None, -7, 2, 9, 1], "q": [None, 0, 1, 4, 99, -3, "nan"],
-    "w": [3, 3, 5, None],
+    "w": [3, 3, 5, None], "day": ["2020-01-01", "2020-01-31", "2020-02-01", "2021-01-01", None],
 }  # fmt: skip
 
 
@@ -134,7 +157,13 @@ def open_databases(count: int, seed: int = 7) -> Databases:
             con.execute(f"CREATE SCHEMA d{number}_{gone}")
             for name in SCHEMA:
                 # Rows of i go with the orders that lead to a unit: without these they lead nowhere, and are dropped.
-                kept = {"r": f"rowid <> {gone - 1}", "i": "TRUE"}.get(name, f"unit IS DISTINCT FROM {gone}")
+                pair = "unit = {} AND date_trunc('month', day) = '2020-0{}-01'".format(*PAIRS[gone])
+                kept = {
+                    "r": f"rowid <> {gone - 1}",
+                    "i": "TRUE",
+                    "h": "TRUE",
+                    "m": f"({pair}) IS NOT TRUE",
+                }.get(name, f"unit IS DISTINCT FROM {gone}")
                 con.execute(f"CREATE TABLE d{number}_{gone}.{name} AS FROM d{number}.{name} WHERE {kept}")
     return Databases(con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)), count)
 
@@ -191,6 +220,20 @@ _ROWS = [
     "SELECT unit AS u, k, w.c AS x, n, f FROM t LEFT JOIN UNNEST([x, n::DOUBLE][1:2]) AS w(c) ON TRUE",
     "SELECT u, k, x, n, f FROM (SELECT unit AS u, UNNEST(string_split(k || ',b', ',')) AS k, x, n, f FROM t)",
     "SELECT u, k, x, n, f FROM (SELECT unit AS u, f, x, n::VARCHAR AS m, k AS l FROM t) UNPIVOT (k FOR n1 IN (l, m)), (SELECT 2 AS n)",
+]  # fmt: skip
+_MONTH = "date_trunc('month', day)"
+_PARTED = [  # units of one person and one month
+    "SELECT unit AS u, k, x, n, f FROM m",
+    "SELECT m.unit AS u, h.k, q AS x, m.n, f FROM m JOIN h ON h.n = m.n",
+    "SELECT m.unit AS u, h.k, q AS x, m.n, f FROM m LEFT JOIN h USING (n)",
+    "SELECT a.unit AS u, b.k, a.x, b.n, a.f FROM m a JOIN m b USING (unit)",
+    f"SELECT unit AS u, MIN(k) AS k, SUM(x) AS x, COUNT(*)::INTEGER AS n, COUNT(*) > 1 AS f FROM m GROUP BY unit, {_MONTH}",
+    f"SELECT a.u, k, x, n, f FROM (SELECT unit AS u, {_MONTH} AS w, COUNT(*)::INTEGER AS n FROM m GROUP BY ALL) a "
+    f"JOIN (SELECT unit AS u, k, x, f, {_MONTH} AS w FROM m) b ON a.u = b.u AND a.w = b.w",
+    f"SELECT unit AS u, k, x, row_number() OVER (PARTITION BY unit, {_MONTH} ORDER BY n, x, k, f)::INTEGER AS n, f FROM m",
+    "SELECT unit AS u, k, x, n, EXISTS (SELECT 1 FROM h WHERE h.n = m.n AND h.q > 1) AS f FROM m",
+    "SELECT unit AS u, k, (SELECT SUM(o.x) FROM m o WHERE o.unit = m.unit) AS x, n, f FROM m",
+    "SELECT unit AS u, k, x, n, f FROM m UNION ALL SELECT unit AS u, k, x * 2 AS x, 3 AS n, f FROM m",
 ]  # fmt: skip
 _ALONE = [  # rows that are their own unit
     "SELECT k, x, n, f FROM r",
@@ -319,7 +362,12 @@ def aggregates(draw: Draw, row_level: bool) -> str:
 @st.composite
 def statements(draw: Draw, depth: int) -> str:
     row_level = draw(st.integers(0, 7)) == 0
-    source = draw(st.sampled_from(_ALONE)) if row_level else draw(sources(depth))
+    parted = not row_level and draw(st.integers(0, 7)) == 0
+    source = (
+        draw(st.sampled_from(_ALONE if row_level else _PARTED))
+        if row_level or parted
+        else draw(sources(depth))
+    )
     parts = [draw(aggregates(row_level)) for _ in range(draw(st.integers(1, 3)))]
     keys = draw(st.sampled_from(_KEYS))
     grouped = f" GROUP BY {keys}" if keys else ""

@@ -18,7 +18,7 @@ from dpsql.mechanisms.base import ClaimedText, PackingClaim, RowsClaim
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
-from dpsql.sql.lock.expressions import Env
+from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Value, add, least
 from dpsql.sql.lock.joins import both_ways, same_type
 from dpsql.sql.lock.proof import prove, prove_packing, prove_scores
@@ -114,7 +114,7 @@ class Checker(Sources):
         """Return the rows that FROM and WHERE leave, and the conditions of WHERE."""
         conditions = conjuncts(select.where)
         env = Env(self._from(select.source, conditions, outer), outer)
-        env.relation = _present(env, conditions)
+        env.relation = _present(env, conditions, self.expressions)
         for node in conditions:
             self._condition(node, env)
         return env, conditions
@@ -288,13 +288,17 @@ class Checker(Sources):
         return Relation(Kind.PRIVATE, columns, Facts(rows, units=units))
 
 
-def _present(env: Env, conditions: list[Expr]) -> Relation:
+def _present(env: Env, conditions: list[Expr], expressions: Expressions) -> Relation:
     """Return rows without those of nobody, where WHERE says that the unit is there."""
     relation = env.relation
-    present = {env.find(ref).symbol for ref in map(tree.present, conditions) if isinstance(ref, Ref)}
-    found = {s: t for s, t in relation.weak.items() if s in present}
+    there = [node for node in map(tree.present, conditions) if node is not None]
+    present = {env.find(ref).symbol for ref in there if isinstance(ref, Ref)}
+    if relation.needs:
+        present |= {expressions.row(node, env).symbol for node in there if not tree.looks_beyond(node)}
+    found = {s: t for s, t in relation.weak.items() if relation.needs.get(s, frozenset({s})) <= present}
     if not found:
         return relation
+    relation = replace(relation, needs={s: parts for s, parts in relation.needs.items() if s not in found})
     facts = replace(relation.facts, units={**relation.facts.units, **found})
     weak = {s: t for s, t in relation.weak.items() if s not in found}
     return replace(relation, facts=facts, weak=weak, orphans=False)

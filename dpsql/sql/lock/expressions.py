@@ -122,8 +122,13 @@ class Expressions:
             refuse(f"the function {node.name}")
         if node.distinct or node.where is not None or node.order:
             refuse("a function with the clauses of an aggregate")
+        match node:
+            case Call("date_trunc", (tree.Literal(str(part)), moment)):  # whose part may stand in either case
+                node = replace(node, args=(tree.Literal(part.lower()), moment))
         args = [inner(arg) for arg in node.args]
-        symbol = self.symbols.call(node.name, [a.symbol for a in args], node.names or None)
+        symbol = self.symbols.call(
+            node.name, [a.symbol for a in args], node.names if any(node.names) else None
+        )
         if (found := ranges.distance(node)) is not None:
             return ranges.between(Value(symbol), found[1], found[2], inner(found[0]))
         made = ranges.combine(node.name, args, node.args, symbol)

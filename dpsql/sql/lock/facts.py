@@ -250,6 +250,8 @@ class Relation:
     owner: bool = True
     """False: each row is its own unit, and there is no column that says so."""
     followed: dict[Symbol, tuple[tuple[Hop, ...], Symbol]] = field(default_factory=dict)
+    needs: dict[Symbol, Set] = field(default_factory=dict)
+    """Of units that are pairs: the parts that must be there."""
 
     @property
     def private(self) -> bool:

@@ -34,6 +34,8 @@ class Joins:
         """Join all parts, under conditions that hold for every row that is left."""
         parts = [self._follow_all(part, parts) for part in parts]
         private = [p for p in parts if p.private]
+        if len(private) > 1 and any(p.needs for p in private):
+            refuse("a period that may be missing")
         while len(private) > 1:
             first, *rest = private
             other = next((p for p in rest if self._link(first, p)), None)
@@ -67,14 +69,16 @@ class Joins:
         hops, scan = relation.pending.get(here), self.scans.get(there)
         if hops is None or scan is None or scan[:2] != (hops[0].table, hops[0].key):
             return None
-        reached = scan[2].get(hops[0].column)
+        reached = scan[2].get("" if hops[0].parted else hops[0].column)
         if reached is None:
             refuse("a path to a unit without its column")
         led = _led(relation, here, hops, reached.symbol)
         if len(hops) > 1:
             return replace(led, pending={**led.pending, reached.symbol: hops[1:]})
         weak = {**relation.weak, reached.symbol: hops[-1].kind}
-        if hops[0].column == hops[0].key:  # what the path starts from is equal to the unit
+        if (
+            hops[0].column == hops[0].key and not hops[0].parted
+        ):  # what the path starts from is equal to the unit
             weak[here] = hops[-1].kind
         return replace(led, pending={}, weak=weak)
 

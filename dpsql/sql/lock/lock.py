@@ -118,9 +118,21 @@ class Lock:
             target = self.catalog.find(hop.table, None)
             column = self._column(target, hop.column)
             kind = self.catalog.schema(target)[column]
-            hops.append(Hop(self._path(target), self._column(target, hop.key), column, kind))
+            parted = hop is path[-1] and target.declared_period is not None
+            kind = self._parted(target, kind)[0] if parted else kind
+            hops.append(Hop(self._path(target), self._column(target, hop.key), column, kind, parted))
         unit = self._column(table, path[0].column)
-        return Base(schema, False, unit, tuple(hops), schema[unit])
+        kind, period = self._parted(table, schema[unit])
+        return Base(schema, False, unit, tuple(hops), kind, period)
+
+    def _parted(self, table: Table, kind: str) -> tuple[str, tuple[str, str, str] | None]:
+        """Return the type of a unit with its period, which no unit of another period is of, and the period."""
+        period = table.declared_period
+        if period is None:
+            return kind, None
+        column = self._column(table, period.column)
+        taken = f"{period.function} {period.part} of {self.catalog.schema(table)[column]}"
+        return f"{kind} in {taken}", (period.function, period.part, column)
 
     def _column(self, table: Table, name: str) -> str:
         found = next((known for known in self.catalog.schema(table) if fold(known) == fold(name)), None)

@@ -151,6 +151,8 @@ class Sources:
                 refuse("a condition beside what looks at the row")
             return self._beside(right, self._from(left, kept, outer), outer)
         a, b = self._from(left, kept, outer), self._from(right, [], outer)
+        if a.needs or b.needs:
+            refuse("a period that may be missing")
         on = tree.conjuncts(join.on)
         env = Env(Relation(Kind.PUBLIC, a.columns | b.columns), outer)
         for node in on:
@@ -177,16 +179,42 @@ class Sources:
         columns = {
             name: Value(self.symbols.fresh(), whole=kind in ranges.WHOLE) for name, kind in base.columns.items()
         }  # fmt: skip
-        self.scans |= {value.symbol: (path, name, columns) for name, value in columns.items()}
+        parts = (
+            () if base.period is None or base.unit is None else self._pair(base.unit, base.period, columns)
+        )
+        scanned = {**columns, **dict(zip(("",), map(Value, parts), strict=False))}  # no column has that name
+        self.scans |= {value.symbol: (path, name, scanned) for name, value in columns.items()}
         made = Relation(Kind.PUBLIC if base.public else Kind.PRIVATE, _output(columns))
         if base.public:
             return made
         if base.unit is None:
             return replace(made, facts=Facts(rows=((frozenset(), 1),)), owner=False)
         symbol = columns[base.unit].symbol
+        if parts:
+            pair, *needed = parts
+            return replace(made, weak={pair: base.kind}, needs={pair: frozenset(needed)}, orphans=True)
         if base.path:
             return replace(made, pending={symbol: base.path}, orphans=True)
         return replace(made, weak={symbol: base.kind}, orphans=True)
+
+    def _pair(
+        self, unit: str, period: tuple[str, str, str], columns: Mapping[str, Value]
+    ) -> tuple[Symbol, ...]:
+        """Return the pair of a column and of the row's period, and its two parts, in the one spelling that is taken."""
+        function, part, column = period
+        when: Expr = Ref("", column)
+        if function == "date_trunc":
+            when = tree.Call("try", (tree.Call(function, (Literal(part), tree.Call("try", (when,)))),))
+        elif function == "week":
+            when = tree.Call("try", (tree.Call("date_part", (Literal(function), tree.Call("try", (when,)))),))
+        elif function:
+            when = tree.Call("date_part", (Literal(function), when))
+        parts: tuple[Expr, ...] = (Ref("", unit), when)
+        pair = tree.Call("row", parts)
+        env = Env(Relation(Kind.PUBLIC, _output(columns)))
+        symbol, *rest = (self.expressions.row(node, env).symbol for node in (pair, *parts))
+        self.symbols.made.pop(symbol, None)  # what is made of the unit is made of it, and not of its parts
+        return symbol, *rest
 
     def _named(self, name: str) -> Relation:
         if name in self.ctes:

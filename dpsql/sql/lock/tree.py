@@ -347,6 +347,8 @@ class Hop:
     column: str
     kind: str = ""
     """The SQL type of that column."""
+    parted: bool = False
+    """The unit is a pair of that column and of the row's period."""
 
 
 @dataclass(frozen=True)
@@ -356,6 +358,7 @@ class Base:
     Args:
         columns: names and SQL types. unit: the column that holds the privacy unit, or that the path starts from.
         path: the hops from there, none where the column is the unit. kind: the unit's SQL type.
+        period: a function, its part, and the column of the row that it takes: the unit is a pair of the column and of that.
     """
 
     columns: Mapping[str, str]
@@ -363,6 +366,7 @@ class Base:
     unit: str | None = None
     path: tuple[Hop, ...] = ()
     kind: str = ""
+    period: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, PolicyError, Span, did_you_mean
+from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -26,6 +26,7 @@ from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Bounds, Type, Typed
 from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, public_columns
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
@@ -33,6 +34,7 @@ from dpsql.sql.relations.intervals import FORETOLD, KeptResult, ShownEnds
 from dpsql.sql.relations.relation import (
     CLAIMED,
     DETERMINES,
+    PERSON,
     UNIT,
     Anchor,
     Field,
@@ -46,6 +48,8 @@ from dpsql.sql.relations.relation import (
     move_column,
 )
 
+_PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
+"""Kinds of types that a period may have: equal values of them look the same."""
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
 Describe = Callable[[str], list[tuple[str, str]]]
 """Names and SQL types of a public query's columns; runs over no private data."""
@@ -128,7 +132,7 @@ class Catalog:
                 raise PolicyError(what, hint=did_you_mean(name, schema))
         declared = {fold(name): item for name, item in table.columns.items()}
         unit = _unit_column(table)
-        claims = _claims(table)
+        claims, start = _claims(table), self._start(table, schema)
         keys = set() if table.public else self._keys(table)
         fields = []
         for place, (name, sql_type) in enumerate(schema.items()):
@@ -145,16 +149,22 @@ class Catalog:
             anchors = {anchor for start, anchor in claims if start == folded_name}
             anchors |= {(fold(table.name), folded_name)} if key else set()
             is_unit = unit is not None and folded_name == fold(unit)
+            whole = table.period is not None and (key or (len(table.unit_path) > 1 and place == start))
             if is_unit and table.period is not None:  # a part of the unit, which others of its periods share
-                is_unit, anchors = False, {*anchors, CLAIMED}
+                is_unit, anchors = False, {*anchors, CLAIMED, PERSON}
             if any(k in self.policy.tables[t].determining for t, k in anchors if t):
                 anchors.add(DETERMINES)  # a path goes by what determines the unit there
             key = key and DETERMINES not in anchors
-            fields.append(Field(name, typed, is_unit, table.public, frozenset(anchors), key))
+            fields.append(Field(name, typed, is_unit, table.public, frozenset(anchors), key, is_period=whole))
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
                 raise PolicyError(f"the privacy unit {needed} is not a column of {table.name}.")
         return tuple(fields)
+
+    def _start(self, table: Table, schema: Mapping[str, str]) -> int | None:
+        """Return the place of the column that a table's first path starts from."""
+        starts = [fold(path[0].column) for path in table.unit_paths[:1]]
+        return next((place for place, name in enumerate(schema) if fold(name) in starts), None)
 
     def _keys(self, table: Table) -> set[str]:
         """Columns of a table that declared paths lead to."""
@@ -180,8 +190,11 @@ class Catalog:
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
             return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
-        if table.period is not None:
-            raise PolicyError(f"{table.name} has a privacy period, which is not answered yet.")
+        if table.period is not None and self.engine.dialect != "duckdb":
+            what = f"{table.name} has a privacy period, which only DuckDB computes here."
+            raise PolicyError(
+                what, hint="ask the same of DuckDB, or leave the period out: whole units are protected then."
+            )
         if table.row_level:
             source = exp.Subquery(this=inner, alias=as_named)
             return Relation(alias, name, fields, source, True, None, (table,), row_level=True)
@@ -189,15 +202,64 @@ class Catalog:
         if len(path) > 1:
             on = self._follows(path[0], path[1], _BASE, 0, table)
             inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
-        unit = column(path[0].column, _BASE) if len(path) == 1 else column(_FOUND, _hop(0))
+        unit: exp.Expr
+        parts: list[exp.Expr]
+        if len(path) == 1:
+            unit, parts = self._parted(table, column(path[0].column, _BASE), _BASE)
+        else:
+            unit = column(_FOUND, _hop(0))
+            parts = [unit]
         inner = inner.select(exp.alias_(unit, UNIT), copy=False)
-        inner = inner.where(is_not_null(unit), copy=False)
+        inner = inner.where(*map(is_not_null, parts), copy=False)
         last = path[-1]
-        kind = self._type(self.find(last.table, None), last.column)
+        holder = self.find(last.table, None)
+        kind = self._type(holder, last.column)
+        period = None
+        if holder.declared_period is not None:
+            made = self._bind_period(holder, self.fields(holder, name))
+            kind = Type.parse(f"STRUCT(person {kind.sql}, period {made.type.sql})")
+            period = made.node if holder is table else None
         return Relation(
             alias, name, fields, exp.Subquery(this=inner, alias=as_named), True, column(UNIT, name), (table,),
-            unit_type=kind,
+            unit_type=kind, period=period,
         )  # fmt: skip
+
+    def _parted(self, table: Table, unit: exp.Expr, alias: str) -> tuple[exp.Expr, list[exp.Expr]]:
+        """Return a table's unit as a pair with its period, where it declares one, and the parts that must be there.
+
+        Both are columns of the row itself, so a row that comes or goes with its unit changes no other row's.
+        """
+        if table.declared_period is None:
+            return unit, [unit]
+        named = zip(self.schema(table), self.fields(table, alias), strict=True)
+        fields = tuple(replace(f, typed=replace(f.typed, node=column(n, alias))) for n, f in named)
+        period = self._bind_period(table, fields).node
+        return exp.Anonymous(this="row", expressions=[unit.copy(), period.copy()]), [unit, period]
+
+    def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
+        """Return the period of a table's rows, as an analyst's own expression would be bound.
+
+        Raises:
+            PolicyError: it is no function of these columns, or depends on a session's time zone.
+        """
+        period = table.declared_period
+        assert period is not None
+        read = exp.Column(this=exp.Identifier(this=period.column, quoted=True))
+        given = [exp.Literal.string(period.part), read] if period.part else [read]
+        node = exp.func(period.function, *given, dialect="duckdb") if period.function else read
+        scope = Names((Relation(table.name, table.name, fields, exp.Null(), private=True),))
+        try:
+            typed = make_total(node, scope)
+        except Error as error:
+            wrong = error.message
+        else:
+            if typed.type.kind in _PERIODS and "ZONE" not in scope.find(read).typed.type.sql:
+                return typed
+            wrong = f"{period.column} is {scope.find(read).typed.type.sql}."
+        raise PolicyError(
+            f"the privacy period of {table.name}, {period}, can't be computed: {wrong}",
+            hint="a period is made of a date, or of a timestamp without a time zone; or is a whole number or a text.",
+        )
 
     def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
         """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
@@ -210,16 +272,23 @@ class Catalog:
         base = f"{_BASE}{place}"
         key = column(hop.key, base)
         query = exp.Select().from_(self._named(self.find(hop.table, None), base), copy=False)
-        unit = column(hop.column, base)
+        unit: exp.Expr = column(hop.column, base)
         if len(path) > 1:
             on = self._follows(hop, path[1], base, place + 1, subject)
             query = query.join(self._units_of_keys(path[1:], place + 1, subject), on=on, copy=False)
             unit = column(_FOUND, _hop(place + 1))
+        holder = self.find(hop.table, None)
+        parts: list[exp.Expr] = [unit]
+        if len(path) == 1:
+            unit, parts = self._parted(holder, unit, base)
         query = query.select(
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
-        query = query.where(is_not_null(unit), copy=False)
-        query = query.group_by(key.copy(), unit.copy(), copy=False)
+        query = query.where(*map(is_not_null, parts), copy=False)
+        if len(parts) > 1:  # DuckDB takes a row in GROUP BY apart
+            query = query.distinct(copy=False)
+        else:
+            query = query.group_by(key.copy(), unit.copy(), copy=False)
         return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
 
     def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:

@@ -205,7 +205,10 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
         query = query.select(exp.alias_(typed.node.copy(), rel.column_name(place)), copy=False)
         there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False)
         pairs.append((typed.node, there.node))
-        fields.append(rel.carry_field(name, there, same, same is not None and same.key and alone))
+        carried = rel.carry_field(name, there, same, same is not None and same.key and alone)
+        fields.append(
+            replace(carried, is_period=bound.period is not None and bound.holds_period(typed.node, same))
+        )
     if bound.unit is not None:
         query = query.select(exp.alias_(bound.unit.copy(), rel.UNIT), copy=False)
     query = query.from_(bound.source.copy(), copy=False)
@@ -374,7 +377,14 @@ def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
         return False
     if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
         return False
-    return any(f is not None and f.tells_unit for f in _grouped_fields(_grouped_by(select), bound))
+    nodes = _grouped_by(select)
+    told = own.tells_unit(nodes, bound)
+    if told and not own.holds_period(nodes, bound):
+        assert bound.period is not None
+        unit = own.find_unit_column(bound)
+        what = f"one person's rows {bound.period.words} are protected here, and this adds up several of them."
+        raise privacy_error(group, what, f"write GROUP BY {unit}, or aggregate first.", around=select)
+    return told
 
 
 def group_distinct(select: exp.Select, bound: rel.From) -> None:
@@ -440,15 +450,23 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     shown = [f"{to_sql(typed.node)} AS {rel.column_name(place)}" for place, typed in enumerate(outputs)]
     inner = grouped.inner(unit, rel.UNIT, source)
     text = f"SELECT {', '.join([*shown, f'g.{rel.UNIT} AS {rel.UNIT}'])} FROM ({inner}) AS g{kept}"
+    parts = {
+        name for (name, _, _), node in zip(grouped.keys, nodes, strict=True) if own.is_period(node, bound)
+    }
     fields = []
     labels = make_unique(label_of_item(item) for item in select.expressions)
     for place, (name, typed) in enumerate(zip(labels, outputs, strict=True)):
         same = known.get(typed.node.name) if isinstance(typed.node, exp.Column) else None
         node = rel.column(rel.column_name(place), alias)
         there = replace(typed, node=node, constant=False)
-        fields.append(rel.carry_field(name, there, same, len(nodes) == 1))
+        carried = rel.carry_field(name, there, same, len(nodes) == 1)
+        by = typed.node.name if isinstance(typed.node, exp.Column) else ""
+        fields.append(replace(carried, is_period=carried.is_period or by in parts))
     subquery = parse_select(text).subquery(exp.to_identifier(alias), copy=False)
-    alone = all(f is not None and f.is_unit for f in known.values())
+    alone = all(
+        f.is_unit or rel.PERSON in f.anchors if f is not None and f.tells_unit else name in parts
+        for name, f in known.items()
+    )
     return rel.Relation(
         alias, alias, tuple(fields), subquery, True, rel.column(rel.UNIT, alias), bound.tables, bound.inputs, False,
         bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,

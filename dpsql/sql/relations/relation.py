@@ -42,6 +42,8 @@ Anchor = tuple[str, str]
 """A table on a declared path and its key there, folded; or one of the owner's words on a column."""
 CLAIMED: Anchor = ("", "unit")
 """On a column that stands for the unit by the owner's word, or for a part of it."""
+PERSON: Anchor = ("", "person")
+"""On the column of a table with periods that holds the other part of the unit."""
 DETERMINES: Anchor = ("", "determines")
 """On a column whose values belong to one unit each by the owner's word, in whichever table they stand."""
 
@@ -83,7 +85,7 @@ class Field:
     lost: bool = False
     """NULL in the rows of nobody of its relation."""
     is_period: bool = False
-    """The period that parts the units."""
+    """The period that parts the units, or what leads to one unit with its period."""
 
     @property
     def tells_unit(self) -> bool:

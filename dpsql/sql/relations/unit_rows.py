@@ -63,6 +63,8 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     """Return what the owner may declare where two sides have units of different names or types."""
     tables = [[t for r in side for t in r.tables if t.unit_path] for side in (left, right)]
     hint = "ask the owner to give the privacy units one name and one type"
+    if len({t.period and t.period.kind for side in tables for t in side}) > 1:
+        return "their periods differ: query the tables one at a time, or ask the owner for the same period in both."
     if not all(tables):
         return f"{hint}."
     (one, *_), (other, *_) = tables
@@ -83,6 +85,9 @@ def describe_protection(bound: From, max_rows: int | None, row_budget: int | Non
     rows = row_budget if row_budget is not None else max_rows
     where = "in all" if row_budget else "in one group"
     counted = f", with at most {rows} row{'s' if rows != 1 else ''} {where}"
+    if bound.period is not None:
+        counted = counted if rows is not None else ""
+        return (f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}.",)
     return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
 
 

@@ -9,13 +9,16 @@ comes first would else be up to their places in the table, which the rows of oth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
 from dpsql.sql.expressions.fixed_point import write_canonical
+from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, stand_in
@@ -207,8 +210,28 @@ class Windows:
 
 def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
     """Return whether all rows of a partition belong to one unit, by what the policy declares."""
-    found = [bound.names.known(node) for node in window.args.get("partition_by") or []]
+    by = list(window.args.get("partition_by") or [])
+    return tells_unit(by, bound) and holds_period(by, bound)
+
+
+def tells_unit(nodes: Iterable[exp.Expr], bound: From) -> bool:
+    """Return whether one of some values belongs to one unit, or to one person of several periods."""
+    found = [bound.names.known(node) for node in nodes]
     return bound.unit is not None and any(f is not None and f.tells_unit for f in found)
+
+
+def holds_period(nodes: Iterable[exp.Expr], bound: From) -> bool:
+    """Return whether the period that parts the units is among some values; True where nothing parts them."""
+    return bound.period is None or any(is_period(node, bound) for node in nodes)
+
+
+def is_period(node: exp.Expr, bound: From) -> bool:
+    """Return whether a value is the period that parts the units."""
+    try:
+        typed = make_total(node.copy(), bound.names)
+    except (BindError, PrivacyError):
+        return False
+    return bound.holds_period(typed.node, bound.names.known(node))
 
 
 def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
@@ -225,7 +248,9 @@ def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
 def find_unit_column(bound: From) -> str | None:
     """Return the unit's column as the analyst may write it."""
     known = sorted((f for _, f in bound.names.fields() if f.tells_unit), key=lambda f: not f.is_unit)
-    return known[0].name if known else None
+    if not known or bound.period is None:
+        return known[0].name if known else None
+    return f"{known[0].name}, {bound.period}"
 
 
 def _check_neighbour(function: exp.Expr, name: str) -> None:
