@@ -61,7 +61,7 @@ def test_a_probe_beside_an_aggregate(session: dpsql.Session) -> None:
 
 
 def test_a_mode_where_no_select_begins_is_refused(session: dpsql.Session) -> None:
-    with pytest.raises(dpsql.BindError, match="may be called") as caught:
+    with pytest.raises(dpsql.PrivacyError, match="MODE needs private rows") as caught:
         session.sql("SELECT sum(dpsql__mode('DP')) FROM plans")
     assert caught.value.span is not None
     assert session.sql("SELECT 'dpsql__mode' AS a, COUNT(*) FROM v").fetchall() == [("dpsql__mode", 100)]
