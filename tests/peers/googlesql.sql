@@ -235,6 +235,7 @@ answered
 ====
 -- case: proto reports of one_each
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(x, report_format => 'PROTO') FROM one_each
 ----
 refused: BindError: report_format can't be PROTO.
@@ -476,6 +477,7 @@ answered
 ====
 -- case: proto reports of three_units
 -- from: GoogleSQL, zetasql/compliance/testdata/differential_privacy.test (sums, means, counts)
+-- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(x, report_format => 'PROTO') FROM three_units
 ----
 refused: BindError: report_format can't be PROTO.
@@ -1594,6 +1596,7 @@ answered
 ====
 -- case: options k_threshold=3
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
+-- reason: fault-option
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(k_threshold=3) COUNT(*) FROM typed
 ----
@@ -1949,6 +1952,7 @@ answered
 ====
 -- case: k_threshold
 -- from: GoogleSQL, zetasql/compliance/testdata/anonymization.test (the old spelling)
+-- reason: fault-option
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e9, k_threshold=1) ANON_COUNT(*) FROM one_each
 ----
 refused: BindError: OPTIONS has no k_threshold.

@@ -310,8 +310,7 @@ SELECT APPROX_COUNT_DISTINCT(patient) FROM visits
 -- answered, as: SELECT COUNT(DISTINCT ward) FROM visits
 SELECT approx_count_distinct(ward) FROM visits
 
--- refused: APPROX_QUANTILES has no noisy form.
--- hint: write QUANTILE_CONT(cost, 0.25), QUANTILE_CONT(cost, 0.5) and so on, one for each.
+-- answered, as: SELECT QUANTILE_DISC(cost, [0, 0.25, 0.5, 0.75, 1]) FROM visits
 SELECT APPROX_QUANTILES(cost, 4) FROM visits
 
 -- answered
@@ -329,8 +328,7 @@ SELECT quantile_cont(cost, [0.25, 0.5, 0.75]) FROM visits
 -- answered
 SELECT quantile(cost, 0.5) FROM visits
 
--- refused: MODE has no noisy form.
--- hint: SELECT WITH PTR OPTIONS (delta = 1e-6) MODE(ward) gives the most common value, if it is stable.
+-- answered
 SELECT mode(ward) FROM visits
 
 -- refused: ANY_VALUE has no noisy form.
@@ -342,7 +340,7 @@ SELECT ANY_VALUE(ward) FROM visits
 SELECT first(ward) FROM visits
 
 -- refused: ARG_MAX has no noisy form.
--- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
+-- hint: the row of an extreme is one person's: write SELECT ward, AVG(v) ... GROUP BY ward ORDER BY 2 DESC LIMIT 1, or SELECT WITH SUBSAMPLE.
 SELECT arg_max(ward, cost) FROM visits
 
 -- refused: STRING_AGG has no noisy form.
@@ -369,8 +367,7 @@ SELECT product(cost) FROM visits
 -- hint: SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.
 SELECT mad(cost) FROM visits
 
--- refused: SUM(DISTINCT ...) has no bounded sensitivity here.
--- hint: write SUM without DISTINCT, or COUNT(DISTINCT ...).
+-- answered
 SELECT SUM(DISTINCT cost) FROM visits
 
 -- refused: AVG(DISTINCT ...) has no bounded sensitivity here.
@@ -521,8 +518,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e6, delta=1e-9, max_groups_con
 -- answered, as: SELECT ward, COUNT(*) FROM visits GROUP BY ward
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e6, delta=1e-9, max_groups_contributed=NULL, privacy_unit_column=patient) ward, COUNT(*) FROM visits GROUP BY ward
 
--- refused: there is no mode ANONYMIZATION.
--- hint: write SELECT WITH DIFFERENTIAL_PRIVACY: ANON_COUNT is COUNT there, kappa is max_groups_contributed.
+-- answered, as: SELECT ward, COUNT(*) FROM visits GROUP BY ward
 SELECT WITH ANONYMIZATION OPTIONS(epsilon=1e6, delta=1e-9, kappa=4) ward, ANON_COUNT(*) FROM visits GROUP BY ward
 
 -- answered, as: SELECT w.ward, COUNT(v.visit) FROM visits v RIGHT OUTER JOIN (VALUES ('A'),('B'),('E')) AS w(ward) ON v.ward = w.ward GROUP BY w.ward

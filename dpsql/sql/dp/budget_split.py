@@ -180,6 +180,11 @@ _INSTEAD = {
         ("LIST", "STRING_AGG", "MAP_AGG", "JSON_GROUP_ARRAY", "BITSTRING_AGG", "APPROX_TOP_K"), _COUNTED
     ),
     **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE", "ARBITRARY"), _TYPICAL),
+    **dict.fromkeys(
+        ("ARG_MAX", "ARG_MIN"),
+        "the row of an extreme is one person's: write SELECT {x}, AVG(v) ... GROUP BY {x} ORDER BY 2 DESC LIMIT 1, or "
+        "SELECT WITH SUBSAMPLE.",
+    ),
     "BOOL_OR": "write COUNT_IF({x}) > 0: the noisy count may be compared freely.",
     "BOOL_AND": "write COUNT_IF(NOT {x}) <= 0: the noisy count may be compared freely.",
     "RESERVOIR_QUANTILE": "write QUANTILE_CONT({x}, 0.5).",

@@ -370,3 +370,10 @@ columns: ward, SELECT COUNT(*) FROM visits AS v WHERE v.ward = w.ward
 cost: ε=0.1
 block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
 note: ε=0.1 is the policy's default
+====
+-- case: the ends of an interval are columns above the block
+SELECT n, INTERVAL_LOW(n) AS low, INTERVAL_HIGH(n) AS high FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits) AS r
+----
+columns: n, low, high
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}

@@ -164,3 +164,11 @@ SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) 
 BindError: 'x' is no INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN CAST('x' AS INTEGER) ELSE 1 END = 1
                                                                         ^^^
+====
+-- case: the end of an interval of nothing
+SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM visits) AS r
+----
+BindError: INTERVAL_LOW takes one released column.
+  1 |   SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM visits) AS r
+               ^^^^^^^^^^^^^^^
+Hint: write SELECT n, INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM t) AS r.
