@@ -240,6 +240,8 @@ ARGUMENTS = {
     "refresh": "TRUE: a fresh threshold for each round",
     "method": "EXPMECH: its way to choose",
     "top": "EXPMECH: this many distinct winners",
+    "base": "PTR's IQR: the factor that one unit may change it by; tested (chosen by a noisy count if not given)",
+    "test": "PTR: 'pure', 'gaussian' (cheaper by rho, and needs twice the lead), or AUTO, which passes sooner",
     "local_sensitivity": "PTR's MEDIAN: how far one unit may move it; tested",
 }
 """Named arguments of aggregates and mechanisms, written ``name => value``."""

@@ -28,13 +28,13 @@ from dpsql.noise.entropy import Entropy
 EPSILON, DELTA = Fraction(3, 2), Fraction(1, 10**5)
 
 
-@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
+@pytest.mark.parametrize("kind", ["PURE", "GAUSSIAN"])
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("slack", [Fraction(0), DELTA / 4])
 def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
-    accountant: str, groups: int, slack: Fraction
+    kind: str, groups: int, slack: Fraction
 ) -> None:
-    test = make_stability_test(accountant, EPSILON, DELTA, groups, slack)
+    test = make_stability_test(kind, EPSILON, DELTA, groups, slack)
     assert test.event.basic == (EPSILON, DELTA)
     assert test.event.delta == DELTA
     if isinstance(test, ThresholdTest):
@@ -46,12 +46,12 @@ def test_a_test_is_charged_for_all_its_groups_and_for_what_may_go_wrong_outside(
         assert test.event.rho >= groups / (2 * test.sigma**2)
         assert float(test.event.rho) == pytest.approx(float(groups / (2 * test.sigma**2)))
         if slack == 0:  # what is set aside is no one's loss that deviations measure
-            alone = make_stability_test(accountant, share[0], share[1])
+            alone = make_stability_test(kind, share[0], share[1])
             assert isinstance(alone, ThresholdTest)
             assert alone.sigma == test.sigma
     else:
         assert isinstance(test, OptimalTest)
-        assert accountant == "basic"
+        assert kind == "PURE"
         assert test.share.delta * groups + slack == DELTA
         assert test.share.epsilon * groups == EPSILON
 

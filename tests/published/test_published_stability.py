@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.ptr.iqr_scale import BASE_TWO, compute_iqr, find_quartile_ranks, measure_bin_distance
 from dpsql.mechanisms.ptr.stability_radius import (
     Neighbours,
     Ordered,
-    compute_iqr,
-    find_bin,
-    find_quartile_ranks,
     find_rank,
-    measure_bin_distance,
     measure_mode_radius,
     measure_quantile_radius,
     measure_votes_radius,
@@ -185,7 +182,7 @@ def test_ranges_and_their_bins(case: Case) -> None:
     spread = compute_iqr(data)
     assert spread == case["iqr"]
     for which in (1, 2):
-        bounds = find_bin(spread, which)
+        bounds = BASE_TWO.find_bin(spread, which)
         if case[f"bin{which}"] == "-inf":
             assert bounds is None
         else:

@@ -2,7 +2,7 @@
 
 | item             | answer                            | radius                         | released             |
 |------------------|-----------------------------------|--------------------------------|----------------------|
-| IQR              | interquartile range               | edits until its log2 bin moves | times 2 ** noise     |
+| IQR              | interquartile range               | edits until its log bin moves  | times base ** noise  |
 | QUANTILE_DISC    | value of rank max(1, ceil(p n))   | edits until its rank leaves it | exact                |
 | MODE             | most frequent value               | its lead over the runner-up    | exact                |
 | ARG_MAX          | group with the largest sum        | its lead over the runner-up    | exact                |
@@ -24,7 +24,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ from dpsql.mechanisms.order_statistics import (
     write_order_queries,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import stability_radius
+from dpsql.mechanisms.ptr import iqr_scale, stability_radius
 from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableItem
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
@@ -83,16 +83,19 @@ class _NoisyItem(StableItem):
         reader = add_salt(read, (self.values,), entropy)
         centres, reach = self._window(self.largest_radius)
         found = read_order_statistics(reader, self.values, keys, centres, reach)
-        measured = ((key, self._measure(data, self.largest_radius)) for key, data in found.items())
-        return pa.float64(), {key: self._convert(radius, exact) for key, (radius, exact) in measured}
+        measured = self._measure(list(found.values()), self.largest_radius, entropy)
+        converted = (self._convert(radius, exact) for radius, exact in measured)
+        return pa.float64(), dict(zip(found, converted, strict=True))
 
     @abstractmethod
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         """Return the quantiles around which order statistics are read, and how far."""
 
     @abstractmethod
-    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
-        """Return the radius in rows, and the exact answer."""
+    def _measure(
+        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+    ) -> list[tuple[int, Any]]:
+        """Return the radius in rows, and the exact answer, of each group."""
 
     @abstractmethod
     def _to_steps(self, exact: Any) -> int: ...
@@ -114,16 +117,33 @@ class _NoisyItem(StableItem):
         return columns
 
 
+class _Spread(NamedTuple):
+    """An exact range, and the scale of its logarithm."""
+
+    value: float
+    scale: iqr_scale.LogScale
+
+
 @dataclass(frozen=True)
 class Iqr(_NoisyItem):
-    """``IQR(x)``: the interquartile range times 2 to the power of noise, if its magnitude is stable.
+    """``IQR(x)``: the interquartile range times a base to the power of noise, if its magnitude is stable.
 
-    Proposal: no neighbour's log2 IQR is 1 or more away. Tested by the Scale statistic
-    (:func:`~dpsql.mechanisms.ptr.stability_radius.measure_scale_radius`, a single test on the larger of two
-    discretisations). Released on a grid of 1/1024 of log2, where near pairs differ by at most 1025 steps, the
-    sensitivity that ``noise`` must have (:func:`iqr_sensitivity`). A stable range of 0 is released as 0. A noisy range
-    wider than ``widest``, the distance of declared bounds, is shown as ``widest``: that changes what was released
-    already, and reads nothing. Loss: test + noise.
+    Proposal: no neighbour's range is more than a factor of the base away. Tested by the Scale statistic
+    (:func:`~dpsql.mechanisms.ptr.iqr_scale.measure_scale_radius`, a single test on the largest of several
+    discretisations). Released on a grid of 1/1024 of the logarithm, where near pairs differ by at most 1025 steps, the
+    sensitivity that ``noise`` must have (:func:`iqr_sensitivity`), whatever the base. A stable range of 0 is released as
+    0. Where no base is given, a noisy count of the group's rows chooses it: that count is released first, and all that
+    comes after is a mechanism for the base that it chose. Loss: count + test + noise.
+
+    Args:
+        name: of the released column.
+        values: the values query.
+        test: decides whether the answer is released.
+        noise: of the logarithm.
+        rows: rows of one unit.
+        ends: the declared bounds; values are held to them, and so is what is shown.
+        base: public; a smaller one means less noise and more rows.
+        count: the noise of the count that chooses the base; one of the two is given.
     """
 
     name: str
@@ -131,39 +151,92 @@ class Iqr(_NoisyItem):
     test: StabilityTest
     noise: LaplaceNoise | GaussianNoise
     rows: int = 1
-    widest: Fraction | None = None
+    ends: tuple[Fraction, Fraction] | None = None
+    base: Fraction | None = Fraction(2)
+    count: LaplaceNoise | None = None
+
+    def __post_init__(self) -> None:
+        if (self.base is None) == (self.count is None):
+            raise ValueError("either a base or a noisy count that chooses it")
+
+    @property
+    def event(self) -> Event:
+        counted = [self.count.event] if self.count is not None else []
+        return compose_events([*counted, self.test.event, self.noise.event])
 
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
-        return (Fraction(1, 4), Fraction(3, 4)), stability_radius.bound_reach(cap + 1)
+        return (Fraction(1, 4), Fraction(3, 4)), iqr_scale.bound_reach(cap + 1)
 
-    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
-        return stability_radius.measure_scale_radius(data, cap), stability_radius.compute_iqr(data)
+    def _measure(
+        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+    ) -> list[tuple[int, Any]]:
+        found = []
+        for data, scale in zip(groups, self._scales([data.n for data in groups], entropy), strict=True):
+            held = data.within(float(self.ends[0]), float(self.ends[1])) if self.ends is not None else data
+            spread = _Spread(iqr_scale.compute_iqr(held), scale)
+            found.append((iqr_scale.measure_scale_radius(held, cap, scale=scale), spread))
+        return found
+
+    def _scales(self, sizes: Sequence[int], entropy: Entropy) -> list[iqr_scale.LogScale]:
+        """Return the scale of each group: the given one, or the one that a noisy count of its rows chooses."""
+        if self.base is not None:
+            return [iqr_scale.LogScale(self.base, iqr_scale.SHIFTS)] * len(sizes)
+        if self.count is None:
+            raise AssertionError("checked when it was made")
+        noisy = self.count.add(sizes, entropy)
+        return [iqr_scale.LogScale(self._choose_base(int(n)), iqr_scale.SHIFTS) for n in noisy]
+
+    def _choose_base(self, rows: int) -> Fraction:
+        return iqr_scale.choose_base(rows, self._edits)
+
+    @property
+    def _edits(self) -> int:
+        """The edits away from another bin from which the test passes in 99 of 100 runs."""
+        return (self.test.needed(0.99) + 1) * self.rows
 
     def _to_steps(self, exact: Any) -> int:
-        return stability_radius.to_log_steps(exact)
+        return exact.scale.to_steps(exact.value) if exact.value else 0
 
     def _from_steps(self, exact: Any, step: int) -> float:
-        if exact == 0:
+        if exact.value == 0:
             return 0.0
-        spread = stability_radius.from_log_steps(step)
-        return spread if self.widest is None or spread <= self.widest else float(self.widest)
+        spread: float = exact.scale.from_steps(step)
+        return spread if self.ends is None else min(spread, float(self.ends[1] - self.ends[0]))
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         held = "No bounds are declared, so nothing else holds it."
-        if self.widest is not None:
-            held = f"It is held to {float(self.widest):g}, the width of the declared bounds."
-        factor = 2 ** (self.noise.half_width(confidence) / stability_radius.LOG_GRID)
+        if self.ends is not None:
+            held = (
+                f"Values and answer are held to the declared bounds, {float(self.ends[0]):g} to "
+                f"{float(self.ends[1]):g}."
+            )
+        reach = self.noise.half_width(confidence) / iqr_scale.LOG_GRID
+        if self.base is not None:
+            factor = _power(self.base, reach)
+            needed = iqr_scale.count_rows_needed(self.base, self._edits)
+            how = f"{float(self.base):.6g}; smooth data pass from about {needed:,} rows"
+            within = f"within a factor of {factor:.4g} at {confidence:.0%}"
+        else:
+            sizes = (1_000, 10_000, 100_000, 1_000_000)
+            factors = ", ".join(f"{_power(self._choose_base(n), reach):.4g} at {n:,}" for n in sizes)
+            how = "a base, which a noisy count of the rows chooses so that smooth data pass in 99 of 100 runs"
+            within = f"within a factor that depends on the rows: {factors} ({confidence:.0%})"
         return (
             f"{self.name}: proposed is that one unit changes the interquartile range by less than a factor "
-            f"of 2; {self.test.sentence()}.",
-            f"{self.name}: then the range is released times 2 to the power of noise, within a factor of "
-            f"{factor:.3g} at {confidence:.0%}. A range of 0 is released as 0. {held}",
+            f"of {how}; {self.test.sentence()}.",
+            f"{self.name}: then the range is released times the base to the power of noise, {within}. "
+            f"A range of 0 is released as 0. {held}",
         )
+
+
+def _power(base: Fraction, exponent: float) -> float:
+    """Return a power as a float; infinity where it is too large."""
+    return math.exp(min(exponent * math.log(base), 709.0))
 
 
 def iqr_sensitivity() -> int:
     """Return the grid steps between the logarithms of near pairs: the sensitivity of :class:`Iqr`'s noise."""
-    return stability_radius.LOG_GRID + 1
+    return iqr_scale.LOG_GRID + 1
 
 
 @dataclass(frozen=True)
@@ -197,7 +270,12 @@ class ProposedMedian(_NoisyItem):
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
         return (_MIDDLE,), cap + 3
 
-    def _measure(self, data: stability_radius.Ordered, cap: int) -> tuple[int, Any]:
+    def _measure(
+        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
+    ) -> list[tuple[int, Any]]:
+        return [self._measure_one(data, cap) for data in groups]
+
+    def _measure_one(self, data: stability_radius.Ordered, cap: int) -> tuple[int, int]:
         n = data.n
         first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
         # held within 2**60 steps (monotone too), so that noisy values fit 64 bits

@@ -37,11 +37,18 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
 from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
-from dpsql.privacy.filters import ACCOUNTANTS
 
 NOT_STABLE = "not stable enough to release"
 
 _FINE = 1 << 10  # steps per edit of the noisy distance
+
+
+class Decision(NamedTuple):
+    """The outcome of a test, all of which may be shown."""
+
+    passed: bool
+    distance: str | None = None
+    """The noisy distance beside the one needed, where it is what the test paid for and not only its comparison."""
 
 
 class StabilityTest(ABC):
@@ -63,8 +70,12 @@ class StabilityTest(ABC):
         """Radii above this need not be told apart."""
 
     @abstractmethod
-    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+    def decide(self, radii: Sequence[int], entropy: Entropy) -> list[Decision]:
         """Decide for every radius."""
+
+    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+        """Return whether each radius passes."""
+        return [decision.passed for decision in self.decide(radii, entropy)]
 
     @abstractmethod
     def needed(self, probability: float) -> int:
@@ -116,10 +127,10 @@ class OptimalTest(StabilityTest):
         """Return the probability that the test passes."""
         return self.share.probability(min(max(radius, 0), self.cap) + 1)
 
-    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+    def decide(self, radii: Sequence[int], entropy: Entropy) -> list[Decision]:
         cap = self.cap
         held = np.array([min(max(r, 0), cap) + 1 for r in radii], dtype=np.int64)
-        return [bool(kept) for kept in self.share.keep(held, entropy)]
+        return [Decision(bool(kept)) for kept in self.share.keep(held, entropy)]
 
     def needed(self, probability: float) -> int:
         return bisect_left(range(self.cap), True, key=lambda r: self.probability(r) >= probability)
@@ -137,7 +148,8 @@ class ThresholdTest(StabilityTest):
     """Passes when radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
 
     The noise is a rounded Gaussian on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian mechanism
-    of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up.
+    of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up. So the noisy distance may be told: near
+    pairs pay for it, and far pairs have the same distance, 0.
 
     Args:
         sigma: standard deviation in edits.
@@ -167,9 +179,11 @@ class ThresholdTest(StabilityTest):
     def cap(self) -> int:
         return math.ceil(Fraction(self.threshold, _FINE) + 9 * self.sigma)
 
-    def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
+    def decide(self, radii: Sequence[int], entropy: Entropy) -> list[Decision]:
         noise = draw_rounded_gaussian(self.sigma * _FINE, len(radii), entropy)
-        return [min(r, self.cap) * _FINE + int(z) > self.threshold for r, z in zip(radii, noise, strict=True)]
+        noisy = [min(r, self.cap) * _FINE + int(z) for r, z in zip(radii, noise, strict=True)]
+        needed = self.threshold / _FINE
+        return [Decision(z > self.threshold, f"{z / _FINE:.3g} of {needed:.3g} needed") for z in noisy]
 
     def needed(self, probability: float) -> int:
         return math.ceil(self.threshold / _FINE + float(self.sigma) * NormalDist().inv_cdf(probability))
@@ -182,20 +196,26 @@ class ThresholdTest(StabilityTest):
         )
 
 
-def make_stability_test(
-    accountant: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
-) -> StabilityTest:
-    """Make the test that suits an accountant: optimal where epsilons add up, Gaussian under a rule.
+STABILITY_TESTS = ("PURE", "GAUSSIAN", "AUTO")
 
-    Both are (epsilon, delta)-DP over the groups of one unit. The Gaussian noise is calibrated so that near
-    pairs keep (epsilon, delta) exactly (analytic calibration), as for noisy aggregates. At equal rho the
-    Gaussian test needs half the distance of the optimal one: under zcdp its epsilon buys about sixteen times
-    less rho. ``slack`` is taken out of delta, so that what is charged stays (epsilon, delta).
+
+def make_stability_test(
+    kind: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
+) -> StabilityTest:
+    """Make a test that is (epsilon, delta)-DP over the groups of one unit.
+
+    ``PURE`` keeps near pairs within epsilon and passes at the lead that proposition 7.2 of Dwork and Roth (2014)
+    promises, or sooner; ``GAUSSIAN`` is calibrated so that near pairs keep (epsilon, delta) (analytic calibration, as for
+    noisy aggregates): it needs about twice the lead, and about a fifteenth of the rho. ``AUTO`` takes the one that passes
+    sooner. ``slack`` is taken out of delta, so that what is charged stays (epsilon, delta).
     """
     if not 0 <= slack < delta:
         raise ValueError("no delta is left for the test")
+    if kind == "AUTO":
+        tests = [make_stability_test(each, epsilon, delta, groups, slack) for each in ("PURE", "GAUSSIAN")]
+        return min(tests, key=lambda test: test.needed(0.99))
     delta -= slack
-    if not ACCOUNTANTS[accountant].has_rule:
+    if kind == "PURE":
         return OptimalTest(epsilon, delta, groups, slack / groups)
     share = epsilon / groups, delta / groups
     sigma = GaussianNoise.calibrate(epsilon=share[0], delta=share[1], sensitivity=1, groups=1).sigma
@@ -314,12 +334,14 @@ class Stable(Operator):
         for item in self.items:
             type_, found = item.measure(read, entropy, self.keys)
             measured = [found.get(name, UNMEASURED) for name in names]
-            passed = item.test.passes([m.radius for m in measured], entropy)
-            exact = [m.exact if p else None for m, p in zip(measured, passed, strict=True)]
+            decided = item.test.decide([m.radius for m in measured], entropy)
+            exact = [m.exact if d.passed else None for m, d in zip(measured, decided, strict=True)]
             columns |= item.publish(exact, type_, entropy, self.confidence)
             missing = sum(value is None for value in exact)
             if missing and self.groups is None:
-                notes.append(f"{item.name}: {NOT_STABLE}")
+                distance = decided[0].distance
+                shown = f" (noisy distance {distance})" if distance is not None else ""
+                notes.append(f"{item.name}: {NOT_STABLE}{shown}")
             elif missing:
                 notes.append(f"{item.name}: {missing} of {len(names)} groups are {NOT_STABLE}")
         return Release(pa.table(columns), self.event, tuple(notes))

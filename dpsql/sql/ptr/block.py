@@ -10,9 +10,14 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import ptr_statistics
-from dpsql.mechanisms.ptr.stability_test import StabilityTest, Stable, StableItem, make_stability_test
-from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics
+from dpsql.mechanisms.ptr.stability_test import (
+    STABILITY_TESTS,
+    StabilityTest,
+    Stable,
+    StableItem,
+    make_stability_test,
+)
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
@@ -33,7 +38,27 @@ PTR_OPTIONS: opt.Readers = {
         "epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
     )
 }  # fmt: skip
-PTR_ARGUMENTS: opt.Readers = {"epsilon": opt.read_epsilon, "local_sensitivity": opt.read_positive}
+
+
+def read_base(node: exp.Expr, what: str) -> Fraction:
+    """Read the base of IQR's logarithm."""
+    value, (least, most) = opt.read_number(node, what), iqr_scale.BASES
+    if not least <= value <= most:
+        raise bind_error(node, f"{what} must lie between {float(least):.6f} and {float(most):g}.", _BASE_HINT)
+    return value
+
+
+_BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
+PTR_ARGUMENTS: opt.Readers = {
+    "epsilon": opt.read_epsilon,
+    "local_sensitivity": opt.read_positive,
+    "base": read_base,
+    "test": opt.read_one_of(*STABILITY_TESTS),
+}
+_ARGUMENTS_OF_ONE = {"local_sensitivity": "MEDIAN", "base": "IQR"}
+"""Arguments that one function takes."""
+_COUNT_SHARE = Fraction(1, 20)
+"""The part of an IQR's epsilon that counts the rows where no base is given."""
 PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
 _TWO = ("QUANTILE_DISC", "ARG_MAX")
 """Those that take a second argument."""
@@ -137,8 +162,10 @@ class PtrBlock(AggregatingBlock):
         """Bind one call."""
         opt.refuse_equals(call, PTR_ARGUMENTS)
         options = call.read(PTR_ARGUMENTS)
-        if call.distinct or (call.name != "MEDIAN" and "local_sensitivity" in options):
-            raise bind_error(call.node, f"{call.name} does not take this here.")
+        strange = [a for a, owner in _ARGUMENTS_OF_ONE.items() if a in options and owner != call.name]
+        if call.distinct or strange:
+            hint = f"{strange[0]} => belongs to {_ARGUMENTS_OF_ONE[strange[0]]}." if strange else None
+            raise bind_error(call.node, f"{call.name} does not take this here.", hint)
         call.require(2 if call.name in _TWO else 1)
         span = span_of(call.args[0])
         if any(self.is_unit(node) for node in call.args[0].find_all(exp.Column)):
@@ -161,49 +188,55 @@ class PtrBlock(AggregatingBlock):
             raise BindError(f"{call.name} needs a number here.", span=span)
         value = self.filtered(call, to_sql(typed.node))
         values = {"v": f"CAST({value} AS DOUBLE)" if noisy else value}
+        test = options.get("test", "AUTO")
         if call.name == "ARG_MAX":
-            values, make = self._arg_max(call, name, typed)
+            values, make = self._arg_max(call, name, typed, test)
         elif call.name == "IQR":
-            make = self._iqr(name, typed)
+            make = self._iqr(name, typed, options.get("base"), test)
         elif proposed is not None:
-            make = self._median(name, proposed)
+            make = self._median(name, proposed, test)
         else:
-            make = self._order(call, name, kind.kind == "DOUBLE")
+            make = self._order(call, name, kind.kind == "DOUBLE", test)
         return TestedOutput(
             name, call, options.get("epsilon"), "DOUBLE" if noisy else kind.sql, noisy, values, make
         )
 
-    def _order(self, call: opt.Call, name: str, floating: bool) -> Make:
+    def _order(self, call: opt.Call, name: str, floating: bool, test: str) -> Make:
         """Return what makes the item of a mode, or of the value at a rank."""
         if call.name == "MODE":
             return lambda query, epsilon, delta: ptr_statistics.Mode(
-                name, query, self._test(epsilon, delta), self.rows, floating
+                name, query, self._test(test, epsilon, delta), self.rows, floating
             )
         probability = read_probability(call) if call.name == "QUANTILE_DISC" else Fraction(1, 2)
         return lambda query, epsilon, delta: ptr_statistics.Quantile(
-            name, query, probability, self._test(epsilon, delta), self.rows, floating
+            name, query, probability, self._test(test, epsilon, delta), self.rows, floating
         )
 
-    def _iqr(self, name: str, typed: Typed) -> Make:
-        ends, widest = typed.bounds, None
-        if ends is not None and ends.low is not None and ends.high is not None:
-            widest = min(ends.high - ends.low, Fraction(2) ** 1023)
+    def _iqr(self, name: str, typed: Typed, base: Fraction | None, kind: str) -> Make:
+        bounds, ends = typed.bounds, None
+        if bounds is not None and bounds.low is not None and bounds.high is not None:
+            most = Fraction(2) ** 1022
+            ends = max(bounds.low, -most), min(bounds.high, most)
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
-            test, noise = self._test_and_noise(epsilon, delta, ptr_statistics.iqr_sensitivity())
-            return ptr_statistics.Iqr(name, query, test, noise, self.rows, widest)
+            count = None
+            if base is None:
+                count = LaplaceNoise(epsilon * _COUNT_SHARE, self.rows, self.groups)
+                epsilon -= count.epsilon
+            test, noise = self._test_and_noise(kind, epsilon, delta, ptr_statistics.iqr_sensitivity())
+            return ptr_statistics.Iqr(name, query, test, noise, self.rows, ends, base, count)
 
         return make
 
-    def _median(self, name: str, proposed: Fraction) -> Make:
+    def _median(self, name: str, proposed: Fraction, kind: str) -> Make:
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
             step, bound = ptr_statistics.choose_median_grid(proposed, epsilon / 2)
-            test, noise = self._test_and_noise(epsilon, delta, bound)
+            test, noise = self._test_and_noise(kind, epsilon, delta, bound)
             return ptr_statistics.ProposedMedian(name, query, step, bound, test, noise, self.rows)
 
         return make
 
-    def _arg_max(self, call: opt.Call, name: str, group: Typed) -> tuple[dict[str, str], Make]:
+    def _arg_max(self, call: opt.Call, name: str, group: Typed, test: str) -> tuple[dict[str, str], Make]:
         """Return what makes the item of ``ARG_MAX(k, SUM(x))``: the k whose rows add up to most."""
         inner = opt.call_of(call.args[1])
         if inner is None or inner.name not in ("SUM", "COUNT"):
@@ -230,21 +263,21 @@ class PtrBlock(AggregatingBlock):
             v = f"({v}) + 0.0"
         values = {"v": v, "amount": self.filtered(call, self.filtered(inner, amount))}
         return values, lambda query, epsilon, delta: ptr_statistics.ArgMax(
-            name, query, bound, self._test(epsilon, delta), self.rows
+            name, query, bound, self._test(test, epsilon, delta), self.rows
         )
 
-    def _test(self, epsilon: Fraction, delta: Fraction) -> StabilityTest:
-        return make_stability_test(self.binder.catalog.accountant, epsilon, delta, self.groups)
+    def _test(self, kind: str, epsilon: Fraction, delta: Fraction) -> StabilityTest:
+        return make_stability_test(kind, epsilon, delta, self.groups)
 
     def _test_and_noise(
-        self, epsilon: Fraction, delta: Fraction, sensitivity: int
+        self, kind: str, epsilon: Fraction, delta: Fraction, sensitivity: int
     ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
-        """Return a test and a noise with half of the shares each; Laplace noise needs no delta."""
+        """Return a test and a noise of its kind, with half of the shares each; Laplace noise needs no delta."""
         half = epsilon / 2
-        if ACCOUNTANTS[self.binder.catalog.accountant].favours_gaussian:
+        if kind == "GAUSSIAN":
             noise = GaussianNoise.calibrate(half, delta / 2, sensitivity, self.groups)
-            return self._test(half, delta / 2), noise
-        return self._test(half, delta), LaplaceNoise(half, sensitivity, self.groups)
+            return self._test(kind, half, delta / 2), noise
+        return self._test(kind, half, delta), LaplaceNoise(half, sensitivity, self.groups)
 
 
 def _name_other(node: exp.Expr) -> str:

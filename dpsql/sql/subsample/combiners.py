@@ -243,7 +243,8 @@ class Subsample:
                     "write a smaller epsilon (which makes more runs), or sampling = 'rounds'.",
                 )
             rounds = participation.cap if participation is not None else self.rounds
-            return StableMode(f.name, make_stability_test(accountant, epsilon, delta, slack=slack), rounds)
+            test = "GAUSSIAN" if ACCOUNTANTS[accountant].has_rule else "PURE"
+            return StableMode(f.name, make_stability_test(test, epsilon, delta, slack=slack), rounds)
         if kind == "noisy_mode":
             candidates = self._candidates(f)
             exponential = ACCOUNTANTS[accountant].has_rule

@@ -45,7 +45,21 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visi
 ----
 columns: spread
 cost: ε=1, δ=1e-06
+block: Stable {"events": [{"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "19/40", "kind": "stable_test"}, {"count": 1, "epsilon": "19/40", "kind": "discrete_laplace", "sensitivity": 1025}], "kind": "composed"}
+====
+-- case: a stable spread with a base of one's own
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1.02) AS spread FROM visits
+----
+columns: spread
+cost: ε=1, δ=1e-06
 block: Stable {"events": [{"delta": "1/1000000", "epsilon": "1/2", "kind": "stable_test"}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1025}], "kind": "composed"}
+====
+-- case: a stable spread by a Gaussian test
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1.02, test => 'gaussian') AS spread, MODE(ward, test => AUTO) FROM visits
+----
+columns: spread, mode(ward)
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"declared_epsilon": "1/4", "delta": "1/4000000", "kind": "gaussian_test", "sigma": "1113600975/67108864"}, {"declared_delta": "1/4000000", "declared_epsilon": "1/4", "kind": "rounded_gaussian", "sensitivity_squared": 1050625, "sigma": "71340062461/4194304"}, {"delta": "1/2000000", "epsilon": "1/2", "kind": "stable_test"}], "kind": "composed"}
 ====
 -- case: a stable mode by public groups
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward, MODE(disease) AS usual FROM visits GROUP BY ward

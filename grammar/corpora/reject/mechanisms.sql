@@ -61,6 +61,30 @@ PrivacyError: CORR has no stability test.
                                                             ^^^^^^^^^^^^^^^^^
 Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX.
 ====
+-- case: a base that is none
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
+----
+BindError: base must lie between 1.000015 and 2.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
+                                                                             ^
+Hint: write 1.02: a smaller base means less noise, and needs more rows.
+====
+-- case: a base of something else
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MEDIAN(age, base => 1.02) FROM visits
+----
+BindError: MEDIAN does not take this here.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MEDIAN(age, base => 1.02) FROM visits
+                                                            ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: base => belongs to IQR.
+====
+-- case: a test that is unknown
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MODE(ward, test => 'laplace') FROM visits
+----
+BindError: test can't be LAPLACE.
+  1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MODE(ward, test => 'laplace') FROM visits
+                                                                               ^^^^^^^^^
+Hint: there is PURE, GAUSSIAN, AUTO.
+====
 -- case: PTR with private groups
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) city, MEDIAN(age) FROM visits GROUP BY city
 ----

@@ -19,16 +19,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.ptr.iqr_scale import NEVER, measure_bin_distance, measure_scale_radius
 from dpsql.mechanisms.ptr.stability_radius import (
-    NEVER,
     Neighbours,
     Ordered,
     measure_argmax_radius,
-    measure_bin_distance,
     measure_gap_radius,
     measure_mode_radius,
     measure_quantile_radius,
-    measure_scale_radius,
 )
 
 AR, SUB = Neighbours.ADD_REMOVE, Neighbours.SUBSTITUTE

@@ -5,19 +5,30 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
+from collections import Counter
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.ptr import stability_radius
-from dpsql.mechanisms.ptr.stability_radius import (
+from dpsql.mechanisms.ptr.iqr_scale import (
+    BASES,
+    BASE_TWO,
+    LOG_GRID,
     NEVER,
-    Neighbours,
-    Ordered,
+    SHIFTS,
+    LogScale,
+    bound_reach,
+    choose_base,
+    compute_iqr,
+    find_quartile_ranks,
     measure_bin_distance,
     measure_scale_radius,
 )
+from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered
 from tests.support.exhaustive import edits_to_another_answer
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
@@ -50,7 +61,7 @@ def exact_bin(values: tuple[float, ...], which: int) -> float:
 @pytest.mark.parametrize("case", json.loads((VECTORS / "vectors_iqr_scale.json").read_text())["vectors"])
 def test_equals_published_distances(case: dict) -> None:
     data = ordered(case["x"])
-    assert stability_radius.compute_iqr(data) == case["iqr"]
+    assert compute_iqr(data) == case["iqr"]
     for which in (1, 2):
         for relation, name in ((SUB, "sub"), (AR, "addrem")):
             expected = case[f"A0_{name}_disc{which}"]
@@ -83,6 +94,94 @@ def test_add_remove_equals_exhaustive_search(domain: tuple[int, ...], which: int
             assert measure_bin_distance(ordered(table), which, AR, 2) == min(edits, 2), table
             checked += 1
     assert checked > 60
+
+
+def bin_of_base(values: tuple[float, ...], scale: LogScale, which: int) -> float:
+    """The bin of any base, by powers of fractions."""
+    n = len(values)
+    spread = int(values[math.ceil(3 * n / 4) - 1]) - int(values[math.ceil(n / 4) - 1]) if n > 1 else 0
+    return _bin(spread, scale, which) if spread else -math.inf
+
+
+@cache
+def _bin(spread: int, scale: LogScale, which: int) -> int:
+    k = 0
+    while Fraction(spread) ** scale.shifts >= scale.base ** ((k + 1) * scale.shifts - which + 1):
+        k += 1
+    return k
+
+
+@pytest.mark.parametrize(
+    ("base", "shifts", "which"),
+    [(Fraction(5, 4), 2, 1), (Fraction(5, 4), 2, 2), (Fraction(3, 2), 8, 4), (Fraction(51, 50), 8, 6)],
+)
+def test_other_bases_equal_exhaustive_search(base: Fraction, shifts: int, which: int) -> None:
+    size, scale, domain = 9, LogScale(base, shifts), DOMAINS[3]
+    truth = edits_to_another_answer(lambda t: bin_of_base(t, scale, which), domain, "add_remove", size)
+    found = Counter[int]()
+    for table, edits in truth.items():
+        if len(table) >= 2 and len(table) + edits <= size and all(abs(v) < 10**6 for v in table):
+            assert measure_bin_distance(ordered(table), which, AR, 50, scale) == edits, table
+            found[edits] += 1
+    assert min(found[1], found[2]) > 20
+
+
+def test_declared_bounds_equal_exhaustive_search_inside_them() -> None:
+    """Nothing can be added beyond the bounds, so some distances are longer; a wider domain is the control."""
+    size, domain = 14, (0, 2, 3)
+    truth = edits_to_another_answer(lambda t: exact_bin(t, 1), domain, "add_remove", size)
+    longer = 0
+    for table, edits in truth.items():
+        if len(table) >= 2 and len(table) + edits <= size:
+            assert measure_bin_distance(ordered(table).within(0, 3), 1, AR, 50) == edits, table
+            longer += measure_bin_distance(ordered(table), 1, AR, 50) < edits
+    assert longer >= 3
+    assert ordered([-5.0, 1, 2, 99]).within(0, 11).slice(1, 4).tolist() == [0, 1, 2, 11]
+
+
+SMOOTH = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "uniform": lambda rng, n: rng.random(n),
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "Laplace": lambda rng, n: rng.laplace(size=n),
+    "Cauchy": lambda rng, n: rng.standard_cauchy(n),
+    "lognormal": lambda rng, n: rng.lognormal(size=n),
+}
+
+
+def test_the_chosen_base_lets_smooth_data_pass() -> None:
+    """In nearly all of 150 tables; with half the base a quarter of them would fail."""
+    rng, edits = np.random.default_rng(1), 36
+    passed = Counter[str]()
+    for n in (1_000, 30_000):
+        base = choose_base(n, edits)
+        half = 1 + (base - 1) / 2
+        for draw in SMOOTH.values():
+            for _ in range(12):
+                data = ordered(draw(rng, n))
+                for name, b in (("chosen", base), ("half", half)):
+                    radius = measure_scale_radius(data, edits + 2, scale=LogScale(b, SHIFTS))
+                    passed[name] += radius >= edits
+    assert passed["chosen"] >= 0.97 * 144
+    assert passed["half"] < 0.8 * 144
+
+
+def test_steps_of_ranges_in_one_bin() -> None:
+    """At most LOG_GRID + 1 for every base, from the least double to infinity; and back again within a step."""
+    rng = random.Random(2)
+    for base in (BASES[0], Fraction(1002, 1000), Fraction(51, 50), Fraction(17, 10), BASES[1]):
+        scale = LogScale(base, SHIFTS)
+        for _ in range(300):
+            spread = math.ldexp(rng.uniform(1, 2), rng.randrange(-1074, 1024))
+            low, high = scale.find_bin(spread, rng.randrange(1, SHIFTS + 1))
+            assert low <= spread < high
+            top = min(math.nextafter(high, 0), sys.float_info.max)
+            assert scale.to_steps(top) - scale.to_steps(low) <= LOG_GRID + 1
+            if spread >= 2.0**-1021:
+                back = scale.from_steps(scale.to_steps(spread))
+                assert abs(math.log2(back) - math.log2(spread)) <= 2 * math.log2(base) / LOG_GRID
+    with pytest.raises(ValueError, match="base"):
+        LogScale(Fraction(1))
 
 
 @pytest.mark.parametrize("which", [1, 2])
@@ -119,14 +218,11 @@ def test_one_edit_moves_the_radius_by_at_most_one_and_the_range_by_a_factor_of_t
         assert measure_scale_radius(a, 4) == min(first, 4)
         moved += first != second
         if first >= 1:
-            p, q = stability_radius.compute_iqr(a), stability_radius.compute_iqr(b)
+            p, q = compute_iqr(a), compute_iqr(b)
             assert (p == 0) == (q == 0)
             if p:
                 assert max(p, q) / min(p, q) < 2
-                assert (
-                    abs(stability_radius.to_log_steps(p) - stability_radius.to_log_steps(q))
-                    <= stability_radius.LOG_GRID + 1
-                )
+                assert abs(BASE_TWO.to_steps(p) - BASE_TWO.to_steps(q)) <= LOG_GRID + 1
     assert moved > 40
 
 
@@ -154,9 +250,9 @@ def test_windows_are_enough() -> None:
     values = np.sort(rng.normal(size=5001))
     whole = ordered(values)
     for cap in (1, 5, 40):
-        width = stability_radius.bound_reach(cap + 1)
+        width = bound_reach(cap + 1)
         parts = []
-        for r in stability_radius.find_quartile_ranks(whole.n):
+        for r in find_quartile_ranks(whole.n):
             parts.append((r - width, values[r - width - 1 : r + width]))
         assert measure_scale_radius(Ordered(whole.n, tuple(parts)), cap) == measure_scale_radius(whole, cap)
 
@@ -166,20 +262,20 @@ def test_extremes() -> None:
     assert measure_scale_radius(ordered([]), 9) == measure_scale_radius(ordered([4.0]), 9) == 0
     assert measure_scale_radius(ordered([7.0] * 200), 9) == 9
     overflow = ordered([-big] * 50 + [big] * 50)
-    assert math.isinf(stability_radius.compute_iqr(overflow))
+    assert math.isinf(compute_iqr(overflow))
     assert measure_scale_radius(overflow, 9) == 9
-    assert stability_radius.from_log_steps(stability_radius.to_log_steps(math.inf)) < math.inf
+    assert BASE_TWO.from_steps(BASE_TWO.to_steps(math.inf)) < math.inf
     tiny = ordered([0.0] * 50 + [5e-324] * 50)
     assert measure_scale_radius(tiny, 9) >= 0
-    assert stability_radius.to_log_steps(5e-324) == stability_radius.to_log_steps(2.0**-1021)
-    assert stability_radius.from_log_steps(stability_radius.to_log_steps(20.0)) == pytest.approx(20, rel=1e-3)
+    assert BASE_TWO.to_steps(5e-324) == BASE_TWO.to_steps(2.0**-1021)
+    assert BASE_TWO.from_steps(BASE_TWO.to_steps(20.0)) == pytest.approx(20, rel=1e-3)
 
 
 def test_edges_are_exact() -> None:
     for j in (-40, -1, 0, 1, 52):
         low = math.ldexp(1.4142135623730951, j)
         below = math.nextafter(low, 0)
-        assert stability_radius.find_bin(low, 2) == (low, 2 * low)
-        assert stability_radius.find_bin(below, 2) == (low / 2, low)
-        assert stability_radius.find_bin(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
-        assert stability_radius.find_bin(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)
+        assert BASE_TWO.find_bin(low, 2) == (low, 2 * low)
+        assert BASE_TWO.find_bin(below, 2) == (low / 2, low)
+        assert BASE_TWO.find_bin(2.0**j, 1) == (2.0**j, 2.0 ** (j + 1))
+        assert BASE_TWO.find_bin(math.nextafter(2.0**j, 0), 1) == (2.0 ** (j - 1), 2.0**j)

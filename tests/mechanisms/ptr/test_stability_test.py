@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -20,6 +21,15 @@ import pytest
 
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.ptr.iqr_scale import (
+    BASE_TWO,
+    LOG_GRID,
+    SHIFTS,
+    LogScale,
+    compute_iqr,
+    measure_bin_distance,
+    measure_scale_radius,
+)
 from dpsql.mechanisms.ptr.ptr_statistics import (
     ArgMax,
     Iqr,
@@ -29,16 +39,7 @@ from dpsql.mechanisms.ptr.ptr_statistics import (
     choose_median_grid,
     iqr_sensitivity,
 )
-from dpsql.mechanisms.ptr.stability_radius import (
-    LOG_GRID,
-    Neighbours,
-    Ordered,
-    compute_iqr,
-    measure_bin_distance,
-    measure_gap_radius,
-    measure_scale_radius,
-    to_log_steps,
-)
+from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered, measure_gap_radius
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
     OptimalTest,
@@ -140,21 +141,42 @@ def test_tests_decide_as_often_as_they_should() -> None:
     assert all(optimal.passes([optimal.cap, 10**9], entropy))
 
 
-def test_the_session_chooses_the_test() -> None:
-    assert make_stability_test("basic", ONE, TINY) == OptimalTest(ONE, TINY)
-    for accountant in ("zcdp", "gdp"):
-        test = make_stability_test(accountant, ONE, TINY)
-        assert isinstance(test, ThresholdTest)
-        # near pairs keep (1, 1e-6): the profile of a Gaussian mechanism with mu = 1/sigma
-        mu = 1 / float(test.sigma)
-        normal = NormalDist().cdf
-        assert normal(-1 / mu + mu / 2) - math.e * normal(-1 / mu - mu / 2) <= 1.0001e-6
-        assert test.sigma == pytest.approx(4.2246788, rel=1e-3)
-    shared = make_stability_test("basic", ONE, TINY, groups=4, slack=TINY / 2)
+def test_the_kinds_of_tests() -> None:
+    assert make_stability_test("PURE", ONE, TINY) == OptimalTest(ONE, TINY)
+    test = make_stability_test("GAUSSIAN", ONE, TINY)
+    assert isinstance(test, ThresholdTest)
+    # near pairs keep (1, 1e-6): the profile of a Gaussian mechanism with mu = 1/sigma
+    mu = 1 / float(test.sigma)
+    normal = NormalDist().cdf
+    assert normal(-1 / mu + mu / 2) - math.e * normal(-1 / mu - mu / 2) <= 1.0001e-6
+    assert test.sigma == pytest.approx(4.2246788, rel=1e-3)
+    shared = make_stability_test("PURE", ONE, TINY, groups=4, slack=TINY / 2)
     assert shared.event.basic[0] <= ONE
     assert shared.event.basic[1] <= TINY * Fraction(1000001, 1000000)
     with pytest.raises(ValueError, match="no delta"):
-        make_stability_test("basic", ONE, TINY, slack=TINY)
+        make_stability_test("PURE", ONE, TINY, slack=TINY)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), ONE, Fraction(8)])
+def test_auto_takes_the_test_that_passes_sooner_and_at_the_lead_that_the_theorem_promises(
+    epsilon: Fraction,
+) -> None:
+    made = {kind: make_stability_test(kind, epsilon, TINY) for kind in ("PURE", "GAUSSIAN", "AUTO")}
+    needed = {kind: test.needed(0.99) for kind, test in made.items()}
+    assert needed["AUTO"] == min(needed["PURE"], needed["GAUSSIAN"])
+    promised = (math.log(1 / (2 * TINY)) + math.log(1 / 0.02)) / epsilon  # proposition 7.2, part 2
+    assert needed["AUTO"] <= math.ceil(promised)
+    assert needed["GAUSSIAN"] > math.ceil(promised)
+
+
+def test_only_a_gaussian_test_tells_its_noisy_distance() -> None:
+    """Far pairs have the same distance, 0, so the number is paid for; an optimal test pays for its verdict alone."""
+    unstable = Mode("m", "SELECT v FROM t", make_stability_test("GAUSSIAN", ONE, TINY))
+    note = release(unstable, column([1, 2], "INTEGER"))[1][0]
+    threshold = unstable.test.threshold / 1024
+    assert re.fullmatch(rf"m: {NOT_STABLE} \(noisy distance -?[0-9.]+ of {threshold:.3g} needed\)", note)
+    optimal = Mode("m", "SELECT v FROM t", make_stability_test("PURE", ONE, TINY))
+    assert release(optimal, column([1, 2], "INTEGER"))[1] == (f"m: {NOT_STABLE}",)
 
 
 # --- exact privacy loss
@@ -184,11 +206,11 @@ def edits(rng: random.Random, x: list[float], pool: Sequence[float]) -> list[lis
     return [*removed, *([*x, v] for v in rng.sample(list(pool), 3))]
 
 
-def iqr_law(x: Sequence[float], test: OptimalTest) -> Pmf:
-    data = Ordered.all(np.sort(np.asarray(x, dtype=np.float64)))
+def iqr_law(x: Sequence[float], test: OptimalTest, base: Fraction = Fraction(2)) -> Pmf:
+    data, by = Ordered.all(np.sort(np.asarray(x, dtype=np.float64))), LogScale(base, SHIFTS)
     spread = compute_iqr(data)
-    passing = float(test.probability(measure_scale_radius(data, test.cap))) if data.n else 0.0
-    return passing, to_log_steps(spread) if spread else None
+    passing = float(test.probability(measure_scale_radius(data, test.cap, scale=by))) if data.n else 0.0
+    return passing, by.to_steps(spread) if spread else None
 
 
 def test_iqr_loses_no_more_than_it_says() -> None:
@@ -209,6 +231,45 @@ def test_iqr_loses_no_more_than_it_says() -> None:
     assert less > float(SMALL) * 1.05  # half the epsilon would be a false claim: the check can fail
 
 
+@pytest.mark.parametrize("count", [Fraction(1, 2), None])
+def test_a_base_chosen_by_a_noisy_count_loses_no_more_than_count_test_and_noise(
+    count: Fraction | None,
+) -> None:
+    """The control chooses by the exact count: then neighbours are measured and shown to different bases."""
+    rng, share = random.Random(3), count or Fraction(1000)
+    test, release = OptimalTest(Fraction(3, 2), SMALL), Fraction(2)
+    scale, total = iqr_sensitivity() / float(release), float(test.epsilon + release) + float(count or 0)
+    item = Iqr(
+        "s", "", test, LaplaceNoise(release, iqr_sensitivity()), base=None, count=LaplaceNoise(share, 1)
+    )
+    assert count is None or float(item.event.basic[0]) == total
+    rate, worst = math.exp(-share), 0.0
+    bases: dict[int, Fraction] = {}
+    for _ in range(6):
+        pool = [rng.random() * 8 for _ in range(30)]
+        x = [rng.choice(pool) for _ in range(rng.randrange(300, 340))]
+        for y in edits(rng, x, pool)[-2:]:
+            lost = 0.0
+            reach = math.ceil(30 / share)
+            for n in range(len(x) - reach, len(x) + reach + 1):
+                base = bases.setdefault(n, item._choose_base(n))
+                p, q = (
+                    (1 - rate) / (1 + rate) * rate ** abs(n - size) if rate else float(n == size)
+                    for size in (len(x), len(y))
+                )
+                if p == 0:
+                    continue
+                # the losses of the count and of what comes after add up: the joint law, exactly
+                after = total + math.log(q / p) if q else math.inf
+                laws = iqr_law(x, test, base), iqr_law(y, test, base)
+                lost += p * (divergence(*laws, scale, after) if q else 1.0)
+            worst = max(worst, lost)
+    if count is None:
+        assert worst > 0.9
+    else:
+        assert worst <= float(SMALL) + 1e-9
+
+
 def test_the_printed_threshold_of_scale_is_wrong() -> None:
     """1 + ln(1/delta), without division by epsilon: at epsilon = 0.1 it passes a far pair far too often."""
     printed = json.loads((VECTORS / "vectors_ptr_privacy.json").read_text())[0]
@@ -224,7 +285,7 @@ def test_the_printed_threshold_of_scale_is_wrong() -> None:
             for which in (1, 2):
                 margin = threshold - measure_bin_distance(exact, which, Neighbours.ADD_REMOVE, 50)
                 missed *= 1 - 0.5 * math.exp(-float(epsilon) * margin)
-            laws.append((1 - missed, to_log_steps(compute_iqr(exact))))
+            laws.append((1 - missed, BASE_TWO.to_steps(compute_iqr(exact))))
         worst.append(divergence(laws[0], laws[1], scale, 4 * float(epsilon)))
     assert worst[0] == pytest.approx(printed["delta_actual_seed_at_4eps"], rel=1e-3)
     assert worst[1] <= float(delta)
@@ -431,7 +492,7 @@ def test_units_with_several_rows_need_more_distance() -> None:
     radius = one.measure(read, Entropy(), ())[1][()].radius
     assert radius > 4
     assert several.measure(read, Entropy(), ())[1][()].radius <= (
-        measure_scale_radius(Ordered.all(np.array(x, float)), 10**3) // 4
+        measure_scale_radius(Ordered.all(np.array(x, float)), 10**3, scale=LogScale(Fraction(2), SHIFTS)) // 4
     )
     mode = Mode("m", "SELECT v FROM t", GENEROUS, rows=3)
     assert mode.measure(column([1] * 20, "INTEGER"), Entropy(), ())[1][()].radius == 6
@@ -480,12 +541,12 @@ def test_iqr_is_held_to_the_declared_width() -> None:
     wild = LaplaceNoise(Fraction(1, 20), iqr_sensitivity())
     read = column(list(range(1, 401)))
     free, held = (
-        Stable((Iqr("spread", "SELECT v FROM t", GENEROUS, wild, 1, widest),))
-        for widest in (None, Fraction(400))
+        Stable((Iqr("spread", "SELECT v FROM t", GENEROUS, wild, 1, ends),))
+        for ends in (None, (Fraction(0), Fraction(400)))
     )
     assert max(free.release(read, Entropy()).table.column("spread__high")[0].as_py() for _ in range(3)) > 400
     for _ in range(30):
         row = held.release(read, Entropy()).table.to_pylist()[0]
         assert row["spread__low"] <= row["spread"] <= row["spread__high"] <= 400
     assert free.event == held.event
-    assert "held to 400, the width of the declared bounds" in " ".join(held.sentences(0.95))
+    assert "held to the declared bounds, 0 to 400" in " ".join(held.sentences(0.95))

@@ -300,7 +300,7 @@ def bernoulli_operator(runs: int, q: Fraction, cap_off: int = 0) -> SubsampleAgg
     )
     check = f"SELECT MAX(c) AS most FROM (SELECT unit, COUNT(*) AS c FROM ({joined}) AS j GROUP BY unit) AS p"
     sampling = Participation(check, q, runs)
-    test = make_stability_test("basic", Fraction(40), Fraction(1, 100), slack=sampling.failure)
+    test = make_stability_test("PURE", Fraction(40), Fraction(1, 100), slack=sampling.failure)
     source = LiftedBlocks(f"SELECT block, MODE(b) AS m FROM ({joined}) AS j GROUP BY block", ("m",), runs)
     return SubsampleAggregate(
         source, (StableMode("m", test, sampling.cap + cap_off),), participation=sampling

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.mechanisms.ptr.ptr_statistics import Iqr
 from tests.support import inside
 
 POLICY = """
@@ -58,7 +59,8 @@ def test_ptr_is_dealt_what_is_asked_and_knows_rows_and_groups_of_a_unit(
         assert item.event.basic == (EPSILON / 7, DELTA / 7)
         if hasattr(item, "noise"):
             assert item.noise.groups == item.test.groups
-            assert sum((e.basic[0] for e in (item.test.event, item.noise.event)), Fraction(0)) == EPSILON / 7
+            parts = [item.test, item.noise, *([item.count] if isinstance(item, Iqr) else [])]
+            assert sum((part.event.basic[0] for part in parts), Fraction(0)) == EPSILON / 7
     by_sum, by_count, proposed = made.items[4:]
     assert by_sum.bound >= 50
     assert by_count.bound == 1
