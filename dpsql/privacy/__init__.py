@@ -5,7 +5,8 @@ conversions.py  losses of one currency in another, among them the Gaussian calib
 accountants.py  the sums of what was spent, and what every accountant must decide
 filters.py      the accountants, with the proofs that their rules hold
 pld.py          the privacy loss distribution of statements that were declared together
-tradeoff.py     trade-off functions (f-DP, Gaussian DP) as objects
+curves.py       trade-off curves as objects
+tradeoff.py     f-DP and Gaussian DP: curves made, compared and judged
 """
 
 from __future__ import annotations

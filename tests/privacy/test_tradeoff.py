@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,13 +17,18 @@ from hypothesis import strategies as st
 from dpsql.privacy import conversions, tradeoff
 from dpsql.privacy.events import BoundedRange, DiscreteLaplace, PureDP, StableTest
 from dpsql.privacy.tradeoff import (
+    Order,
     PiecewiseLinear,
     TradeOff,
     approx_clt_mu,
+    between,
+    compare_curves,
     compose,
     from_epsilon_delta,
     from_profile,
     gaussian,
+    holds,
+    is_tradeoff_function,
     laplace,
     limit_law,
 )
@@ -279,3 +287,92 @@ def test_composition_loses_and_order_does_not_matter(epsilons: list[float], delt
         assert forth(a) == pytest.approx(back(a), abs=1e-9)
         assert forth(a) <= min(part(a) for part in parts) + 1e-9
         assert forth(a) >= forth(b)
+
+
+# --- pairs, verdicts, comparisons
+
+
+def test_the_curve_of_a_pair_equals_the_best_tests() -> None:
+    """Every deterministic test of four outputs, and the convex hull of their errors."""
+    p, q = (
+        [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4), Fraction(0)],
+        [Fraction(1, 8), Fraction(3, 8), Fraction(1, 4), Fraction(1, 4)],
+    )
+    curve = between(p, q)
+    errors = [
+        (
+            float(sum(x for x, accused in zip(p, chosen, strict=True) if accused)),
+            float(sum(x for x, accused in zip(q, chosen, strict=True) if not accused)),
+        )
+        for chosen in itertools.product([False, True], repeat=4)
+    ]
+    for alpha in np.linspace(0, 1, 41):
+        mixed = [
+            b0 + (b1 - b0) * (alpha - a0) / (a1 - a0) if a1 > a0 else min(b0, b1)
+            for (a0, b0), (a1, b1) in itertools.product(errors, repeat=2)
+            if a0 <= alpha <= a1
+        ]
+        assert curve(float(alpha)) == pytest.approx(min(mixed), abs=1e-12)
+    assert curve.total_variation == pytest.approx(
+        float(sum(max(b - a, Fraction(0)) for a, b in zip(p, q, strict=True)))
+    )
+    assert between({"no": 1}, {"yes": 1})(0.0) == 0
+    assert between({"a": 0.5, "b": 0.5}, {"b": 0.5, "a": 0.5}).total_variation == 0
+    for wrong in (([1], [0.5, 0.5]), ([0.5, 0.4], [1, 0]), ([2, -1], [1, 0]), ([], [])):
+        with pytest.raises(ValueError, match=r"probabilities|outputs"):
+            between(*wrong)
+
+
+def test_randomised_response_is_epsilon_dp_and_less_is_not_true_of_it() -> None:
+    truth = math.e / (1 + math.e)
+    curve = between([truth, 1 - truth], [1 - truth, truth])
+    assert holds(curve, from_epsilon_delta(1, 0))
+    verdict = holds(curve, from_epsilon_delta(0.9, 0))
+    assert not verdict
+    assert verdict.alpha is not None
+    assert curve(verdict.alpha) < from_epsilon_delta(0.9, 0)(verdict.alpha)
+    assert holds(curve, gaussian(-2 * NormalDist().inv_cdf(1 - truth)))
+    assert not holds(curve, gaussian(1))
+
+
+@pytest.mark.parametrize(
+    ("f", "reason"),
+    [
+        (lambda a: 1 - a, None),
+        (gaussian(1), None),
+        (from_epsilon_delta(1, 0.1), None),
+        (lambda a: max(0.0, 0.5 - a), None),
+        (lambda a: 1 - a * a, "blind guess"),
+        (lambda a: (1 - a) * (0.6 + 0.39 * math.cos(9 * a)), "rises"),
+        (lambda a: min(1 - a, 0.55 - 0.5 * a), "convex"),
+        (lambda a: -0.1, "no probability"),
+        (lambda a: math.nan, "no probability"),
+    ],
+)
+def test_which_curves_are_trade_off_functions(f: Callable[[float], float], reason: str | None) -> None:
+    verdict = is_tradeoff_function(f)
+    assert verdict.holds == (reason is None)
+    assert reason is None or reason in verdict.reason
+
+
+def test_comparison_of_curves() -> None:
+    one, half = gaussian(1), gaussian(0.5)
+    assert (compare_curves(half, one), compare_curves(one, half), compare_curves(one, gaussian(1))) == (
+        Order.HIGHER,
+        Order.LOWER,
+        Order.EQUAL,
+    )
+    assert compare_curves(one, from_epsilon_delta(1, 0.01)) is Order.CROSSING
+
+
+@pytest.mark.parametrize("nothing", [gaussian(0), laplace(0), from_epsilon_delta(0, 0)])
+@pytest.mark.parametrize("curve", [gaussian(1), laplace(1), from_epsilon_delta(1, 0.1), gaussian(0)])
+def test_perfect_privacy_is_the_identity_of_composition(nothing: TradeOff, curve: TradeOff) -> None:
+    for made in (nothing.tensor(curve), curve.tensor(nothing)):
+        assert compare_curves(made, curve) is Order.EQUAL
+
+
+def test_total_variation_by_name() -> None:
+    assert gaussian(1).total_variation == pytest.approx(2 * NormalDist().cdf(0.5) - 1)
+    assert laplace(1).total_variation == pytest.approx(1 - math.exp(-0.5))
+    assert from_epsilon_delta(1, 0.1).total_variation == pytest.approx(0.1 + 0.9 * math.tanh(0.5))

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.ptr.iqr_scale import (
-    BASES,
     BASE_TWO,
+    BASES,
     LOG_GRID,
     NEVER,
     SHIFTS,
