@@ -85,6 +85,11 @@ class StabilityTest(ABC):
     def sentence(self) -> str:
         """Describe it for EXPLAIN."""
 
+    def _leads(self) -> str:
+        """Say how far from another answer is far enough."""
+        shown = ", ".join(f"{self.needed(p)} units ({p:.0%} of runs)" for p in (0.5, 0.95, 0.99))
+        return f"from {shown} away from another answer"
+
 
 @dataclass(frozen=True)
 class OptimalTest(StabilityTest):
@@ -137,8 +142,7 @@ class OptimalTest(StabilityTest):
 
     def sentence(self) -> str:
         return (
-            f"the test passes with certainty from {self.cap} rows or units away from another answer, "
-            f"in 99 of 100 runs from {self.needed(0.99)}, and with probability at most "
+            f"the test passes {self._leads()} (with certainty from {self.cap}), and with probability at most "
             f"{float(self.delta / self.groups):.3g} where the answer is not stable"
         )
 
@@ -191,8 +195,8 @@ class ThresholdTest(StabilityTest):
     def sentence(self) -> str:
         return (
             f"the test compares the noisy distance (Gaussian noise, σ = {float(self.sigma):.3g}) with "
-            f"{self.threshold / _FINE:.3g}; it passes in 99 of 100 runs from {self.needed(0.99)} rows or units away "
-            f"from another answer, and with probability at most {float(self.delta):.3g} where the answer is not stable"
+            f"{self.threshold / _FINE:.3g}; it passes {self._leads()}, and with probability at most "
+            f"{float(self.delta):.3g} where the answer is not stable"
         )
 
 
