@@ -63,7 +63,8 @@ RANDOM = {
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
 LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 140
+MOST_MODULES = 150
+"""More than the 136 that a first reader found their way in: new statements have brought some since."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
