@@ -67,6 +67,8 @@ class AggregatingBlock(ABC):
     """The condition of WHERE on every row, in terms of the exact query."""
     key_nodes: list[exp.Expr] = field(default_factory=list)
     """The keys in terms of the exact query."""
+    key_sources: dict[str, exp.Expr] = field(default_factory=dict)
+    """What the analyst wrote for the keys, by their names in the exact query."""
 
     def __post_init__(self) -> None:
         self.name = self.binder.name("block")
@@ -187,7 +189,7 @@ class AggregatingBlock(ABC):
             text = self.spelling(node)
             if text not in self.keys:
                 key = GroupKey(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
-                self.keys[text] = key
+                self.keys[text], self.key_sources[key.name] = key, node
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs

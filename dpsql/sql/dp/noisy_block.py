@@ -17,7 +17,8 @@ from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
-from dpsql.sql.dp.public_groups import find_public_groups
+from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
+from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey, Partial
 from dpsql.sql.normalize import label_of
@@ -55,7 +56,7 @@ class NoisyBlock(AggregatingBlock):
         expressions = self.group_expressions()
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
-        self.domain = find_public_groups(self, typed) if keys else None
+        self.domain = find_public_groups(self, typed, self._range_groups()) if keys else None
         if self.keys and self.domain is None and (keeping := self._join_that_keeps(expressions)):
             self.binder.notes.append(
                 f"these groups are private, and small ones left out: {keeping} shows all"
@@ -92,7 +93,7 @@ class NoisyBlock(AggregatingBlock):
         for i, node in enumerate(within):
             typed = self.expression(node)
             pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
-        domain = find_public_groups(self, pairs)
+        domain = find_public_groups(self, pairs, self._range_groups())
         if domain is None:
             raise self.options.refuse(
                 "consistent", "cells are made to add up only where all groups are public.",
@@ -100,6 +101,18 @@ class NoisyBlock(AggregatingBlock):
             )  # fmt: skip
         inside = domain.holds([f"({k.sql})" for k, _ in pairs], [k for k, _ in pairs], "within")
         return f"({condition}) AND {inside}" if condition else inside
+
+    def _range_groups(self) -> int:
+        """Return how many public groups ranges may be made into: none where the analyst asks for private ones."""
+        strategy = self.options.get("group_selection_strategy")
+        if strategy == "PUBLIC_GROUPS":
+            return MAX_GROUPS
+        asked = strategy is not None or "min_privacy_units_per_group" in self.options.values
+        clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
+        places = [*self.select.expressions, *(node for node in clauses if node is not None)]
+        if asked or not any(self._has_aggregate(node) for node in places):
+            return 0  # which groups there are is all that is asked for, or how they are found
+        return MAX_RANGE_GROUPS
 
     def _check_strategy(self) -> None:
         strategy = self.options.get("group_selection_strategy")

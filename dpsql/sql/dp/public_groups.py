@@ -14,52 +14,35 @@ leaves would be told by private rows.
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from dpsql.errors import Error, PrivacyError
 from dpsql.sql.dp.block import AggregatingBlock
+from dpsql.sql.dp.public_ranges import (
+    Place,
+    Values,
+    by_steps,
+    list_days,
+    list_grid,
+    list_range,
+    may_be_grid,
+    quote_name,
+    reads_no_more,
+    with_keys,
+)
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
-from dpsql.sql.expressions.fixed_point import DAY
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.parse.dialect import join_word, to_sql
+from dpsql.sql.parse.dialect import expression_of, join_word, to_sql
 from dpsql.sql.parse.statements import make_literal
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import Relation, column
 
 MAX_GROUPS = 1_000_000
-_MAX_DAYS = 100_000
 
 Pairs = list[tuple[GroupKey, Typed]]
-Place = tuple[str, str]
-"""A column of the exact query: its table's alias there, and its name."""
-
-
-@dataclass(frozen=True)
-class Values:
-    """The public values of one column: a query of them, how many there are, and who says so."""
-
-    name: str
-    source: str
-    size: int
-    origin: str
-    value: str = "v"
-    distinct: bool = False
-    daily: bool = False
-    """True where the values are days, each standing for all the times of that day."""
-
-    @property
-    def sql(self) -> str:
-        """The query, under the column's name."""
-        return self.query(_quoted(self.name))
-
-    def query(self, name: str) -> str:
-        """Return the query under another name, which is written as it is."""
-        return f"SELECT {'DISTINCT ' if self.distinct else ''}{self.value} AS {name} FROM {self.source}"
 
 
 def _listed(rows: str) -> str:
@@ -99,9 +82,24 @@ class KeyGroup:
         )  # fmt: skip
 
 
-def find_public_groups(block: AggregatingBlock, keys: Pairs) -> PublicGroups | None:
-    """Return the domain of all keys together, or None when one of them is private."""
-    known = _Known(block)
+def find_public_groups(block: AggregatingBlock, keys: Pairs, most: int = 0) -> PublicGroups | None:
+    """Return the domain of all keys together, or None when one of them is private.
+
+    Args:
+        block: the block. keys: its keys. most: groups that may be made of ranges, if any may.
+
+    Raises:
+        PrivacyError: there are too many.
+    """
+    found = _find(block, keys, False)
+    if found is not None or not most:
+        return found
+    found = _find(block, keys, True)
+    return None if found is None or found.size is None or found.size > most else found
+
+
+def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | None:
+    known = _Known(block, keys, ranges)
     parts: list[KeyGroup] = []
     for key, typed in keys:
         part = known.part(key, typed)
@@ -160,10 +158,17 @@ def _restricted(parts: list[KeyGroup], asked: list[KeyGroup]) -> list[KeyGroup]:
 class _Known:
     """The public facts about the columns of a block."""
 
-    def __init__(self, block: AggregatingBlock) -> None:
-        self._block = block
+    def __init__(self, block: AggregatingBlock, keys: Pairs, ranges: bool) -> None:
+        self._block, self._ranges = block, ranges
+        self._uses: dict[Place, list[exp.Column]] = {}
+        """Where the keys name a column."""
+        for _, typed in keys:
+            for use in typed.node.find_all(exp.Column):
+                self._uses.setdefault((use.table, use.name), []).append(use)
+        self._grids: dict[Place, Values] = {}
+        """Rounded numbers that stand for columns of their own."""
         self._fields = {
-            (node.table, node.name): (relation, item.typed)
+            (node.table, node.name): (relation, item)
             for relation in block.bound.relations
             for item in relation.fields
             if isinstance(node := item.typed.node, exp.Column)
@@ -193,19 +198,47 @@ class _Known:
             return KeyGroup([(key, typed)], found, tables, missing=missing)
         made = _of_its_own(key, typed)
         if made is None:
-            return None
+            return self._rounded(key, typed, missing) if self._ranges else None
         place = (f"of_{key.name}", key.name)
         self._held[key.sql] = place
         self._values[place] = made
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
         return KeyGroup([(key, own)], {place: made}, missing=missing)
 
+    def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
+        """Return a key that is made of rounded numbers, where those and all else in it are public."""
+        held: dict[str, Place] = {}
+        source = self._block.key_sources.get(key.name)
+        for node in source.walk() if source is not None else ():
+            if not may_be_grid(node):
+                continue
+            inner = self._block.expression(node)
+            columns = [(c.table, c.name) for c in inner.node.find_all(exp.Column)]
+            if not columns or not all(c in self._fields and self._fields[c][1].declared for c in columns):
+                continue
+            values = list_grid("n", node, inner)
+            if values is not None:
+                place = (f"grid_{key.name}_{len(held)}", "n")
+                text = to_sql(inner.node)
+                # Where zeros are made one, the key was written and read again, which may spell a function otherwise.
+                held |= dict.fromkeys((text, to_sql(expression_of(text))), place)
+                self._grids[place] = values
+        made = with_keys(typed.node, held)
+        places = list(dict.fromkeys((c.table, c.name) for c in made.find_all(exp.Column)))
+        listed = {place: self._enumerated(place, typed) for place in places}
+        found = {place: known for place, known in listed.items() if known is not None}
+        if not places or len(found) < len(places) or math.prod(v.size for v in found.values()) > MAX_GROUPS:
+            return None
+        self._values |= found
+        self._held |= {text: place for text, place in held.items() if place in found}
+        return KeyGroup([(key, replace(typed, node=made))], found, {}, missing=missing)
+
     def conditions(self) -> list[KeyGroup]:
         """Return what every row that is counted meets, where that is about what keys are made of or lent rows alone."""
-        daily = {place for place, values in self._values.items() if values.daily}
+        steps = {p: values.step for p, values in self._values.items() if values.step and not values.cyclic}
         given = (*self._block.conditions, *self._on, *self._block.bound.conditions)
         found = (with_keys(node, self._held) for node in given)
-        parts = [self._condition(part) for node in found for part in by_days(node, daily)]
+        parts = [self._condition(part) for node in found for part in by_steps(node, steps)]
         return [part for part in parts if part is not None]
 
     def _condition(self, node: exp.Expr) -> KeyGroup | None:
@@ -218,7 +251,7 @@ class _Known:
                 continue
             place = (found.table, found.name)
             if place in self._values:
-                if self._values[place].daily and not _by_day(found):
+                if not reads_no_more(found, self._values[place]):
                     return None
                 part.places[place] = self._values[place]
             elif place[0] in self._tables:
@@ -244,17 +277,23 @@ class _Known:
 
     def _enumerated(self, place: Place, key: Typed) -> Values | None:
         """Return the values of a column that the policy declares, or its days."""
+        if place in self._grids:
+            return self._grids[place]
         found = self._fields.get(place)
         if found is None:
             return None
-        typed = found[1]
+        typed = found[1].typed
         if typed.values is not None:
             rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
             distinct, size = not _all_different(typed), len(typed.values)
             return Values(place[1], _listed(rows), size, "declared by the policy", distinct=distinct)
-        own = [node for node in key.node.find_all(exp.Column) if (node.table, node.name) == place]
-        return _days(place[1], typed, own)
+        own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
+        own = [node for node in own if (node.table, node.name) == place]
+        days = list_days(place[1], typed, own)
+        if days is not None or not (self._ranges and found[1].declared):
+            return days
+        return list_range(place[1], typed, own)
 
 
 def _met(block: AggregatingBlock) -> tuple[dict[str, exp.Expr], list[exp.Expr]]:
@@ -281,23 +320,25 @@ def _query(part: KeyGroup) -> str:
     keys, places = part.keys, list(part.places)
     if not part.relations and not part.conditions and len(keys) == len(places) == 1:
         key, typed = keys[0]
-        if isinstance(typed.node, exp.Column) and not part.places[places[0]].daily:
+        if isinstance(typed.node, exp.Column) and not part.places[places[0]].step:
             given = part.places[places[0]]
             if given.value == "v":
                 return given.query(key.name)
-            return f"SELECT DISTINCT days.{_quoted(given.name)} AS {key.name} FROM ({given.sql}) AS days"
+            return f"SELECT DISTINCT days.{quote_name(given.name)} AS {key.name} FROM ({given.sql}) AS days"
     items = ", ".join(f"{to_sql(typed.node)} AS {key.name}" for key, typed in keys)
     sources = [to_sql(source) for source in part.relations.values()]
     conditions = [to_sql(node) for node in part.conditions]
     by_alias: dict[str, list[str]] = {}
     for (alias, name), values in part.places.items():
         if alias in part.relations:
-            conditions.append(f"{_quoted(alias)}.{_quoted(name)} IN ({values.sql})")
+            conditions.append(f"{quote_name(alias)}.{quote_name(name)} IN ({values.sql})")
         else:
             by_alias.setdefault(alias, []).append(f"({values.sql})")
     for alias, found in by_alias.items():
         crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
-        sources.append(f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {_quoted(alias)}")
+        sources.append(
+            f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_name(alias)}"
+        )
     if not part.kept:
         there = (typed for key, typed in keys if key.name not in part.missing)
         conditions += [f"({to_sql(typed.node)}) IS NOT NULL" for typed in there]
@@ -367,100 +408,3 @@ def _all_different(typed: Typed) -> bool:
     values = typed.values or ()
     plain = all(type(value) is _PLAIN.get(typed.type.kind) for value in values)
     return plain and len(set(values)) == len(values)
-
-
-def _days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:
-    """Return every day of a DATE whose bounds the policy declares; of a TIMESTAMP too, where only its day matters."""
-    kind = typed.type.kind
-    daily = kind == "DATE" or (kind == "TIMESTAMP" and all(map(_by_day, columns)))
-    bounds = typed.bounds if daily else None
-    if bounds is None or bounds.low is None or bounds.high is None:
-        return None
-    first, last = math.floor(bounds.low / DAY), math.floor(bounds.high / DAY)
-    if not 0 < last - first + 1 <= _MAX_DAYS:
-        return None
-    start = datetime.date(1970, 1, 1) + datetime.timedelta(days=first)
-    day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
-    size = last - first + 1
-    origin = "the days that the policy declares"
-    return Values(name, f"range({size}) AS s(i)", size, origin, day, daily=kind == "TIMESTAMP")
-
-
-_LONG = (
-    "day", "week", "month", "quarter", "year", "decade", "century", "millennium", "doy", "dow", "isodow", "isoyear",
-)  # fmt: skip
-
-
-def _by_day(column: exp.Column) -> bool:
-    """Say whether a timestamp counts by its day alone: it is truncated to days, or cast to DATE."""
-    node: exp.Expr | None = column.parent
-    while isinstance(node, exp.Try | exp.Paren) or (
-        isinstance(node, exp.TryCast) and node.to.is_type("timestamp")
-    ):
-        node = node.parent
-    if isinstance(node, exp.Cast):
-        return bool(node.to.is_type("date"))
-    if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_trunc", "date_part"):
-        unit = node.expressions[0]
-        return isinstance(unit, exp.Literal) and unit.name.lower() in _LONG
-    return isinstance(node, exp.Anonymous) and node.name.lower() in ("last_day", "dayname", "monthname")
-
-
-def _quoted(name: str) -> str:
-    return to_sql(exp.to_identifier(name, quoted=True))
-
-
-# -- what conditions on rows say of groups ------------------------------------------------------------------------
-
-_COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
-
-
-def with_keys(node: exp.Expr, held: Mapping[str, Place]) -> exp.Expr:
-    """Return the condition with its keys, spelled as they are in the exact query, as columns of their own."""
-    holder = exp.Paren(this=node.copy())
-    for found in list(holder.this.walk()) if held else []:
-        place = held.get(to_sql(found))
-        if place is not None:
-            found.replace(column(place[1], place[0]))
-    inner: exp.Expr = holder.this
-    return inner
-
-
-def by_days(node: exp.Expr, daily: Container[Place]) -> list[exp.Expr]:
-    """Return the condition as conditions on days, where a time whose day alone is known meets what names no column.
-
-    Some time of a day is before another time if the day's first is, and after it if the day's last is. All other
-    conditions stay as they are.
-    """
-    bare = node.unnest()
-    parts: list[exp.Expr] = [bare]
-    if isinstance(bare, exp.Between) and _is_daily(bare.this, daily):
-        ends = ((exp.GTE, bare.args["low"]), (exp.LTE, bare.args["high"]))
-        parts = [kind(this=bare.this, expression=end) for kind, end in ends]
-    elif isinstance(bare, exp.EQ) and any(_is_daily(side, daily) for side in (bare.this, bare.expression)):
-        parts = [kind(this=bare.this, expression=bare.expression) for kind in (exp.GTE, exp.LTE)]
-    return [_on_a_day(part, daily) for part in parts]
-
-
-def _on_a_day(node: exp.Expr, daily: Container[Place]) -> exp.Expr:
-    if not isinstance(node, _COMPARED):
-        return node
-    sides = [node.this, node.expression]
-    ours = [_is_daily(side, daily) for side in sides]
-    other = sides[ours.index(False)] if sum(ours) == 1 else None
-    if other is None or other.find(exp.Column) is not None:
-        return node
-    place, before = sides[ours.index(True)], ours[0] == isinstance(node, exp.LT | exp.LTE)
-    day = exp.cast(place.copy(), "DATE", dialect="duckdb")
-    bound = exp.paren(other, copy=True)
-    if before:  # the first time of the day
-        strict = exp.LT if isinstance(node, exp.LT | exp.GT) else exp.LTE
-        return strict(this=exp.cast(day, "TIMESTAMP", dialect="duckdb"), expression=bound)
-    # Where the bound is the day's last microsecond and is not meant, the day stays.
-    following = exp.Add(this=day, expression=exp.cast(exp.Literal.number(1), "INTEGER", dialect="duckdb"))
-    return exp.GT(this=exp.cast(following, "TIMESTAMP", dialect="duckdb"), expression=bound)
-
-
-def _is_daily(node: exp.Expr, daily: Container[Place]) -> bool:
-    inner = node.unnest()
-    return isinstance(inner, exp.Column) and (inner.table, inner.name) in daily

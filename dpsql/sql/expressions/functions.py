@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
-from dpsql.sql.expressions import coercion, lists, monotone, temporal, types
+from dpsql.sql.expressions import coercion, lists, monotone, operators, temporal, types
 from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
@@ -472,6 +472,7 @@ _Special = Callable[[exp.Expr, list[exp.Expr], coercion.Bind], types.Typed]
 _SPECIAL: dict[str, _Special] = {
     "date_sub": temporal.bind_date_sub, "datesub": temporal.bind_date_sub, "date_part": temporal.bind_date_part,
     "datepart": temporal.bind_date_part, "try_strptime": temporal.bind_strptime, "list_slice": lists.bind_slice_call,
+    "width_bucket": operators.bind_width_bucket,
 }  # fmt: skip
 _ALSO = (
     "abs", "array_slice", "ceil", "ceiling", "coalesce", "concat", "concat_ws", "date_diff", "date_trunc", "dayname", "epoch",

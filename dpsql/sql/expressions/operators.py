@@ -8,6 +8,7 @@ numbers, and infinite or NaN for others, in all of them.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.sql.expressions import coercion, types
-from dpsql.sql.parse.dialect import bind_error
+from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
 
@@ -337,3 +338,78 @@ def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     nodes = [v.node if v.type == kind else coercion.cast_fitting(v, kind) for v in both]
     plain = met.plain if met.plain != types.NULL else None
     return types.Typed.made_of(types.make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain)
+
+
+# -- buckets ----------------------------------------------------------------------------------------------------
+
+
+def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> types.Typed:
+    """width_bucket(x, low, high, count), as the SQL standard has it: 0 below, count + 1 from the upper end on.
+
+    Where the ends come the other way round, buckets count downwards. Whole numbers and decimals are counted exactly,
+    floats as floats.
+    """
+    if len(arguments) != 4:
+        raise bind_error(node, "width_bucket takes a number, two ends and a number of buckets.")
+    place, *ends = arguments
+    low, high, count = (_point(bind(end), end) for end in ends)
+    if count.denominator != 1 or not 1 <= count <= coercion.MAX_LITERAL_COUNT:
+        raise bind_error(ends[2], f"there are between 1 and {coercion.MAX_LITERAL_COUNT} buckets.")
+    if low == high:
+        raise bind_error(ends[1], "the two ends are equal.", around=node)
+    inner = coercion.require_kind(bind(place), coercion.NUMBER_KINDS, "a number is needed")
+    if inner.type == types.NULL:
+        return types.Typed(types.make_cast(exp.Null(), types.INTEGER), types.INTEGER)
+    down, most = low > high, int(count)
+    # Ends and distances as whole numbers of a step that all of them are multiples of, but for floats.
+    after = inner.type.digits[1] if inner.type.kind == "DECIMAL" else 0
+    steps = math.lcm(low.denominator, high.denominator, 10**after)
+    exact = inner.type.kind != "DOUBLE"
+    distance = exp.paren(exp.Sub(this=ends[0].copy(), expression=place.copy()) if down else (
+        exp.Sub(this=place.copy(), expression=ends[0].copy())
+    ))  # fmt: skip
+    width = abs(high - low)
+    if exact:
+        scaled = exp.cast(
+            exp.Mul(this=distance, expression=exp.Literal.number(steps)), "HUGEINT", dialect="duckdb"
+        )
+        share: exp.Expr = exp.IntDiv(
+            this=exp.paren(exp.Mul(this=scaled, expression=exp.Literal.number(most))),
+            expression=exp.Literal.number(int(width * steps)),
+        )
+    else:
+        span = exp.paren(exp.Sub(this=ends[1].copy(), expression=ends[0].copy()))
+        share = exp.Floor(this=exp.Div(
+            this=exp.paren(exp.Mul(this=exp.cast(distance, "DOUBLE", dialect="duckdb"), expression=exp.Literal.number(most))),
+            expression=exp.Abs(this=exp.cast(span, "DOUBLE", dialect="duckdb")),
+        ))  # fmt: skip
+    number = exp.Least(
+        this=exp.Add(this=share, expression=exp.Literal.number(1)), expressions=[exp.Literal.number(most)]
+    )
+    before, beyond = (exp.GT, exp.LTE) if down else (exp.LT, exp.GTE)
+    case = exp.Case(ifs=[
+        exp.If(this=exp.Is(this=place.copy(), expression=exp.Null()), true=exp.Null()),
+        exp.If(this=before(this=place.copy(), expression=ends[0].copy()), true=exp.Literal.number(0)),
+        exp.If(this=beyond(this=place.copy(), expression=ends[1].copy()), true=exp.Literal.number(most + 1)),
+    ], default=number)  # fmt: skip
+    made = bind(exp.cast(case, "INTEGER", dialect="duckdb"))
+    bounds = types.Bounds(Fraction(0), Fraction(most + 1))
+    return replace(made, bounds=bounds)
+
+
+def _point(typed: types.Typed, place: exp.Expr) -> Fraction:
+    """Return the value of a number that is written out.
+
+    Raises:
+        PrivacyError: it is none.
+    """
+    point = typed.bounds
+    if (
+        not typed.constant
+        or not typed.type.numeric
+        or point is None
+        or point.low is None
+        or point.low != point.high
+    ):
+        raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")
+    return point.low

@@ -138,6 +138,7 @@ ROW_NAMES: tuple[SqlName, ...] = (
     *_over_rows("this delimiter part_index", split_part=exp.SplitPart),
     *_over_rows("this expression", string_split=exp.Split),
     *_over_rows("this start end", array_slice=exp.ArraySlice),
+    *_over_rows("this min_value max_value num_buckets", width_bucket=exp.WidthBucket),
     SqlName("length", ("ROWS",), aliases=_SPELLINGS["length"]),
 )  # fmt: skip
 """Row functions that sqlglot has a class for, or that have several spellings."""

@@ -155,7 +155,12 @@ class Catalog:
             if any(k in self.policy.tables[t].determining for t, k in anchors if t):
                 anchors.add(DETERMINES)  # a path goes by what determines the unit there
             key = key and DETERMINES not in anchors
-            fields.append(Field(name, typed, is_unit, table.public, frozenset(anchors), key, is_period=whole))
+            declares = item.bounds is not None
+            fields.append(
+                Field(
+                    name, typed, is_unit, table.public, frozenset(anchors), key, is_period=whole, declared=declares,
+                )
+            )  # fmt: skip
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
                 raise PolicyError(f"the privacy unit {needed} is not a column of {table.name}.")

@@ -86,6 +86,8 @@ class Field:
     """NULL in the rows of nobody of its relation."""
     is_period: bool = False
     """The period that parts the units, or what leads to one unit with its period."""
+    declared: bool = False
+    """True where its bounds are those that the policy declares for it."""
 
     @property
     def tells_unit(self) -> bool:
@@ -116,14 +118,9 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
     if same is None:
         return Field(name, typed)
     return Field(
-        name,
-        typed,
-        same.is_unit,
-        anchors=same.anchors,
-        key=key,
-        optional=same.optional,
-        is_period=same.is_period,
-    )
+        name, typed, same.is_unit, anchors=same.anchors, key=key, optional=same.optional, is_period=same.is_period,
+        declared=same.declared,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
