@@ -116,6 +116,63 @@ def fraction(x: Raw) -> Fraction:
     return Fraction(int(numerator), int(denominator))
 
 
+# -- functions of fractions -------------------------------------------------------------------------------------------
+
+_BITS = 96
+_KEPT_BITS = 32
+"""Bits of an end that are kept: outward rounding to so few leaves room for an engine's own rounding."""
+_LARGEST_EXPONENT = Fraction(200)
+"""Beyond e to this power there is no enclosure: noise for such values would hide everything."""
+_MOST_FACTORS = 16
+Enclosure = tuple[Fraction, Fraction]
+
+
+def round_outward(found: Enclosure) -> Enclosure:
+    """Round both ends outward to a few bits."""
+
+    def step(end: Fraction) -> Fraction:
+        size = abs(end.numerator) // end.denominator
+        bits = size.bit_length() if size else -(abs(end.denominator // (end.numerator or 1)).bit_length())
+        return Fraction(2) ** (bits - _KEPT_BITS)
+
+    down, up = step(found[0]), step(found[1])
+    return math.floor(found[0] / down) * down, math.ceil(found[1] / up) * up
+
+
+def enclose_logarithm(x: Fraction, base: Fraction | None = None) -> Enclosure | None:
+    """Enclose the logarithm to a base above 1, or the natural one; there is none of what is not positive."""
+    if x <= 0:
+        return None
+    low, high = (fraction(end) for end in log(rational(x, _BITS), _BITS))
+    scale = enclose_logarithm(base) if base is not None else None
+    if scale is None:
+        return low, high
+    ends = [a / b for a in (low, high) for b in scale]
+    return min(ends), max(ends)
+
+
+def enclose_exponential(x: Fraction, most: Fraction | None = None) -> Enclosure | None:
+    """Enclose the exponential of a number, or of all from it to another; None where it is too large."""
+    most = x if most is None else most
+    if most > _LARGEST_EXPONENT:
+        return None
+    if x < -_LARGEST_EXPONENT:
+        return Fraction(0), Fraction(1) if most > -_LARGEST_EXPONENT else Fraction(1, 2**200)
+    low, high = exp((rational(x, _BITS)[0], rational(most, _BITS)[1]), _BITS)
+    return fraction(low), fraction(high)
+
+
+def enclose_power(x: Fraction, exponent: Fraction) -> Enclosure | None:
+    """Enclose a positive power of what is not negative; None where it is too large."""
+    ends = enclose_logarithm(x)
+    if ends is None:
+        return Fraction(0), Fraction(0)
+    if exponent.denominator == 1 and exponent <= _MOST_FACTORS:
+        return x**exponent.numerator, x**exponent.numerator
+    low, high = (end * exponent for end in ends)
+    return enclose_exponential(low, high)
+
+
 # -- Gaussian noise ---------------------------------------------------------------------------------------------------
 
 

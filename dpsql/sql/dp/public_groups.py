@@ -29,7 +29,7 @@ from dpsql.sql.dp.public_ranges import (
     list_grid,
     list_range,
     may_be_grid,
-    quote_name,
+    quote_column,
     reads_no_more,
     with_keys,
 )
@@ -324,20 +324,20 @@ def _query(part: KeyGroup) -> str:
             given = part.places[places[0]]
             if given.value == "v":
                 return given.query(key.name)
-            return f"SELECT DISTINCT days.{quote_name(given.name)} AS {key.name} FROM ({given.sql}) AS days"
+            return f"SELECT DISTINCT days.{quote_column(given.name)} AS {key.name} FROM ({given.sql}) AS days"
     items = ", ".join(f"{to_sql(typed.node)} AS {key.name}" for key, typed in keys)
     sources = [to_sql(source) for source in part.relations.values()]
     conditions = [to_sql(node) for node in part.conditions]
     by_alias: dict[str, list[str]] = {}
     for (alias, name), values in part.places.items():
         if alias in part.relations:
-            conditions.append(f"{quote_name(alias)}.{quote_name(name)} IN ({values.sql})")
+            conditions.append(f"{quote_column(alias)}.{quote_column(name)} IN ({values.sql})")
         else:
             by_alias.setdefault(alias, []).append(f"({values.sql})")
     for alias, found in by_alias.items():
         crossed = " CROSS JOIN ".join(f"{query} AS v{i}" for i, query in enumerate(found))
         sources.append(
-            f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_name(alias)}"
+            f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_column(alias)}"
         )
     if not part.kept:
         there = (typed for key, typed in keys if key.name not in part.missing)

@@ -52,14 +52,14 @@ class Values:
     @property
     def sql(self) -> str:
         """The query, under the column's name."""
-        return self.query(quote_name(self.name))
+        return self.query(quote_column(self.name))
 
     def query(self, name: str) -> str:
         """Return the query under another name, which is written as it is."""
         return f"SELECT {'DISTINCT ' if self.distinct else ''}{self.value} AS {name} FROM {self.source}"
 
 
-def quote_name(name: str) -> str:
+def quote_column(name: str) -> str:
     """Return a name in quotes."""
     return to_sql(exp.to_identifier(name, quoted=True))
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import PrivacyError, did_you_mean
-from dpsql.sql.expressions import coercion, lists, monotone, operators, temporal, types
+from dpsql.sql.expressions import coercion, lists, operators, temporal, types
 from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
@@ -26,6 +26,7 @@ STR: tuple[types.TypeKind, ...] = ("TEXT",)
 INT: tuple[types.TypeKind, ...] = ("INTEGER",)
 LIST: tuple[types.TypeKind, ...] = ("LIST",)
 
+BoundsOf = Callable[[Sequence[types.Typed]], types.Bounds | None]
 CountOf = Callable[[Sequence[types.Typed]], int]
 CutOf = Callable[[Sequence[types.Typed]], int | None]
 
@@ -42,7 +43,7 @@ class RowFunction:
     """Numbers are cast to DOUBLE, for which no argument raises (a domain error is NaN or infinite)."""
     trying: bool = False
     """The call stands in TRY."""
-    bounds: monotone.BoundsOf | None = None
+    bounds: BoundsOf | None = None
     reach: types.Bounds | None = None
     """Integers that the result can't leave."""
     widens: bool = False
@@ -65,11 +66,11 @@ class FunctionClass:
     functions: dict[str, RowFunction]
 
 
-def _fixed(low: int, high: int | None) -> monotone.BoundsOf:
+def _fixed(low: int, high: int | None) -> BoundsOf:
     return lambda given: types.Bounds(Fraction(low), None if high is None else Fraction(high))
 
 
-def _real(result: monotone.BoundsOf | None = None, count: int = 1) -> RowFunction:
+def _real(result: BoundsOf | None = None, count: int = 1) -> RowFunction:
     return RowFunction((NUM,) * count, types.DOUBLE, double=True, trying=True, bounds=result)
 
 
@@ -112,7 +113,7 @@ _ASK = RowFunction((STR, STR), types.BOOLEAN)
 _COUNTED = types.Bounds(Fraction(0), Fraction(2**40))
 
 
-def _measured(width: int) -> monotone.BoundsOf:
+def _measured(width: int) -> BoundsOf:
     """Return bounds of a length, in parts of which a character has so many, where the policy says how long a value is."""
 
     def handle(given: Sequence[types.Typed]) -> types.Bounds:
@@ -138,10 +139,11 @@ FUNCTION_CLASSES: tuple[FunctionClass, ...] = (
             **{name: _real() for name in (
                 "tan", "asinh", "acosh", "atanh", "sinh", "degrees", "radians", "cot", "gamma", "lgamma",
             )},
-            "ln": _real(monotone.bound_logarithm()), "log2": _real(monotone.bound_logarithm(2)),
-            "log10": _real(monotone.bound_logarithm(10)), "log": _real(monotone.bound_any_logarithm, 2),
-            "exp": _real(monotone.bound_exponential), "pow": _real(monotone.bound_power, 2),
-            "sqrt": _real(monotone.bound_root(2)), "cbrt": _real(monotone.bound_root(3)),
+            "ln": _real(lambda v: operators.bound_logarithm(v[0])), "cbrt": _real(lambda v: operators.bound_root(v[0], 3)),
+            "log2": _real(lambda v: operators.bound_logarithm(v[0], Fraction(2))),
+            "log10": _real(lambda v: operators.bound_logarithm(v[0], Fraction(10))),
+            "log": _real(operators.bound_any_logarithm, 2), "pow": _real(operators.bound_power, 2),
+            "exp": _real(lambda v: operators.bound_exponential(v[0])), "sqrt": _real(lambda v: operators.bound_root(v[0], 2)),
             **{name: _real(_fixed(-1, 1)) for name in ("sin", "cos", "tanh")},
             **{name: _real(_fixed(-2, 2)) for name in ("asin", "atan")},
             "acos": _real(_fixed(0, 4)), "cosh": _real(_fixed(1, None)), "even": _real(),

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.numerics.interval_arithmetic import (
+    Enclosure,
+    enclose_exponential,
+    enclose_logarithm,
+    enclose_power,
+)
 from dpsql.sql.expressions import coercion, types
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
@@ -340,6 +346,69 @@ def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     return types.Typed.made_of(types.make_try(_apply(node, *nodes)), kind, both, nullable=True, plain=plain)
 
 
+# -- powers -----------------------------------------------------------------------------------------------------
+
+_ZERO = Fraction(0)
+
+
+def read_constant(typed: types.Typed) -> Fraction | None:
+    """Return the value of a constant number."""
+    point = typed.bounds if typed.constant and typed.type.numeric else None
+    return point.low if point is not None and point.low == point.high else None
+
+
+def bound_logarithm(typed: types.Typed, base: Fraction | None = None) -> types.Bounds:
+    """Return the bounds of a logarithm, natural without a base: open where a value may be near zero."""
+    bounds = typed.bounds or types.UNKNOWN
+    if base is not None and base < 1:
+        return -bounds.raised(lambda x: enclose_logarithm(x, 1 / base))
+    return bounds.raised(lambda x: enclose_logarithm(x, base))
+
+
+def bound_any_logarithm(given: Sequence[types.Typed]) -> types.Bounds | None:
+    """Return the bounds of a logarithm to a constant base, which comes first."""
+    base = read_constant(given[0])
+    return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1], base)
+
+
+def bound_exponential(typed: types.Typed) -> types.Bounds:
+    """Return the bounds of an exponential."""
+    made = (typed.bounds or types.UNKNOWN).raised(enclose_exponential)
+    return types.Bounds(max(made.low or _ZERO, _ZERO), made.high)
+
+
+def bound_root(typed: types.Typed, degree: int) -> types.Bounds:
+    """Return the bounds of a square root, or of a cubic one, which negative numbers have too."""
+
+    def root(x: Fraction) -> Enclosure | None:
+        found = enclose_power(abs(x), Fraction(1, degree))
+        return found if x >= 0 or found is None else (-found[1], -found[0])
+
+    return (typed.bounds or types.UNKNOWN).raised(root, None if degree % 2 else _ZERO)
+
+
+def bound_power(given: Sequence[types.Typed]) -> types.Bounds | None:
+    """Return the bounds of a power with a constant exponent, or of a constant base."""
+    bounds, base, exponent = (
+        given[0].bounds or types.UNKNOWN,
+        read_constant(given[0]),
+        read_constant(given[1]),
+    )
+    if exponent is None:
+        ends = enclose_logarithm(base) if base is not None and base > 1 else None
+        return None if ends is None else types.Bounds(
+            _ZERO, ((given[1].bounds or types.UNKNOWN) * types.Bounds.point(ends[1])).raised(enclose_exponential).high
+        )  # fmt: skip
+    if exponent <= 0:
+        return None if exponent else types.Bounds.point(1)
+    signed = exponent.denominator == 1 and (bounds.low is None or bounds.low < 0)
+    far = (bounds.absolute() if signed else bounds).raised(lambda x: enclose_power(x, exponent), _ZERO)
+    if not signed:
+        return far
+    odd = exponent % 2 == 1
+    return types.Bounds((None if far.high is None else -far.high) if odd else _ZERO, far.high)
+
+
 # -- buckets ----------------------------------------------------------------------------------------------------
 
 
@@ -403,13 +472,7 @@ def _point(typed: types.Typed, place: exp.Expr) -> Fraction:
     Raises:
         PrivacyError: it is none.
     """
-    point = typed.bounds
-    if (
-        not typed.constant
-        or not typed.type.numeric
-        or point is None
-        or point.low is None
-        or point.low != point.high
-    ):
+    point = read_constant(typed)
+    if point is None:
         raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")
-    return point.low
+    return point

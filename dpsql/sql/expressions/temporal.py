@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,7 +13,6 @@ from sqlglot import exp
 from dpsql.errors import did_you_mean
 from dpsql.sql.expressions import coercion
 from dpsql.sql.expressions.lengths import count_written
-from dpsql.sql.expressions.monotone import bound_dates_apart
 from dpsql.sql.expressions.types import (
     BIGINT,
     DATE,
@@ -22,6 +22,7 @@ from dpsql.sql.expressions.types import (
     TEXT,
     TIMESTAMP,
     Bounds,
+    BoundsEnd,
     Type,
     Typed,
     make_call,
@@ -254,3 +255,48 @@ def bind_make_date(node: exp.Expr, bind: coercion.Bind) -> Typed:
         typed = coercion.require_kind(bind(place), ("INTEGER",), "a whole number is needed")
         made.append(coercion.cast_fitting(typed, BIGINT))
     return Typed(make_try(make_call("make_date", *made)), DATE)
+
+
+# -- distances --------------------------------------------------------------------------------------------------------
+
+_SECONDS = {
+    "DAY": Fraction(86_400), "HOUR": Fraction(3_600), "MINUTE": Fraction(60), "SECOND": Fraction(1),
+    "MILLISECOND": Fraction(1, 1_000), "MICROSECOND": Fraction(1, 1_000_000),
+}  # fmt: skip
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1_200, "MILLENNIUM": 12_000}
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+def _place(unit: str, seconds: Fraction) -> int | None:
+    """Return the number of borders of a unit before a time; None beyond the years that are known here."""
+    days = math.floor(seconds / _SECONDS["DAY"])
+    if unit in _SECONDS:
+        return math.floor(seconds / _SECONDS[unit])
+    if unit == "WEEK":
+        return (days + 3) // 7  # weeks begin on Mondays, and 1970 on a Thursday
+    try:
+        day = _EPOCH + datetime.timedelta(days=days)
+    except OverflowError:
+        return None
+    return (day.year * 12 + day.month - 1) // _MONTHS[unit]
+
+
+def bound_dates_apart(unit: str, start: Bounds | None, end: Bounds | None, elapsed: bool) -> Bounds | None:
+    """Return the bounds of the borders of a unit between two times; of the whole units that elapsed where that is asked.
+
+    Of those there is one less at most than there are borders crossed.
+    """
+    if start is None or end is None:
+        return None
+    least, most = _apart(unit, start.high, end.low), _apart(unit, start.low, end.high)
+    if unit == "WEEK":  # before 1970 DuckDB's count of weeks is one off at times
+        least, most = None if least is None else least - 1, None if most is None else most + 1
+    if elapsed:
+        least = least - 1 if least is not None and least > 0 else least
+        most = most + 1 if most is not None and most < 0 else most
+    return Bounds(None if least is None else Fraction(least), None if most is None else Fraction(most))
+
+
+def _apart(unit: str, start: BoundsEnd, end: BoundsEnd) -> int | None:
+    places = [None if moment is None else _place(unit, moment) for moment in (start, end)]
+    return None if places[0] is None or places[1] is None else places[1] - places[0]

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Literal
 
 from sqlglot import exp
+
+from dpsql.numerics.interval_arithmetic import Enclosure, round_outward
 
 BoundsEnd = Fraction | None
 
@@ -123,6 +125,19 @@ class Bounds:
         low = None if self.low is None else Fraction(math.floor(self.low))
         high = None if self.high is None else Fraction(math.ceil(self.high))
         return Bounds(low, high)
+
+    def raised(
+        self, enclose: Callable[[Fraction], Enclosure | None], start: Fraction | None = None
+    ) -> Bounds:
+        """Return the bounds of a rising function of the values, rounded outward; an end without an enclosure is open.
+
+        Args:
+            enclose: encloses the function's value. start: where its domain begins, if it does.
+        """
+        low = start if start is not None and (self.low is None or self.low < start) else self.low
+        found = [None if end is None else enclose(end) for end in (low, self.high)]
+        first, last = (None if end is None else round_outward(end) for end in found)
+        return Bounds(None if first is None else first[0], None if last is None else last[1])
 
     @classmethod
     def around(cls, items: Iterable[tuple[Bounds | None, bool]]) -> Bounds:
