@@ -65,6 +65,7 @@ answered
 -- case: by decade of age
 -- from: Tumult Analytics, tutorials 1 to 6 (a library's members)
 -- seen: id
+-- extra: 4
 SELECT age // 10 * 10 AS bin, COUNT(*), AVG(books) FROM members GROUP BY bin ORDER BY bin
 ----
 answered
@@ -294,6 +295,7 @@ answered
 -- case: visits by hour
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
 -- seen: guest
+-- extra: 13
 SELECT hour, COUNT(*) FROM guests GROUP BY hour ORDER BY hour
 ----
 answered
@@ -382,6 +384,7 @@ answered
 -- case: a histogram of ages
 -- from: OpenDP and SmartNoise documentation (a census extract), Google's differential-privacy examples (a restaurant), PipelineDP (restaurant visits)
 -- seen: id
+-- extra: 41
 SELECT age, COUNT(*) FROM members GROUP BY age ORDER BY age
 ----
 answered

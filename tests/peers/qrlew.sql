@@ -209,6 +209,7 @@ answered
 -- case: a, SUM(a) FROM measures GROUP BY a
 -- from: Qrlew, tests/integration.rs (tables of measures and of text)
 -- seen: who
+-- extra: 11
 SELECT a, SUM(a) FROM measures GROUP BY a
 ----
 answered
@@ -540,6 +541,7 @@ answered
 -- case: quantity, AVG(amount) FROM households h JOIN purchases t ON h.household = t.househol
 -- from: Qrlew, src/privacy_unit_tracking and src/differential_privacy (a retailer's tables, a census)
 -- seen: t.household
+-- extra: 6
 SELECT quantity, AVG(amount) FROM households h JOIN purchases t ON h.household = t.household WHERE quantity > 0 AND amount > 0 AND amount < 100 GROUP BY quantity
 ----
 answered

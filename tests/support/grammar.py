@@ -317,6 +317,9 @@ _NUMBERS = [
     "CASE WHEN f THEN n ELSE 2 END",
     "n % 4",
     "f::INTEGER",
+    "SQRT(n)",
+    "LN(n + 1)",
+    "POWER(x, 2)",
 ]
 _CONDITIONS = ["f", "x > 1", "n IS NULL OR k = 'a'", "NOT f AND n = 1", "x <> x"]
 LIMITS = [(0, 4), (-3, 2), (2, 3), (-5, -1), (0, 0)]
@@ -330,6 +333,7 @@ _KEYS = [
     "n % 2",
     "x",
     "FLOOR(x)",
+    "WIDTH_BUCKET(x, -2, 5, 3)",
     "k = 'a'",
     "CASE WHEN n > 3 THEN 'x' ELSE 'y' END",
     "ROLLUP (k, f)",

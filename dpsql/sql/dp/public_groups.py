@@ -92,10 +92,13 @@ def find_public_groups(block: AggregatingBlock, keys: Pairs, most: int = 0) -> P
         PrivacyError: there are too many.
     """
     found = _find(block, keys, False)
-    if found is not None or not most:
-        return found
-    found = _find(block, keys, True)
-    return None if found is None or found.size is None or found.size > most else found
+    if found is None and most:
+        found = _find(block, keys, True)
+        if found is None or found.size is None or (found.size > most and most < MAX_GROUPS):
+            return None
+    if found is not None and found.size is not None and found.size > MAX_GROUPS:
+        raise PrivacyError(f"these are more than {MAX_GROUPS} public groups.", hint="group by fewer columns.")
+    return found
 
 
 def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | None:
@@ -122,8 +125,6 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
             held = ", ".join(key.name for key, _ in part.keys)
             query = f"SELECT {held} FROM ({query}) AS counted ORDER BY {held} LIMIT {found}"
         queries.append(query)
-    if size is not None and size > MAX_GROUPS:
-        raise PrivacyError(f"these are more than {MAX_GROUPS} public groups.", hint="group by fewer columns.")
     names = ", ".join(key.name for key, _ in keys)
     sources = " CROSS JOIN ".join(f"({sql}) AS d{i}" for i, sql in enumerate(queries))
     origins = [values.origin for part in parts for values in part.places.values()]
@@ -231,6 +232,7 @@ class _Known:
             return None
         self._values |= found
         self._held |= {text: place for text, place in held.items() if place in found}
+        missing = missing if not isinstance(made, exp.Column) else frozenset()
         return KeyGroup([(key, replace(typed, node=made))], found, {}, missing=missing)
 
     def conditions(self) -> list[KeyGroup]:

@@ -68,7 +68,7 @@ def _read_numbers(parts: list[types.Typed]) -> list[types.Typed]:
     for part in parts:
         if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
             with contextlib.suppress(BindError):
-                read = coercion.read_constant(part.node, asked[0].shown, part.place or part.node)
+                read = coercion.fold_number(part.node, asked[0].shown, part.place or part.node)
                 part = replace(read, place=part.place)
         out.append(part)
     return out
@@ -351,7 +351,7 @@ def bind_bitwise(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
 _ZERO = Fraction(0)
 
 
-def read_constant(typed: types.Typed) -> Fraction | None:
+def fold_number(typed: types.Typed) -> Fraction | None:
     """Return the value of a constant number."""
     point = typed.bounds if typed.constant and typed.type.numeric else None
     return point.low if point is not None and point.low == point.high else None
@@ -367,7 +367,7 @@ def bound_logarithm(typed: types.Typed, base: Fraction | None = None) -> types.B
 
 def bound_any_logarithm(given: Sequence[types.Typed]) -> types.Bounds | None:
     """Return the bounds of a logarithm to a constant base, which comes first."""
-    base = read_constant(given[0])
+    base = fold_number(given[0])
     return None if base is None or base <= 0 or base == 1 else bound_logarithm(given[1], base)
 
 
@@ -391,8 +391,8 @@ def bound_power(given: Sequence[types.Typed]) -> types.Bounds | None:
     """Return the bounds of a power with a constant exponent, or of a constant base."""
     bounds, base, exponent = (
         given[0].bounds or types.UNKNOWN,
-        read_constant(given[0]),
-        read_constant(given[1]),
+        fold_number(given[0]),
+        fold_number(given[1]),
     )
     if exponent is None:
         ends = enclose_logarithm(base) if base is not None and base > 1 else None
@@ -472,7 +472,7 @@ def _point(typed: types.Typed, place: exp.Expr) -> Fraction:
     Raises:
         PrivacyError: it is none.
     """
-    point = read_constant(typed)
+    point = fold_number(typed)
     if point is None:
         raise privacy_error(place, "width_bucket needs a literal here.", "write WIDTH_BUCKET(x, 0, 100, 10).")
     return point

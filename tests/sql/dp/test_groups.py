@@ -79,7 +79,7 @@ def test_answers_are_plain_duckdbs(shop: Shop, query: str) -> None:
         ("SELECT GROUPING(kind), COUNT(*) FROM orders GROUP BY kind", "GROUPING has no noisy form."),
         ("SELECT list(amount) FROM orders", "LIST has no noisy form."),
         ("SELECT COUNT(*) FROM orders GROUP BY [amount / 3.0]",
-         "the function array is not on the list of those that can't fail or leak."),
+         "equal values of DOUBLE[] may look different, so they make no stable groups."),
         ("SELECT kind, rank() OVER (ORDER BY amount) FROM orders GROUP BY kind", "amount must be a group or stand inside an aggregate."),
         ("SELECT kind FROM orders QUALIFY row_number() OVER (ORDER BY amount) = 1", "kind must be a group or stand inside an aggregate."),
         ("SELECT SUM(n) FROM (SELECT row_number() OVER () AS n FROM orders)",
@@ -109,6 +109,7 @@ def test_what_a_case_can_come_to_is_public(shop: Shop) -> None:
     public = session.sql(f"SELECT {band.format(out)}, COUNT(*) FROM orders GROUP BY band")
     assert [row[0] for row in public.fetchall()] == ["in", "never", "out"]
     assert "δ" not in public.loss
+    band = band.replace("amount", "order_id")
     for other in ("NULL", "kind"):  # a missing value, or one of the data, is not written out
         private = session.sql(f"SELECT {band.format(other)}, COUNT(*) FROM orders GROUP BY band")
         assert "never" not in [row[0] for row in private.fetchall()]
