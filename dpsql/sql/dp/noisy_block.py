@@ -107,7 +107,8 @@ class NoisyBlock(AggregatingBlock):
         strategy = self.options.get("group_selection_strategy")
         if strategy == "PUBLIC_GROUPS":
             return MAX_GROUPS
-        asked = strategy is not None or "min_privacy_units_per_group" in self.options.values
+        private = {"min_privacy_units_per_group", "group_selection_epsilon"}
+        asked = strategy is not None or not private.isdisjoint(self.options.values)
         clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
         places = [*self.select.expressions, *(node for node in clauses if node is not None)]
         if asked or not any(self._has_aggregate(node) for node in places):

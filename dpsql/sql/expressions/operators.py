@@ -68,7 +68,7 @@ def _read_numbers(parts: list[types.Typed]) -> list[types.Typed]:
     for part in parts:
         if part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
             with contextlib.suppress(BindError):
-                read = coercion.fold_number(part.node, asked[0].shown, part.place or part.node)
+                read = coercion.read_constant(part.node, asked[0].shown, part.place or part.node)
                 part = replace(read, place=part.place)
         out.append(part)
     return out

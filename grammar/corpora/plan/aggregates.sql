@@ -298,8 +298,8 @@ note: a privacy unit with more than 10 rows in all counts as 10 in averages and 
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) age, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY age
 ----
 columns: age, total, n
-cost: ε=1, δ=1e-06
-block: Aggregation {"events": [{"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 5}, {"delta": "1/1000000", "epsilon": "1/3", "groups": 2, "kind": "group_selection"}], "kind": "composed"}
+cost: ε=1
+block: Aggregation {"events": [{"count": 2, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5}], "kind": "composed"}
 ====
 -- case: a share for choosing groups
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) age, COUNT(*) AS n FROM visits GROUP BY age
