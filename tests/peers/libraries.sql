@@ -729,7 +729,7 @@ answered
 -- from: PipelineDP, restaurant examples
 -- seen: guest
 -- slack: 0.01
--- extra: 5
+-- extra: 6
 SELECT hour // 2 * 2 AS from_hour, COUNT(*), AVG(minutes) FROM guests GROUP BY from_hour ORDER BY from_hour
 ----
 answered
