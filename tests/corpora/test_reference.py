@@ -61,7 +61,13 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
     assert names_of("SUBSAMPLE") == {
         *projections._NUMERIC, *projections._ANY, "COUNT", "COUNT_IF",
     }  # fmt: skip
-    own = {"dayname", "monthname", "string_split", "array_slice", "width_bucket"}  # bound by handlers of their own
+    own = {
+        "dayname",
+        "monthname",
+        "string_split",
+        "array_slice",
+        "width_bucket",
+    }  # bound by handlers of their own
     assert {row.name for row in ROW_NAMES} - own <= {*ROW_FUNCTIONS, *DATE_PART_FUNCTIONS}
     spelled = [name for row in (*AGGREGATES, *ROW_NAMES) for name in (row.name, *row.aliases)]
     assert len(spelled) == len(set(spelled))

@@ -295,6 +295,8 @@ class _Known:
         days = list_days(place[1], typed, own)
         if days is not None or not (self._ranges and found[1].declared):
             return days
+        if typed.type.kind == "TIMESTAMP" and not self._block.binder.catalog.engine.lossless:
+            return None  # other engines are not asked to make times of numbers
         return list_range(place[1], typed, own)
 
 
