@@ -48,6 +48,8 @@ _KIND_IN_KEYS: Mapping[str, str] = {
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
+_ADDED = {"determines", "privacy_period"}
+"""Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200
 _MOST_SORTED = 100_000
@@ -152,7 +154,8 @@ class BlockKeys:
         if not table.file:
             items[f"source of {name}"] = str(table.source)
         for item in fields(table):
-            if item.name not in _UNRELATED:
+            said = item.name not in _ADDED or getattr(table, item.name) != item.default
+            if item.name not in _UNRELATED and said:
                 items[f"{item.name} of {name}"] = repr(getattr(table, item.name))
         kinds = {fold(column): kind for column, kind in self.schema(table).items()}
         declared = {fold(column): rules for column, rules in table.columns.items()}

@@ -73,7 +73,7 @@ EXPRESSIONS = [
     "(SELECT COUNT(*) FROM glob('/etc/*'))", "(SELECT COUNT(*) FROM '/etc/passwd')", "(SELECT COUNT(*) FROM secret)", "(SELECT word FROM secret)",
     "(SELECT COUNT(*) FROM rows_of())", "(SELECT COUNT(*) FROM duckdb_settings())", "(SELECT COUNT(*) FROM duckdb_tables())",
     "(SELECT COUNT(*) FROM information_schema.tables)", "(SELECT COUNT(*) FROM pg_catalog.pg_class)", "(SELECT COUNT(*) FROM sqlite_master)",
-    "(SELECT COUNT(*) FROM query('SELECT * FROM secret'))", "(SELECT COUNT(*) FROM query_table('secret'))", "(SELECT COUNT(*) FROM memory.main.t)",
+    "(SELECT COUNT(*) FROM query('SELECT * FROM secret'))", "(SELECT COUNT(*) FROM query_table('secret'))", "(SELECT COUNT(*) FROM memory.main.secret)",
     "(SELECT COUNT(*) FROM t USING SAMPLE 3)", "(SELECT COUNT(*) FROM t TABLESAMPLE 10 PERCENT)", "(SELECT COUNT(*) FROM t POSITIONAL JOIN named)",
     "(SELECT COUNT(*) FROM range(x))", "(SELECT COUNT(*) FROM pragma_table_info('t'))", "(SELECT COUNT(*) FROM test_all_types())",
     "parse_path('/etc/passwd')", "sniff_csv('/etc/passwd')", "write_log('x')", "list_transform([x], lambda y: random())", "rowid",

@@ -16,6 +16,15 @@ WRITTEN_ON = 2
 """DuckDB's major version when the bits were written: others may hash rows differently."""
 
 
+ASKED_ANEW = (
+    "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS m FROM visits",  # another base, another test
+    "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) CAST(age AS INTEGER) AS years, COUNT(*) AS n FROM visits GROUP BY 1",
+    "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) family_size, SUM(doctor_visits) AS s FROM visits GROUP BY family_size "
+    "HAVING COUNT(*) > 100 ORDER BY s DESC",  # ranges that the policy declares are public groups
+)
+"""Statements that mean something else today: their answers of before are no longer theirs."""
+
+
 @pytest.mark.skipif(int(duckdb.__version__.split(".")[0]) != WRITTEN_ON, reason="other hashes of rows")
 def test_released_bits_are_equal_under_a_fixed_entropy() -> None:
     assert bits() == json.loads(BITS.read_text(encoding="utf-8"))
@@ -34,7 +43,10 @@ def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path
     written = json.loads(ANSWERS.read_text(encoding="utf-8"))
     with connect(path) as session:
         assert str(session.budget()) == written["budget"]
+        assert set(ASKED_ANEW) <= written["answers"].keys()
         for text, rows in written["answers"].items():
+            if text in ASKED_ANEW:
+                continue
             answer = session.sql(text)
             assert json.loads(json.dumps(answer.dicts(), default=str, ensure_ascii=False)) == rows, text
         assert str(session.budget()) == written["budget"]  # nothing was paid again
