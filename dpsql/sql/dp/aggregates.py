@@ -262,7 +262,7 @@ class AggregateCall:
         if typed.type.kind == "BOOLEAN":
             return Fraction(0), Fraction(1), "FALSE and TRUE"
         if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
-            return typed.bounds.low, typed.bounds.high, "from the policy"
+            return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
         low, high = _EXAMPLES.get(typed.type.kind, ("0", "100"))
         private = (
@@ -276,6 +276,14 @@ class AggregateCall:
             f"write {call.name}({asked}, contribution_bounds_per_row => ({low}, {high})){private}, clip it with "
             f"LEAST(GREATEST({source}, {low}), {high}), or ask the data owner for bounds.",
         )
+
+    def _origin(self, typed: Typed) -> str:
+        """Say where the bounds of an expression come from."""
+        public = {r.source.alias_or_name for r in self.exact.bound.relations if not r.private}
+        read = {node.table for node in typed.node.find_all(exp.Column)}
+        if not read & public:
+            return "from the policy"
+        return "from the public table" + (" and the policy" if read - public else "")
 
     def bounded(
         self, typed: Typed, kinds: Sequence[str] = (), multiplied: bool = False, on: OnLine = place_on_line

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
+from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -134,6 +134,7 @@ class Catalog:
         unit = _unit_column(table)
         claims, start = _claims(table), self._start(table, schema)
         keys = set() if table.public else self._keys(table)
+        ends = self._public_ends(table, schema) if table.public else {}
         fields = []
         for place, (name, sql_type) in enumerate(schema.items()):
             item = declared.get(fold(name), Column())
@@ -142,6 +143,7 @@ class Catalog:
             known = [v for v in values or () if isinstance(v, int | float) and not isinstance(v, bool)]
             if bounds is None and values and len(known) == len(values):
                 bounds = Bounds(Fraction(min(known)), Fraction(max(known)))
+            bounds = bounds if bounds is not None else ends.get(name)
             length = column_length(item) if kind.kind in ("TEXT", "LIST") else None
             node, folded_name = column(column_name(place)), fold(name)
             typed = Typed(node, kind, bounds, False, values, length=length, unchecked=True)
@@ -165,6 +167,32 @@ class Catalog:
             if fold(needed) not in folded:
                 raise PolicyError(f"the privacy unit {needed} is not a column of {table.name}.")
         return tuple(fields)
+
+    def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
+        """Return the least and the largest number of each column of a public table, read once.
+
+        A row that came later is held to them where they matter, as it is to bounds that the policy declares.
+        """
+        kinds = {name: Type.parse(kind) for name, kind in schema.items()}
+        names = [name for name, kind in kinds.items() if kind.numeric]
+        if not names or self.engine.dialect != "duckdb":
+            return {}
+        numbers = []
+        for name in names:
+            node: exp.Expr = column(name, _BASE)
+            if kinds[name].kind == "DOUBLE":
+                there = exp.func("isfinite", node.copy(), dialect="duckdb")
+                node = exp.Case(ifs=[exp.If(this=there, true=node)])
+            numbers += [exp.Min(this=node), exp.Max(this=node.copy())]
+        items = [exp.alias_(number, column_name(i)) for i, number in enumerate(numbers)]
+        query = exp.Select(expressions=items).from_(self._named(table, _BASE), copy=False)
+        try:
+            row = self.engine.execute(to_sql(query)).to_pylist()[0]
+        except EngineError:
+            return {}
+        found = list(row.values())
+        pairs = zip(names, found[::2], found[1::2], strict=True)
+        return {name: Bounds(Fraction(low), Fraction(high)) for name, low, high in pairs if low is not None}
 
     def _start(self, table: Table, schema: Mapping[str, str]) -> int | None:
         """Return the place of the column that a table's first path starts from."""

@@ -334,8 +334,8 @@ note: ε=0.1 is the policy's default
 SELECT week, A + B AS both FROM main.visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY week) ORDER BY week
 ----
 columns: week, both
-cost: ε=0.1, δ=1e-07
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"delta": "1/10000000", "epsilon": "1/30", "groups": 3, "kind": "group_selection"}], "kind": "composed"}
+cost: ε=0.1
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1200}], "kind": "composed"}
 note: ε=0.1 is the policy's default
 ====
 -- case: groups of a list's elements
