@@ -138,6 +138,7 @@ class Value:
         symbol: what it is. low, high: between which integers it lies, if it is there.
         nullable: whether it may be missing. whole: it is an integer.
         times: it lies between so many times a column's value, which is not negative.
+        besides: the same of another column, where a clamp holds one end by either.
         share: it is not negative, and times that column's value it is at most so much.
         there: a condition that says where it is there, and nowhere else.
         budget: the values of one unit's rows add up to at most this.
@@ -154,6 +155,7 @@ class Value:
     nullable: bool = True
     whole: bool = False
     times: tuple[Symbol, Number, Number] | None = None
+    besides: tuple[Symbol, Number, Number] | None = None
     share: tuple[Symbol, int] | None = None
     there: Symbol | None = None
     budget: Number = None

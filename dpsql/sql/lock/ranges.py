@@ -140,8 +140,11 @@ def _minus(args: Sequence[Value], made: Value) -> Value:
 def _negative(value: Value) -> Value:
     """Return what is known of the number with the other sign."""
     low, high = _scaled(value.low, value.high, -1)
-    count = None if value.times is None else (value.times[0], *_scaled(*value.times[1:], -1))
-    return replace(value, low=low, high=high, times=count, share=None, half=None, budget=None)
+    count, other = (
+        None if known is None else (known[0], *_scaled(*known[1:], -1))
+        for known in (value.times, value.besides)
+    )
+    return replace(value, low=low, high=high, times=count, besides=other, share=None, half=None, budget=None)
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
@@ -223,12 +226,15 @@ def _absolute(args: Sequence[Value], made: Value) -> Value:
 def _greatest(args: Sequence[Value], made: Value) -> Value:
     """Bound by integers, and by so many times a column: of several, the last that bounds both ends."""
     low, high = _most([(a.low, a.high, a.nullable) for a in args])
-    found = []
-    for symbol in dict.fromkeys(a.times[0] for a in reversed(args) if a.times is not None):
-        found.append((symbol, *_most([_counted(a, symbol) for a in args])))
+    known = [pair for a in reversed(args) for pair in (a.times, a.besides) if pair is not None]
+    found = [
+        (symbol, *_most([_counted(a, symbol) for a in args]))
+        for symbol in dict.fromkeys(s for s, *_ in known)
+    ]
     count = next((bounds for bounds in found if None not in bounds), found[0] if found else None)
     return replace(
-        made, low=low, high=high, times=count, nullable=all(a.nullable for a in args), odd=_evens(args)
+        made, low=low, high=high, times=count, besides=next((b for b in found if b is not count), None),
+        nullable=all(a.nullable for a in args), odd=_evens(args),
     )  # fmt: skip
 
 
@@ -240,7 +246,10 @@ def _most(bounds: Sequence[tuple[Number, Number, bool]]) -> tuple[Number, Number
 
 def _counted(value: Value, symbol: Symbol) -> tuple[Number, Number, bool]:
     """Return bounds by so many times a column, which is not negative."""
-    low, high = value.times[1:] if value.times is not None and value.times[0] == symbol else (None, None)
+    known = next(
+        (pair for pair in (value.times, value.besides) if pair is not None and pair[0] == symbol), None
+    )
+    low, high = (None, None) if known is None else known[1:]
     low = 0 if low is None and value.low is not None and value.low >= 0 else low
     high = 0 if high is None and value.high is not None and value.high <= 0 else high
     return low, high, value.nullable

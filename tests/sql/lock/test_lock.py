@@ -87,7 +87,17 @@ def test_what_the_binder_writes_is_proved_and_answered(session: dpsql.Session, s
 
 # -- the binder deceived ------------------------------------------------------------------------------------------------
 
+BUDGETED = (
+    "SELECT WITH DP OPTIONS (max_rows_contributed = 4) note, SUM(ward, contribution_bounds_per_row => (-3, 2)) AS s "
+    "FROM visits GROUP BY note"
+)
+"""Values of both signs, of so many rows of a unit in all its groups."""
 FAULTS = {
+    "a row more in all groups": (BUDGETED, r"4 - COALESCE", "5 - COALESCE"),
+    "a lower end further away": (BUDGETED, r"-6 \* counted", "-8 * counted"),
+    "an upper end further away": (BUDGETED, r"4 \* counted", "8 * counted"),
+    "a lower end by rows that don't count": (BUDGETED, r"-6 \* counted", "-6 * n"),
+    "an upper end by rows that don't count": (BUDGETED, r"4 \* counted", "4 * n"),
     "a count held to one row more": ("SELECT COUNT(*) AS n FROM visits", r"LEAST\((\S+), 3\)", r"LEAST(\1, 4)"),
     "the unit forged by another column": ("SELECT COUNT(*) AS n FROM visits", r'"patient_id" AS dpsql_unit', '"ward" AS dpsql_unit'),
     "a group more": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"lag\(u, 2\)", "lag(u, 3)"),
