@@ -1559,6 +1559,9 @@ SELECT p, COUNT(*) FROM visits, UNNEST(string_split(ward || ',x', ',')) AS u(p) 
 SELECT COUNT(*) FROM visits WHERE ward NOT IN ['A', NULL] AND ward IN ['B', NULL, 'C']
 
 -- answered
+SELECT COUNT(*) FROM visits WHERE ward NOT IN [NULL, 'A'] AND NOT ward IN [NULL, NULL, 'C']
+
+-- answered
 PIVOT visits ON ward USING COUNT(*) GROUP BY urgent ORDER BY urgent
 
 -- answered

@@ -191,15 +191,21 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     return tree
 
 
+_BEFORE_ITEM = (
+    TokenType.L_PAREN, TokenType.DASH, TokenType.COMMA, TokenType.NULL, TokenType.TRUE, TokenType.FALSE,
+)  # fmt: skip
+
+
 def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
     """Tell ``x IN [a, b]`` from ``x IN (a, b)``, which the parser reads alike: a NULL in a list is no answer of NULL."""
     if not any(token.token_type == TokenType.L_BRACKET for token in tokens):
         return
     by_start = {token.start: i for i, token in enumerate(tokens)}
     for node in tree.find_all(exp.In):
-        span = span_of(node.expressions[0]) if node.expressions else None
+        # NULL, TRUE and FALSE have no place in the text: the first item that has one is found, and what stands before it.
+        span = next((found for item in node.expressions if (found := span_of(item)) is not None), None)
         i = by_start.get(span[0]) if span is not None else None
-        while i is not None and i > 1 and tokens[i - 1].token_type in (TokenType.L_PAREN, TokenType.DASH):
+        while i is not None and i > 1 and tokens[i - 1].token_type in _BEFORE_ITEM:
             i -= 1
         if i is None or i < 2 or tokens[i - 1].token_type != TokenType.L_BRACKET:
             continue
