@@ -24,6 +24,7 @@ from dpsql.policy import model
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
+from dpsql.sql.relations.catalog import Catalog
 
 KNOWN_BOUNDS = (
     (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
@@ -101,6 +102,8 @@ def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Fi
             _check_table(table, schema, findings)
             if rows and table.file:
                 _count_unreadable(engine, table, find_files(table, policy.parent), findings)
+        if not findings.missing:
+            _check_units(declared, engine, findings)
     finally:
         engine.close()
     if not declared.tables:
@@ -255,13 +258,25 @@ def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) ->
     _check_columns(table, schema, column, findings)
 
 
+def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> None:
+    """Note why the units of a table can't be computed from the columns there are, each reason once."""
+    catalog = Catalog(policy, engine, policy.budget.accountant)
+    for table in policy.tables.values():
+        try:
+            catalog.relation(table, table.name, table.name)
+        except PolicyError as error:
+            if error.message not in findings.missing:
+                findings.missing.append(error.message)
+
+
 def _say_claims(table: Table) -> list[str]:
     """Say what the owner claims of further ways to the unit, none of which is trusted."""
     ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
     if not ways:
         return []
-    said = f"  joins by {', '.join(ways)} are open; rows of different {table.unit_path[-1].column} never meet in them"
-    return [said]
+    part = "" if table.period is None else f", {table.period.words},"
+    unit = table.unit_path[-1].column
+    return [f"  joins by {', '.join(ways)} are open; only rows of one {unit}{part} meet in them"]
 
 
 def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:

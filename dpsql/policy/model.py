@@ -211,7 +211,7 @@ _INLINE = frozenset(Column.__dataclass_fields__)
 
 
 def list_mentioned(policy: Policy, table: Table) -> list[str]:
-    """List the columns of a table that the policy names: declared ones, and those on paths to a privacy unit."""
+    """List the columns of a table that the policy names: declared ones, and those that lead to a privacy unit or part it."""
     named = NameMapping({name: name for name in table.columns})
     met = [
         name
@@ -222,6 +222,7 @@ def list_mentioned(policy: Policy, table: Table) -> list[str]:
         for name in (hop.key, hop.column)
     ]
     met += [parse_dependency(text)[0] for text in table.determines]
+    met += [] if table.declared_period is None else [table.declared_period.column]
     return [*table.columns, *NameMapping({name: name for name in met if name and name not in named})]
 
 

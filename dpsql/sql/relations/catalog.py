@@ -165,7 +165,8 @@ class Catalog:
             )  # fmt: skip
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
-                raise PolicyError(f"the privacy unit {needed} is not a column of {table.name}.")
+                what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
+                raise PolicyError(what, hint=did_you_mean(needed, schema))
         return tuple(fields)
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
@@ -286,9 +287,10 @@ class Catalog:
         except Error as error:
             wrong = error.message
         else:
-            if typed.type.kind in _PERIODS and "ZONE" not in scope.find(read).typed.type.sql:
+            taken = scope.find(read).typed.type
+            if typed.type.kind in _PERIODS and (taken.kind != "TIMESTAMP" or taken.sql == "TIMESTAMP"):
                 return typed
-            wrong = f"{period.column} is {scope.find(read).typed.type.sql}."
+            wrong = f"{period.column} is {taken.sql}."
         raise PolicyError(
             f"the privacy period of {table.name}, {period}, can't be computed: {wrong}",
             hint="a period is made of a date, or of a timestamp without a time zone; or is a whole number or a text.",

@@ -377,3 +377,25 @@ SELECT n, INTERVAL_LOW(n) AS low, INTERVAL_HIGH(n) AS high FROM (SELECT WITH DP 
 columns: n, low, high
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+====
+-- case: a join by the second of several paths to the unit
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM payments JOIN orders ON payments.order_id = orders.id
+----
+columns: n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 4}
+====
+-- case: a join by a key that determines the unit
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM shipments a JOIN shipments b ON a.parcel = b.parcel
+----
+columns: n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 9}
+====
+-- case: a total of each person and month, where these are the unit
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n
+FROM (SELECT nurse_id, SUM(hours) AS hours FROM shifts GROUP BY nurse_id, date_trunc('month', day)) WHERE hours > 160
+----
+columns: n
+cost: ε=1
+block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1}

@@ -12,7 +12,7 @@ SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
 BindError: there is no table nothing.
   1 |   SELECT ABOVE_THRESHOLD(COUNT(*), 100) OVER nothing FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: there is visits, patients, bids, orders, lines, wards, diseases.
+Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
 ====
 -- case: no threshold
 SELECT ABOVE_THRESHOLD(COUNT(*)) FROM visits

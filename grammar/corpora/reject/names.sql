@@ -12,7 +12,7 @@ SELECT answer FROM hidden
 BindError: there is no table hidden.
   1 |   SELECT answer FROM hidden
                            ^^^^^^
-Hint: there is visits, patients, bids, orders, lines, wards, diseases.
+Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
 ====
 -- case: a table of the catalog
 SELECT * FROM information_schema.tables
@@ -20,7 +20,7 @@ SELECT * FROM information_schema.tables
 BindError: there is no table information_schema.tables.
   1 |   SELECT * FROM information_schema.tables
                       ^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: there is visits, patients, bids, orders, lines, wards, diseases.
+Hint: there is visits, patients, bids, orders, lines, payments, shipments, shifts, ....
 ====
 -- case: a system table
 SELECT * FROM duckdb_settings()

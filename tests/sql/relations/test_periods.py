@@ -10,6 +10,8 @@ import pytest
 
 import dpsql
 from dpsql.errors import Error
+from dpsql.policy.lint import check_policy
+from dpsql.policy.model import list_untyped
 
 POLICY = """
 [budget]
@@ -128,6 +130,41 @@ def test_every_period_is_proved(opened: Opened, period: str) -> None:
         )
     pairs = f"SELECT DISTINCT vid, pid, {period} AS p FROM visits WHERE pid IS NOT NULL AND p IS NOT NULL"
     assert found == con.sql(f"SELECT COUNT(*) FROM items JOIN ({pairs}) USING (vid)").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("period", "said"),
+    [
+        ("dya", "no column dya"),
+        ("month(pid)", "a date is needed"),
+        ("nano", "TIMESTAMP_NS"),
+        ("month(nano)", "TIMESTAMP_NS"),
+        ("month(zoned)", "TIME ZONE"),
+    ],
+)
+def test_a_period_that_is_none_is_refused_and_found_by_the_check(
+    tmp_path: Path, period: str, said: str
+) -> None:
+    text = "[budget]\nepsilon = 1\n[tables.t]\nprivacy_unit = 'pid'\nmax_rows = 1\nprivacy_period = '{}'\n"
+    place, data = tmp_path / "policy.toml", tmp_path / "data.duckdb"
+    place.write_text(text.format(period))
+    with duckdb.connect(str(data)) as con:
+        con.execute("CREATE TABLE t (pid INTEGER, day DATE, nano TIMESTAMP_NS, zoned TIMESTAMPTZ)")
+        with (
+            dpsql.connect(con, policy=dpsql.Policy.load(place)) as session,
+            pytest.raises(dpsql.PolicyError, match=said),
+        ):
+            session.explain("SELECT COUNT(*) FROM t")
+    assert any(said in line or "is not a column" in line for line in check_policy(place, str(data)).missing)
+    place.write_text(text.format("month(day)"))
+    assert check_policy(place, str(data)).missing == []
+
+
+def test_the_type_of_a_period_is_asked_for() -> None:
+    policy = dpsql.Policy.loads(
+        "[budget]\nepsilon = 1\n[tables.t]\nprivacy_unit = 'pid'\nsource = 't.csv'\nprivacy_period = 'month(day)'\n"
+    )
+    assert list_untyped(policy, policy.tables["t"]) == ["pid", "day"]
 
 
 def test_what_is_said_of_the_unit(opened: Opened) -> None:
