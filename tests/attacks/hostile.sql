@@ -645,7 +645,7 @@ SELECT ENTROPY(name) FROM people
 -- verdict: answered
 SELECT APPROX_COUNT_DISTINCT(name) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT SUM(DISTINCT age) FROM people
 
 -- verdict: refused
@@ -800,7 +800,7 @@ SELECT COUNT(*) FROM hidden
 -- verdict: refused
 SELECT * FROM hidden
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM memory.main.people
 
 -- verdict: refused
@@ -934,7 +934,7 @@ SELECT SUM(salary, contribution_bounds_per_row => ('nan', 1)) FROM people
 -- verdict: refused
 SELECT SUM(age, contribution_bounds_per_row => (0, 99999999999999999999999999999999999999)) FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT salary, COUNT(*) FROM people GROUP BY salary
 
 -- verdict: refused
@@ -1050,7 +1050,7 @@ SELECT ward FROM wards EXCEPT SELECT city FROM people
 -- verdict: refused
 SELECT ward FROM wards UNION SELECT name FROM people
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT person_id FROM people EXCEPT SELECT person_id FROM visits)
 
 -- verdict: refused
@@ -1354,7 +1354,7 @@ SELECT COUNT(*) FROM wards, LATERAL (SELECT name FROM people WHERE ward = name) 
 -- verdict: refused
 SELECT (SELECT MAX(name) FROM people WHERE city = w.ward) FROM wards w
 
--- verdict: refused
+-- verdict: answered
 SELECT w.ward, (SELECT COUNT(*) FROM people p WHERE p.city = w.ward) FROM wards w
 
 -- verdict: refused
@@ -1381,7 +1381,7 @@ SELECT COUNT(*) FROM people UNION ALL SELECT age FROM people
 -- verdict: refused
 SELECT age FROM people INTERSECT SELECT beds FROM wards
 
--- verdict: refused
+-- verdict: answered
 SELECT COUNT(*) FROM (SELECT person_id, age FROM people UNION SELECT person_id, age FROM people)
 
 -- verdict: refused

@@ -331,7 +331,7 @@ block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
-SELECT week, A + B AS both FROM main.visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY week) ORDER BY week
+SELECT week, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY week) ORDER BY week
 ----
 columns: week, both
 cost: ε=0.1
