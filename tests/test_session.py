@@ -137,7 +137,7 @@ REFUSED: list[tuple[str, type[Error], str]] = [
     ("SELECT WITH DP OPTIONS (epsilon = NaN) COUNT(*) FROM visits", dpsql.BindError, "NaN"),
     ("SELECT WITH DP OPTIONS (epsilon = 'NaN') COUNT(*) FROM visits", dpsql.BindError, "'NaN'"),
     ("SELECT WITH DP OPTIONS (epsilon = 1e-400) COUNT(*) FROM visits", dpsql.BindError, "1e-400"),
-    ("SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits", dpsql.BudgetExceeded, "1e400"),
+    ("SELECT WITH DP OPTIONS (epsilon = 1e400) COUNT(*) FROM visits", dpsql.BudgetExceeded, "epsilon = 1e400"),
     ("SELECT WITH DP OPTIONS (epsilon = 0.1 + 0.1) COUNT(*) FROM visits", dpsql.BindError, ""),
     ("SELECT WITH DP OPTIONS (delta = 1) COUNT(*) FROM visits", dpsql.BindError, ""),
     ("SELECT WITH DP OPTIONS (delta = 2) COUNT(*) FROM visits", dpsql.BindError, ""),

@@ -289,7 +289,8 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
 
 def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
     """Draw the certainty about one to five units together."""
-    text = "The same when several units belong together, a family say: k units have k times the ε." + (
+    together = "a family say, or one person's months where a unit is one of them"
+    text = f"The same when several units belong together ({together}): k units have k times the ε." + (
         f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
         if data[0][2]
         else ""

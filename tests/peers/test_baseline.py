@@ -25,7 +25,7 @@ BASELINE = {
     "ssb": (34, 3, 0),
     "stackoverflow": (33, 5, 0),
     "taxi": (36, 2, 0),
-    "tpcds": (105, 3, 0),
+    "tpcds": (106, 2, 0),
 }
 
 

@@ -7,6 +7,7 @@ refused: PrivacyError: a subquery over private rows would let one unit
 ====
 -- case: 1 in the open: returns of shops, from units' totals
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- slack: 0.01
 -- seen: buyer
 WITH r AS (SELECT buyer, shop_id, SUM(amount) AS total FROM returns GROUP BY buyer, shop_id) SELECT shop_id, COUNT(*), AVG(total, contribution_bounds_per_row => (0, 100000)) FROM r GROUP BY shop_id
 ----
@@ -74,6 +75,7 @@ answered
 ====
 -- case: 17 quantities sold and returned
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- slack: 0.01
 -- seen: s.buyer
 SELECT t.state, COUNT(s.quantity), AVG(s.quantity), STDDEV_SAMP(s.quantity), STDDEV_SAMP(s.quantity) / AVG(s.quantity) AS cov, COUNT(r.quantity), AVG(r.quantity) FROM sales s JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN shops t ON s.shop_id = t.shop_id GROUP BY t.state ORDER BY t.state
 ----
@@ -109,6 +111,7 @@ answered
 ====
 -- case: 25 profits of what was bought and brought back
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- slack: 0.01
 -- seen: s.buyer
 SELECT g.category, SUM(s.profit), SUM(r.amount) FROM sales s, returns r, goods g WHERE s.good_id = g.good_id AND s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id GROUP BY g.category ORDER BY g.category
 ----
@@ -486,7 +489,7 @@ answered
 -- seen: buyer
 SELECT name, SUM(sold) AS sold, SUM(back) AS back FROM (SELECT buyer, shop_id, price AS sold, 0 AS back FROM sales UNION ALL SELECT buyer, shop_id, 0 AS sold, amount AS back FROM returns) AS x JOIN shops USING (shop_id) GROUP BY name ORDER BY name
 ----
-refused: PrivacyError: sold is not the same kind of column on
+answered
 ====
 -- case: 8 shops of counties with many buyers
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
@@ -625,6 +628,7 @@ answered
 ====
 -- case: 64 pairs of years of goods sold and returned
 -- from: TPC-DS, the shapes of its 99 queries (number in the title)
+-- plain: WITH c AS (SELECT s.good_id, d.year, COUNT(*) AS n, SUM(s.price) AS paid FROM sales s JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN days d ON s.day_id = d.day_id GROUP BY s.good_id, d.year HAVING COUNT(DISTINCT s.buyer) > 1) SELECT COUNT(*) FROM c
 WITH c AS (SELECT s.good_id, d.year, COUNT(*) AS n, SUM(s.price) AS paid FROM sales s JOIN returns r ON s.buyer = r.buyer AND s.ticket = r.ticket AND s.good_id = r.good_id JOIN days d ON s.day_id = d.day_id GROUP BY s.good_id, d.year) SELECT COUNT(*) FROM c
 ----
 answered

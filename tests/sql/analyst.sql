@@ -277,8 +277,7 @@ SELECT AVG(c2) FROM visits v, (SELECT v.cost * 2 AS c2) AS l
 -- answered
 SELECT AVG(c2) FROM visits v CROSS JOIN LATERAL (SELECT v.cost / 2 AS c2) AS l
 
--- refused: AVG(f) needs bounds for f; the policy declares none.
--- hint: write AVG(f, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(f, 0), 100), or ask the data owner for bounds.
+-- answered
 SELECT COUNT(*), AVG(f) FROM visits v, LATERAL (SELECT floor AS f FROM wards w WHERE w.ward = v.ward) l
 
 -- refused: name the columns of a LATERAL.
@@ -560,6 +559,9 @@ SELECT LOGICAL_OR(urgent) FROM visits
 
 -- answered
 SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward UNION ALL SELECT 'all', COUNT(*) FROM visits
+
+-- answered
+SELECT SUM(x) AS s, COUNT(y) AS n, SUM(y * 1000) AS big FROM (SELECT patient, cost AS x, 0 AS y FROM visits UNION ALL SELECT patient, 0, CASE WHEN urgent THEN 1 END FROM visits)
 
 -- answered, as: SELECT COUNT(*) AS n FROM visits UNION ALL SELECT COUNT(*) FROM patients
 SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) AS n FROM visits UNION ALL SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) FROM patients
@@ -1260,8 +1262,7 @@ SELECT COUNT(*), COUNT(month) FROM visits ASOF LEFT JOIN months ON visits.day > 
 -- hint: put the public table after ASOF JOIN; for the nearest of a unit's own rows, join on the unit and keep row_number() OVER (PARTITION BY ... ORDER BY ...) = 1.
 SELECT COUNT(*) FROM months ASOF JOIN visits ON visits.day >= months.month
 
--- refused: AVG(floor) needs bounds for floor; the policy declares none.
--- hint: write AVG(floor, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(floor, 0), 100), or ask the data owner for bounds.
+-- answered
 SELECT COUNT(*), AVG(floor) FROM people ASOF JOIN wards ON people.age >= wards.floor
 
 -- answered

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dpsql.sql.expressions.coercion import unify
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.expressions.types import INTEGER, Bounds, Typed
 from dpsql.sql.normalize import Env, from_items, label_of_item
@@ -106,13 +107,21 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         raise bind_error(tree, f"the two sides of {tree.key.upper()} have different numbers of columns.")
     fields, halves = [], [exp.Select(), exp.Select()]
     for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
-        if mine.typed.type.kind != other.typed.type.kind or mine.is_unit != other.is_unit:
+        nodes, kind = [mine.typed.node, other.typed.node], mine.typed.type
+        numbers = kind.numeric and other.typed.type.numeric
+        if numbers and kind != other.typed.type:
+            nodes, kind = unify([mine.typed, other.typed], tree.key.upper())
+        if (kind.kind != other.typed.type.kind and not numbers) or mine.is_unit != other.is_unit:
             what = f"{mine.name} is not the same kind of column on both sides."
             raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
-        bounds = None
-        if mine.typed.bounds is not None and other.typed.bounds is not None:
-            bounds = mine.typed.bounds.union(other.typed.bounds)
-        typed = replace(mine.typed, node=column(column_name(place), alias), bounds=bounds, values=None)
+        typed = Typed(
+            column(column_name(place), alias),
+            kind,
+            _unite(mine.typed.bounds, other.typed.bounds),
+            reach=_unite(mine.typed.reach, other.typed.reach),
+            nullable=mine.typed.nullable or other.typed.nullable,
+            plain=mine.typed.plain if mine.typed.plain == other.typed.plain else None,
+        )
         if mine.typed.type.kind in ("TEXT", "LIST"):
             sides = (mine.typed, other.typed)
             longest = max(length_of(side) for side in sides)
@@ -121,8 +130,8 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         anchors, optional = mine.anchors & other.anchors, mine.optional or other.optional
         lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
         fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
-        for half, f in zip(halves, (mine, other), strict=True):
-            half.select(exp.alias_(f.typed.node.copy(), column_name(place)), copy=False)
+        for half, node in zip(halves, nodes, strict=True):
+            half.select(exp.alias_(node.copy(), column_name(place)), copy=False)
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
         half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
@@ -138,6 +147,10 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
         unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
+
+
+def _unite(a: Bounds | None, b: Bounds | None) -> Bounds | None:
+    return None if a is None or b is None else a.union(b)
 
 
 # -- PIVOT and UNPIVOT ------------------------------------------------------------------------------------------

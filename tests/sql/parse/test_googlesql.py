@@ -216,7 +216,7 @@ def test_shares_may_not_overconsume(both: Both, epsilon: str, first: str, second
         ),
         (f"{SURE} AVG(days) FROM loans", "needs bounds"),
         (f"{SURE} COUNT(*) FROM `loans", "does not end"),
-        ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) COUNT(*) FROM loans", "no mode ANONYMIZATION"),
+        ("SELECT WITH ANONYMISATION OPTIONS(epsilon=1) COUNT(*) FROM loans", "no mode ANONYMISATION"),
     ],
 )  # fmt: skip
 def test_refusals(both: Both, query: str, message: str) -> None:

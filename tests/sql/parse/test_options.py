@@ -41,7 +41,7 @@ def test_numbers_are_read_exactly() -> None:
     [
         ("epsilon = 0", "above 0"), ("epsilon = -1", "above 0"), ("epsilon = NaN", "number"),
         ("epsilon = 'NaN'", "number"),
-        ("epsilon = 1e-400", "too small"), ("epsilon = 1e10", "too large"), ("epsilon = 1 + 1", "number"),
+        ("epsilon = 1e-400", "too small"), ("epsilon = 1 + 1", "number"),
         ("epsilon = NULL", "number"), ("epsilon = infinity", "number"), ("epsilon = '0.1'", "number"),
         ("epsilon = (SELECT 1)", "number"), ("delta = 1", "below 1"), ("delta = -1e-9", "at least 0"),
         ("max_groups_contributed = 1.5", "whole"), ("max_rows_contributed = 0", "whole"),
