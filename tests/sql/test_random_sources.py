@@ -21,6 +21,7 @@ QUIET = settings(deadline=None, database=None, suppress_health_check=[HealthChec
 VALUES = {
     "unit": [1, 2, 3, 4], "k": ["a", "b", "z", None], "x": [0.5, 3, -1, None], "n": [1, 2, 3, 5, None], "f": [True, False, None],
     "y": [1, 2, 3], "q": [0, 1, 4, None], "oid": [1, 2, 3, 3, 4],
+    "w": [1], "day": ["2020-01-01", "2020-01-31"],
 }  # fmt: skip
 
 
@@ -36,6 +37,9 @@ def clean() -> Iterator[Clean]:
         for number in range(4 if name == "o" else 12):
             row = [chance.choice(VALUES[column]) for column in names]
             row = [number + 1, *row[1:]] if name == "o" else row
+            if name == "v":  # what the policy says of v is true: w belongs to one unit, and an order leads to its own
+                unit = con.execute("SELECT unit FROM o WHERE oid = ?", [row[1]]).fetchall()[0][0]
+                row = [unit, row[1], unit, *row[3:]]
             con.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
     wide = re.sub(r"max_(rows|groups) = \d", r"max_\1 = 1000000", POLICY)
     with con, dpsql.connect(con, policy=dpsql.Policy.loads(wide)) as session:

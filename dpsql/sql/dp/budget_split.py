@@ -91,7 +91,7 @@ class BudgetShare:
 
 
 _LARGEST_EPSILON = Fraction(10**9)
-"""No epsilon above this, whatever the policy allows: exp(-epsilon) is 0 to every purpose long before."""
+"""No epsilon above this but the policy's own default: exp(-epsilon) is 0 to every purpose long before."""
 
 
 def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> None:
@@ -101,10 +101,9 @@ def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> N
         BudgetExceeded: with the largest epsilon that may be asked for, as text to paste.
     """
     per_query, what = budget.max_epsilon_per_query, "per query"
-    if (
-        per_query is None and epsilon > _LARGEST_EPSILON
-    ):  # less than this may still cost less than it asks for
-        per_query, what = min(budget.epsilon, _LARGEST_EPSILON), "in all"
+    largest = max(_LARGEST_EPSILON, budget.default_epsilon or Fraction(0))
+    if per_query is None and epsilon > largest:  # less than this may still cost less than it asks for
+        per_query, what = min(budget.epsilon, largest), "in all"
     if per_query is not None and epsilon > per_query:
         most = write_number(per_query, up=False)
         shown = f"ε={float(epsilon):g}" if epsilon < 10**300 else "more ε than numbers go"
