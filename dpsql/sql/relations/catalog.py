@@ -176,7 +176,7 @@ class Catalog:
         """
         kinds = {name: Type.parse(kind) for name, kind in schema.items()}
         names = [name for name, kind in kinds.items() if kind.numeric]
-        if not names or self.engine.dialect != "duckdb":
+        if not names or not self.engine.lossless:
             return {}
         numbers = []
         for name in names:
@@ -224,7 +224,7 @@ class Catalog:
         as_named = exp.TableAlias(this=exp.to_identifier(name))
         if table.public:
             return Relation(alias, name, fields, exp.Subquery(this=inner, alias=as_named), private=False)
-        if table.period is not None and self.engine.dialect != "duckdb":
+        if table.period is not None and not self.engine.lossless:
             what = f"{table.name} has a privacy period, which only DuckDB computes here."
             raise PolicyError(
                 what, hint="ask the same of DuckDB, or leave the period out: whole units are protected then."

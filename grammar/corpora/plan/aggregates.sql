@@ -295,16 +295,16 @@ block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
 ====
 -- case: the former spelling of GoogleSQL, with its clauses
-SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) age, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY age
+SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) city, ANON_SUM(amount CLAMPED BETWEEN 0 AND 100) AS total, ANON_COUNT(* CLAMPED BETWEEN 0 AND 5) AS n FROM visits GROUP BY city
 ----
-columns: age, total, n
-cost: ε=1
-block: Aggregation {"events": [{"count": 2, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5}], "kind": "composed"}
+columns: city, total, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"events": [{"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 5}, {"delta": "1/1000000", "epsilon": "1/3", "groups": 2, "kind": "group_selection"}], "kind": "composed"}
 ====
 -- case: a share for choosing groups
-SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) age, COUNT(*) AS n FROM visits GROUP BY age
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
 ----
-columns: age, n
+columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/4", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
 ====
@@ -331,15 +331,15 @@ block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
-SELECT week, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY week) ORDER BY week
+SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GROUP BY city) ORDER BY city
 ----
-columns: week, both
-cost: ε=0.1
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1200}], "kind": "composed"}
+columns: city, both
+cost: ε=0.1, δ=1e-07
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"delta": "1/10000000", "epsilon": "1/30", "groups": 3, "kind": "group_selection"}], "kind": "composed"}
 note: ε=0.1 is the policy's default
 ====
 -- case: groups of a list's elements
-SELECT UNNEST([week, age]) AS n, COUNT(*) FROM visits GROUP BY n
+SELECT UNNEST([ward, city]) AS n, COUNT(*) FROM visits GROUP BY n
 ----
 columns: n, count_star()
 cost: ε=0.1, δ=1e-07
