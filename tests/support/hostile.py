@@ -98,9 +98,6 @@ NAMES = (*GENERATED, *OWN, *WORDS, "DPSQL_UNIT", "R1", "C0", "PATIENT_ID", "U")
 
 # {0} and {1} are names, quoted.
 FORMS = (
-    "SELECT COUNT(*) FROM main.visits AS {0} WHERE {0}.amount > 3 AND EXISTS (SELECT 1 FROM main.stays AS {1} "
-    "WHERE {1}.patient_id = {0}.patient_id)",
-    "SELECT COUNT(*) FROM (SELECT main.visits.visit_id AS {0}, amount AS {1} FROM main.visits) AS v WHERE v.{1} > 3",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0} FROM visits) AS {1}",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0}, patient_id AS {1} FROM visits) AS v",
     "SELECT SUM({0}) FROM (SELECT amount AS {0}, visit_id AS {1} FROM visits) AS v",
@@ -171,6 +168,9 @@ FORMS = (
     "SELECT COUNT(*) FILTER (WHERE {0}.amount > 5) AS {1} FROM visits AS {0} HAVING COUNT(*) > 0 ORDER BY {1}",
     "SELECT COUNT(*) FROM (FROM visits SELECT visit_id AS {0}) AS a, (SELECT beds AS {0} FROM wards) AS {1}",
     "SELECT COUNT(*) FROM visits AS {0} ASOF JOIN (SELECT 10 * beds AS {1} FROM wards) AS w ON {0}.amount >= w.{1}",
+    "SELECT COUNT(*) FROM main.visits AS {0} WHERE {0}.amount > 3 AND EXISTS (SELECT 1 FROM main.stays AS {1} "
+    "WHERE {1}.patient_id = {0}.patient_id)",
+    "SELECT COUNT(*) FROM (SELECT main.visits.visit_id AS {0}, amount AS {1} FROM main.visits) AS v WHERE v.{1} > 3",
 )  # fmt: skip
 
 
