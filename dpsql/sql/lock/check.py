@@ -21,7 +21,8 @@ from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Value, add, least
 from dpsql.sql.lock.joins import both_ways, same_type
-from dpsql.sql.lock.proof import prove, prove_packing, prove_scores
+from dpsql.sql.lock.proof import prove, prove_packing
+from dpsql.sql.lock.scores import prove_scores
 from dpsql.sql.lock.sources import Sources
 from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, Window, conjuncts, refuse
 
