@@ -122,6 +122,9 @@ PIVOT visits ON ward USING COUNT(*)
 -- answered
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 
+-- answered
+SELECT * FROM (PIVOT visits ON ward IN ('A', '') USING COUNT(*) GROUP BY urgent)
+
 -- refused: the columns of a PIVOT are named where it is written.
 -- hint: write the values: PIVOT t ON ward IN ('a', 'b') USING COUNT(*) GROUP BY k.
 PIVOT (SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ALL) ON ward USING SUM(n)

@@ -10,6 +10,8 @@ value's two. UNPIVOT is a UNION ALL of the rows, once for each column.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -213,23 +215,19 @@ def _require_values(pivot: exp.Expr) -> None:
 
 def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, env: Env) -> exp.Select:
     names = Names((relation,))
-    cells: list[tuple[str, list[exp.Expr]]] = [("", [])]
-    for place in pivot.args.get("fields") or []:
-        values = list(_values_of(binder, place, names, env))
-        cells = [
-            (f"{label}_{shown}" if label else shown, [*conditions, *more])
-            for label, conditions in cells
-            for shown, more in values
-        ]
+    values = [list(_values_of(binder, place, names, env)) for place in pivot.args.get("fields") or []]
     aggregates = pivot.expressions
-    if len(cells) * len(aggregates) > MAX_PIVOTED:
-        what = f"this PIVOT makes {len(cells) * len(aggregates):,} columns, and {MAX_PIVOTED} are the most."
+    size = math.prod(map(len, values)) * len(aggregates)
+    if size > MAX_PIVOTED:
+        what = f"this PIVOT makes {size:,} columns, and {MAX_PIVOTED} are the most."
         raise bind_error(
             pivot, what, "group by the column: SELECT k, ward, COUNT(*) ... GROUP BY k, ward.", around=item
         )
     keys = _keys(pivot, relation, item)
     made = exp.Select(expressions=[key.copy() for key in keys]).from_(item.copy(), copy=False)
-    for label, conditions in cells:
+    for cell in itertools.product(*values):
+        label = "_".join(shown for shown, _ in cell)
+        conditions = [condition for _, more in cell for condition in more]
         for aggregate in aggregates:
             name = f"{label}_{label_of_item(aggregate)}" if len(aggregates) > 1 or aggregate.alias else label
             filtered = _filter(aggregate.unalias().copy(), conditions)
@@ -277,7 +275,7 @@ def _values_of(
 def _show(value: exp.Expr) -> str:
     """Return a value as DuckDB names a column by it."""
     if isinstance(value, exp.Literal):
-        return value.name
+        return value.name or "''"
     if isinstance(value, exp.Cast):
         return _show(value.this)
     return "NULL" if isinstance(value, exp.Null) else to_sql(value).lower()
