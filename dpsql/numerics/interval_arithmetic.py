@@ -122,7 +122,7 @@ _BITS = 96
 _KEPT_BITS = 32
 """Bits of an end that are kept: outward rounding to so few leaves room for an engine's own rounding."""
 _LARGEST_EXPONENT = Fraction(200)
-"""Beyond e to this power there is no enclosure: noise for such values would hide everything."""
+"""The largest power of e that is enclosed: noise for values beyond it would hide everything."""
 _MOST_FACTORS = 16
 Enclosure = tuple[Fraction, Fraction]
 

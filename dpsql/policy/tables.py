@@ -433,7 +433,7 @@ class Table(Section):
 
     @property
     def period(self) -> Period | None:
-        """What parts the units of its rows: its own period or, within a policy, that of the table its path leads to."""
+        """The period that parts the units of its rows: its own or, within a policy, that of the table its path leads to."""
         return self._parted or self.declared_period
 
     def parted_by(self, period: Period | None) -> Table:

@@ -198,7 +198,7 @@ def holds(curve: TradeOff, guarantee: TradeOff, points: int = 1024) -> Verdict:
 
 
 class Order(Enum):
-    """How two curves lie to each other; the higher one is the stronger guarantee."""
+    """The order of two curves; the higher one is the stronger guarantee."""
 
     EQUAL = "equal"
     HIGHER = "higher"

@@ -42,7 +42,7 @@ BASES = (1 + Fraction(1, 1 << 16), Fraction(2))
 """The smallest and the largest base."""
 
 _EDITS_TO_RANGE = 10
-"""What one edit of n rows takes of the logarithm of the base, times n: see :func:`choose_base`."""
+"""The part of the logarithm of the base that one edit of n rows takes, times n: see :func:`choose_base`."""
 
 _LEAST = 2.0**-1021
 _EXACT = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -166,7 +166,7 @@ BASE_TWO = LogScale()
 
 @dataclass(frozen=True)
 class _Reach:
-    """For ranks first, first + 1, ... of the lower end: which rank of the upper end meets the condition."""
+    """The rank of the upper end that meets a condition, for each rank first, first + 1, ... of the lower end."""
 
     first: int
     partner: NDArray[np.int64]

@@ -68,7 +68,7 @@ class AggregatingBlock(ABC):
     key_nodes: list[exp.Expr] = field(default_factory=list)
     """The keys in terms of the exact query."""
     key_sources: dict[str, exp.Expr] = field(default_factory=dict)
-    """What the analyst wrote for the keys, by their names in the exact query."""
+    """The analyst's own words for the keys, by their names in the exact query."""
 
     def __post_init__(self) -> None:
         self.name = self.binder.name("block")

@@ -162,7 +162,7 @@ class _Known:
     def __init__(self, block: AggregatingBlock, keys: Pairs, ranges: bool) -> None:
         self._block, self._ranges = block, ranges
         self._uses: dict[Place, list[exp.Column]] = {}
-        """Where the keys name a column."""
+        """The places where the keys name a column."""
         for _, typed in keys:
             for use in typed.node.find_all(exp.Column):
                 self._uses.setdefault((use.table, use.name), []).append(use)

@@ -21,7 +21,7 @@ _OVERHEAD = 16
 
 
 def bind_element(node: exp.Bracket, bind: coercion.Bind) -> types.Typed:
-    """``list[3]``, where a place without an element gives NULL; ``struct['field']``."""
+    """Bind ``list[3]``, where a place without an element gives NULL, or ``struct['field']``."""
     inner, keys = bind(node.this), node.expressions
     key = keys[0] if len(keys) == 1 else None
     if isinstance(key, exp.Slice):
@@ -43,7 +43,7 @@ def bind_element(node: exp.Bracket, bind: coercion.Bind) -> types.Typed:
 
 
 def bind_contains(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
-    """list_contains(list, literal)."""
+    """Bind ``list_contains(list, literal)``."""
     inner, sought = bind(node.this), bind(node.expression)
     element = coercion.require_kind(inner, ("LIST",), "a list is needed").type.element
     if element is None:

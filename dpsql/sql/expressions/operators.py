@@ -413,7 +413,7 @@ def bound_power(given: Sequence[types.Typed]) -> types.Bounds | None:
 
 
 def bind_width_bucket(node: exp.Expr, arguments: list[exp.Expr], bind: coercion.Bind) -> types.Typed:
-    """width_bucket(x, low, high, count), as the SQL standard has it: 0 below, count + 1 from the upper end on.
+    """Bind ``width_bucket(x, low, high, count)`` as the SQL standard has it: 0 below, count + 1 from the upper end on.
 
     Where the ends come the other way round, buckets count downwards. Whole numbers and decimals are counted exactly,
     floats as floats.

@@ -253,7 +253,7 @@ class Relation:
     """False: each row is its own unit, and there is no column that says so."""
     followed: dict[Symbol, tuple[tuple[Hop, ...], Symbol]] = field(default_factory=dict)
     needs: dict[Symbol, Set] = field(default_factory=dict)
-    """Of units that are pairs: the parts that must be there."""
+    """The parts that must be there, of units that are pairs."""
 
     @property
     def private(self) -> bool:

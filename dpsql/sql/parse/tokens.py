@@ -253,7 +253,7 @@ _BEFORE_NAME = _BEFORE_OPERAND | {
     TokenType.NOT, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.GROUP_BY, TokenType.ORDER_BY,
     TokenType.PARTITION_BY, TokenType.DOT, TokenType.DPIPE, TokenType.DIV, TokenType.MOD, TokenType.CARET, TokenType.L_BRACKET,
 }  # fmt: skip
-"""What a name follows, and no clause of a call."""
+"""The tokens that a name follows, and no clause of a call."""
 
 
 def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) -> list[Token]:

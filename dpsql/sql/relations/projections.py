@@ -77,7 +77,7 @@ class Grouped:
     names: rel.Names
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
     rows: Bounds | None = None
-    """How many rows are added up, where these are one unit's; None where nothing is known of the aggregates."""
+    """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
 
     @classmethod

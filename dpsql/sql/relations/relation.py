@@ -41,11 +41,11 @@ UNIT = "dpsql_unit"
 Anchor = tuple[str, str]
 """A table on a declared path and its key there, folded; or one of the owner's words on a column."""
 CLAIMED: Anchor = ("", "unit")
-"""On a column that stands for the unit by the owner's word, or for a part of it."""
+"""The mark of a column that stands for the unit by the owner's word, or for a part of it."""
 PERSON: Anchor = ("", "person")
-"""On the column of a table with periods that holds the other part of the unit."""
+"""The mark of the column, in a table with periods, that holds the other part of the unit."""
 DETERMINES: Anchor = ("", "determines")
-"""On a column whose values belong to one unit each by the owner's word, in whichever table they stand."""
+"""The mark of a column whose values belong to one unit each by the owner's word, in whichever table they stand."""
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
@@ -377,7 +377,7 @@ class From:
 
     @property
     def period(self) -> Period | None:
-        """What parts the units of its rows, if something does."""
+        """The period that parts the units of its rows, if one does."""
         return next((table.period for table in self.tables if table.period is not None), None)
 
     def holds_period(self, node: exp.Expr, known: Field | None) -> bool:

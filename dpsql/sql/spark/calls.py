@@ -263,7 +263,7 @@ def _element(held: SparkValue, index: SparkValue) -> SparkValue:
 
 
 def _slice(held: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
-    """``list[first:last]``, from the start: of a place before the first element Spark gives nothing."""
+    """Write ``list[first:last]`` from the start: of a place before the first element Spark gives nothing."""
     if held.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
         raise refusal("a part of a list that is counted from its end")
     start = max(1, first.low)
