@@ -1,4 +1,4 @@
--- A retailer: 80 buyers, 400 tickets, 900 lines of them, a tenth returned; what is sold, where and when is public.
+-- A retailer: 80 buyers, 400 tickets, 900 lines of them, a third returned; what is sold, where and when is public.
 CREATE TABLE days AS SELECT i AS day_id, DATE '1999-01-01' + i::INTEGER AS day, year(DATE '1999-01-01' + i::INTEGER) AS year,
     month(DATE '1999-01-01' + i::INTEGER) AS month, quarter(DATE '1999-01-01' + i::INTEGER) AS quarter,
     dayname(DATE '1999-01-01' + i::INTEGER) AS weekday, week(DATE '1999-01-01' + i::INTEGER) AS week FROM range(730) AS r(i);
@@ -14,4 +14,4 @@ CREATE TABLE tickets AS SELECT i AS ticket, i % 80 AS buyer, (i * 37) % 730 AS d
 CREATE TABLE sales AS SELECT i % 400 AS ticket, i % 400 % 80 AS buyer, (i * 7) % 40 AS good_id, (i % 400 * 37) % 730 AS day_id, i % 400 % 6 AS shop_id,
     i % 5 AS promo_id, 1 + (i * 3) % 20 AS quantity, ((5 + (i * 7) % 40) * 1.25)::DECIMAL(7, 2) AS price, (i % 11)::DECIMAL(7, 2) AS coupon,
     CASE WHEN i % 23 = 0 THEN NULL ELSE ((i * 13) % 300 - 80)::DECIMAL(7, 2) END AS profit FROM range(900) AS r(i);
-CREATE TABLE returns AS SELECT ticket, good_id, buyer, day_id, shop_id, 1 + quantity // 2 AS quantity, price * (1 + quantity // 2) AS amount FROM sales WHERE (ticket * 3 + good_id * 5) % 13 = 1;
+CREATE TABLE returns AS SELECT ticket, good_id, buyer, day_id, shop_id, 1 + quantity // 2 AS quantity, price * (1 + quantity // 2) AS amount FROM sales WHERE (ticket * 3 + good_id * 5) % 3 = 1;
