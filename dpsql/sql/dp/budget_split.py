@@ -132,7 +132,7 @@ def deal(
         epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
         what = "this needs an epsilon: the policy sets no default."
-        hint = "write SELECT WITH DP OPTIONS (epsilon = 0.1) ..."
+        hint = f"write SELECT WITH {options.mode.upper()} OPTIONS (epsilon = 0.1) ..."
         first = select.expressions[0] if select.expressions else select
         raise privacy_error(options.mode_node, what, hint, around=first)
     if "epsilon" not in options.values and open_parts:

@@ -16,6 +16,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span
 from dpsql.sql.parse.functions import ALIASES, WORDS
+from dpsql.sql.parse.modes import MODES, find_mode
 from dpsql.sql.parse.tokens import is_open, is_word, token_error
 
 # -- functions of other systems ---------------------------------------------------------------------------------
@@ -100,9 +101,11 @@ _KEYWORDS = (
 )  # fmt: skip
 _SIGNS = {"=>": ">=", "=<": "<=", "===": "="}
 _MEANT = (
-    (re.compile(r"(?is)\bSELECT\s+(DIFFERENTIAL_PRIVACY|DP|PTR|SUBSAMPLE)\b"), "the mode stands after WITH: SELECT WITH DP ..."),
+    (re.compile(rf"(?is)\bSELECT\s+({'|'.join(MODES)})\b"), "the mode stands after WITH: SELECT WITH {mode} ..."),
     (re.compile(r"(?is)^(?!.*\bWITH\s+\w+\s+OPTIONS\s*\().*\bOPTIONS\s*\("),
-     "the options stand behind the mode: SELECT WITH DP OPTIONS (epsilon = 0.1) ..."),
+     "the options stand behind the mode: SELECT WITH {mode} OPTIONS (epsilon = 0.1) ..."),
+    (re.compile(rf"(?is)(?<!SELECT\s)\bWITH\s+({'|'.join(MODES)})\b(?!\s+AS\b)"),
+     "the mode stands behind SELECT: SELECT WITH {mode} ..."),
     (re.compile(r"(?i)\bDECODE\s*\("), "write CASE x WHEN 'a' THEN 1 ELSE 0 END."),
 )  # fmt: skip
 """The guess at what the text of a statement that can't be read looks as if it meant."""
@@ -116,7 +119,7 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
     start = text.find(context + highlight) if highlight else -1
     start = start + len(context) if start >= 0 else text.find(highlight) if highlight else -1
     i = next((i for i, token in enumerate(tokens) if token.end >= start), None) if start >= 0 else None
-    hint = next((said for pattern, said in _MEANT if pattern.search(text)), None)
+    hint = next((said.format(mode=find_mode(text)) for pattern, said in _MEANT if pattern.search(text)), None)
     if i is None:
         what = _describe(str(detail.get("description") or ""), "")
         return ParseError(f"can't read this: {what}.", hint=hint)

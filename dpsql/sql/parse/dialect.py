@@ -23,7 +23,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, ParseError, PrivacyError, Span
 from dpsql.sql.parse.advice import check_other_dialects, explain_unreadable, is_aggregate_name
-from dpsql.sql.parse.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT
+from dpsql.sql.parse.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_aggregate
+from dpsql.sql.parse.modes import gather_modes
 from dpsql.sql.parse.tokens import (
     find_closing,
     is_open,
@@ -87,7 +88,10 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
         mode, i = tokens[i], i + 1
         if is_open(tokens, i) and is_aggregate_name(mode.text):
             call = f"{mode.text}(...)"
-            hint = f"write SELECT {call}, or SELECT WITH DP {call}."
+            named = mode_of_aggregate(mode.text)
+            hint = f"write SELECT WITH {named} {call}."
+            if named == "DP":
+                hint = f"write SELECT {call}, or SELECT WITH DP {call}."
             raise token_error(mode, f"a mode follows SELECT WITH, and {mode.text} is an aggregate.", hint)
         starts.add(mode.start)
         out += [replace_token(mode, TokenType.VAR, _MODE), replace_token(mode, TokenType.L_PAREN, "(")]
@@ -160,7 +164,8 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
         ParseError: it is not DuckDB SQL with our additions.
     """
     check_other_dialects(tokens)
-    moded, starts = _rewrite_modes(translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP)))
+    translated = translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP))
+    moded, starts = _rewrite_modes(gather_modes(translated))
     rewritten = _rename_named_calls(moded)
     try:
         # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
@@ -374,7 +379,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                 raise bind_error(
                     value.mode,
                     "a private SELECT can't stand here.",
-                    "write it in a CTE: WITH r AS (SELECT WITH DP ...), and use r.",
+                    f"write it in a CTE: WITH r AS (SELECT WITH {value.name} ...), and use r.",
                 )
             else:
                 copy.args[key] = value

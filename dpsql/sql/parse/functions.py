@@ -176,3 +176,10 @@ ONE_ARGUMENT: frozenset[str] = frozenset(
 def names_of(mode: _Mode) -> frozenset[str]:
     """Return the aggregates that a mode knows."""
     return frozenset(row.name for row in AGGREGATES if mode in row.modes)
+
+
+def mode_of_aggregate(name: str) -> str:
+    """Return the mode in which an aggregate is most at home, to be named in a hint."""
+    word = ALIASES.get(name.upper(), name.upper())
+    modes = next((row.modes for row in AGGREGATES if row.name == word), ("DP",))
+    return next((mode for mode in modes if mode in ("DP", "PTR", "SUBSAMPLE")), "DP")

@@ -14,6 +14,7 @@ from dpsql.errors import BindError, Error, did_you_mean
 from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
+from dpsql.sql.parse.modes import OFFERED_MODES
 
 _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
@@ -253,7 +254,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
         return None
     readers = readers_of(clause.name)
     if readers is None:
-        hint = did_you_mean(clause.name, ["DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE"])
+        hint = did_you_mean(clause.name, OFFERED_MODES)
         raise bind_error(clause.mode, f"there is no mode {clause.name}.", hint)
     example = "write OPTIONS (epsilon = 0.1)"
     triples: list[tuple[str, exp.Expr, exp.Expr]] = []

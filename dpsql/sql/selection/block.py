@@ -24,6 +24,7 @@ from dpsql.sql.normalize import Env, Released, install, make_unique, spell
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
+from dpsql.sql.parse.modes import MODES
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Binder, Catalog
 from dpsql.sql.relations.fan_out import refuse_fan_out
@@ -442,7 +443,7 @@ def _declaration(statement: Statement, select: exp.Select, catalog: Catalog) -> 
         what = "this needs an epsilon."
         raise PrivacyError(what, span=statement.span, hint="write OPTIONS (epsilon = 1, max_hits = 3).")
     within_limit(budget, epsilon, options.nodes.get("epsilon"))
-    if statement.name.upper() in ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", "PTR", "SUBSAMPLE"):
+    if statement.name.upper() in MODES:
         what = f"{statement.name} is a mode of its own."
         raise BindError(what, span=statement.span, hint="give the threshold another name.")
     hits = options.get("max_hits", 1)

@@ -144,3 +144,22 @@ query SELECT COUNT(*) FROM visits
 SELECT dp.ward FROM wards AS dp
 ----
 query SELECT dp.ward FROM wards AS dp
+====
+-- case: a mode before its SELECT
+WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) SELECT IQR(age) FROM visits
+----
+query SELECT IQR(age) FROM visits
+  with PTR (epsilon = 1, delta = 1e-6)
+====
+-- case: a mode behind its SELECT
+SELECT IQR(age) FROM visits WITH PTR OPTIONS (epsilon = 1, delta = 1e-6)
+----
+query SELECT IQR(age) FROM visits
+  with PTR (epsilon = 1, delta = 1e-6)
+====
+-- case: a mode within its own parentheses
+WITH spread AS (WITH PTR SELECT IQR(age) AS q FROM visits) SELECT q, (SELECT COUNT(*) FROM visits WITH DP) AS n FROM spread
+----
+query WITH spread AS (SELECT IQR(age) AS q FROM visits) SELECT q, (SELECT COUNT(*) FROM visits) AS n FROM spread
+  with DP ()
+  with PTR ()

@@ -95,3 +95,10 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Together {"events": [{"epsilon1": "1/6", "epsilon2": "1/6", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "2/3", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
+====
+-- case: the mode of a card
+SELECT IQR(age) AS spread FROM visits WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1)
+----
+columns: spread
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1}, {"delta": "1/1000000", "epsilon": "19/40", "kind": "stable_test"}, {"count": 1, "epsilon": "19/40", "kind": "discrete_laplace", "sensitivity": 1025}], "kind": "composed"}

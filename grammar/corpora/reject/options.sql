@@ -252,3 +252,12 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
 ----
 BudgetExceeded: This query costs ε=1; ε=0.2 of ε=0.2 is left.
 Hint: epsilon => 0.2 would fit.  %dpsql budget shows where it went.
+====
+-- case: no epsilon and no default, in another mode
+-- policy: strict
+SELECT MEDIAN(age) FROM visits WITH SUBSAMPLE
+----
+PrivacyError: this needs an epsilon: the policy sets no default.
+  1 |   SELECT MEDIAN(age) FROM visits WITH SUBSAMPLE
+                                            ^^^^^^^^^
+Hint: write SELECT WITH SUBSAMPLE OPTIONS (epsilon = 0.1) ...

@@ -427,3 +427,35 @@ BindError: there is no mode DPP.
   1 |   SELECT WITH DPP OPTIONS (epsilon = 1) COUNT(*) FROM visits
                     ^^^
 Hint: did you mean DP?
+====
+-- case: one mode behind two SELECTs
+SELECT MODE(ward) FROM visits UNION ALL SELECT MODE(note) FROM visits WITH PTR
+----
+ParseError: UNION joins SELECTs, and each has a mode of its own.
+  1 |   SELECT MODE(ward) FROM visits UNION ALL SELECT MODE(note) FROM visits WITH PTR
+                                                                              ^^^^^^^^
+Hint: write SELECT WITH PTR in each of them.
+====
+-- case: two modes
+SELECT WITH DP MEDIAN(age) FROM visits WITH PTR
+----
+ParseError: this SELECT has two modes.
+  1 |   SELECT WITH DP MEDIAN(age) FROM visits WITH PTR
+                                               ^^^^^^^^
+Hint: write one of them: SELECT WITH PTR ...
+====
+-- case: a mode behind parentheses
+(SELECT IQR(age) FROM visits) WITH PTR
+----
+ParseError: WITH PTR stands apart from its SELECT.
+  1 |   (SELECT IQR(age) FROM visits) WITH PTR
+                                      ^^^^^^^^
+Hint: write SELECT WITH PTR ... FROM ...
+====
+-- case: the options of a mode at the end
+SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
+----
+ParseError: can't read this: a ) is missing before =.
+  1 |   SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
+                                                              ^
+Hint: the options stand behind the mode: SELECT WITH PTR OPTIONS (epsilon = 0.1) ...

@@ -1,0 +1,135 @@
+"""The mode of a SELECT wherever an analyst wrote it: ``WITH PTR SELECT ...`` and ``SELECT ... FROM t WITH PTR`` too.
+
+The language has one spelling, ``SELECT WITH PTR OPTIONS (...) ...``. The others are moved there on the token stream, each
+within its own parentheses, before anything is parsed: tokens keep their places, so carets point at what was written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import ParseError
+from dpsql.sql.parse.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
+
+OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE")
+"""The modes that hints speak of."""
+MODES = (*OFFERED_MODES, "ANONYMIZATION")
+"""The modes of SELECT WITH; ANONYMIZATION is GoogleSQL's old word for DP. A declared threshold's name is one more."""
+
+_SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
+_AFTER_MODE = {
+    TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
+    TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, *_SETS, *CLOSING,
+}  # fmt: skip
+"""The tokens that may follow a mode which stands behind its SELECT's items; the end of the statement is another."""
+_BEFORE_QUERY = {TokenType.SELECT, TokenType.FROM, TokenType.WITH}
+_OTHER_WORDS = ("ORDINALITY", "OFFSET", "TIES", "TIME", "ROLLUP", "CUBE", "TOTALS", "REPORT")
+"""Words that follow WITH in SQL's own clauses."""
+
+
+def find_mode(text: str) -> str:
+    """Return the mode that a statement's text speaks of, to be named in a hint; DP where it names none.
+
+    >>> find_mode("SELECT ptr IQR(age) FROM visits")
+    'PTR'
+    """
+    found = re.search(rf"(?i)\b(?:SELECT|WITH)\s+({'|'.join(MODES)})\b", text)
+    return found[1].upper() if found else "DP"
+
+
+@dataclass
+class _Level:
+    """The stretch between two parentheses, or a whole statement."""
+
+    query: bool
+    """Whether it begins like a query."""
+    selects: list[int] = field(default_factory=list)
+    moded: set[int] = field(default_factory=set)
+    """The SELECTs that have a mode already."""
+    sets: str = ""
+    """The set operation that joins its SELECTs."""
+    clauses: list[tuple[int, int]] = field(default_factory=list)
+    """The modes that stand elsewhere: where each begins and ends."""
+
+
+def gather_modes(tokens: list[Token]) -> list[Token]:
+    """Return tokens in which every mode stands behind its SELECT.
+
+    Raises:
+        ParseError: it is not clear whose mode it is, or there are two.
+    """
+    levels = [_Level(True)]
+    moved: dict[int, tuple[int, int]] = {}
+    i = 0
+    while i < len(tokens):
+        token, level = tokens[i], levels[-1]
+        if token.token_type in OPENING:
+            levels.append(_Level(i + 1 < len(tokens) and tokens[i + 1].token_type in _BEFORE_QUERY))
+        elif token.token_type in CLOSING:
+            _place(tokens, levels.pop(), moved)
+            levels = levels or [_Level(True)]
+        elif token.token_type == TokenType.SELECT:
+            level.selects.append(i)
+        elif token.token_type in _SETS and tokens[max(i - 1, 0)].token_type != TokenType.STAR:
+            level.sets = _SETS[token.token_type]
+        elif token.token_type == TokenType.WITH and i and tokens[i - 1].token_type == TokenType.SELECT:
+            level.moded.add(i - 1)
+        elif token.token_type == TokenType.WITH and level.query and (end := _find_end(tokens, i, level)):
+            level.clauses.append((i, end))
+            i = end
+            continue
+        i += 1
+    for level in levels:
+        _place(tokens, level, moved)
+    if not moved:
+        return tokens
+    taken = {place for start, end in moved.values() for place in range(start, end)}
+    out = []
+    for place, token in enumerate(tokens):
+        if place not in taken:
+            out.append(token)
+        if place in moved:
+            out += tokens[slice(*moved[place])]
+    return out
+
+
+def _find_end(tokens: list[Token], start: int, level: _Level) -> int:
+    """Return where the mode that begins with a WITH ends; 0 where this WITH is another's."""
+    if start + 1 >= len(tokens) or not is_word(tokens[start + 1]):
+        return 0
+    if tokens[start + 1].text.upper() in _OTHER_WORDS:
+        return 0
+    end = start + 2
+    if end < len(tokens) and tokens[end].text.upper() == "OPTIONS" and is_open(tokens, end + 1):
+        end = find_closing(tokens, end + 1) + 1
+    after = tokens[end].token_type if end < len(tokens) else None
+    inside = tokens[end + 1].token_type if is_open(tokens, end) and end + 1 < len(tokens) else None
+    begins = after in _BEFORE_QUERY or inside in _BEFORE_QUERY
+    ends = after is None or after in _AFTER_MODE
+    return end if (begins and not level.selects) or ends else 0
+
+
+def _place(tokens: list[Token], level: _Level, moved: dict[int, tuple[int, int]]) -> None:
+    """Note behind which SELECT the modes of a level belong."""
+    for start, end in level.clauses:
+        name = tokens[start + 1].text
+        if level.sets:
+            what = f"{level.sets} joins SELECTs, and each has a mode of its own."
+            raise _refuse(tokens, start, what, f"write SELECT WITH {name} in each of them.")
+        if not level.selects:
+            what = f"WITH {name} stands apart from its SELECT."
+            raise _refuse(tokens, start, what, f"write SELECT WITH {name} ... FROM ...")
+        select = level.selects[0]
+        if select in level.moded:
+            raise _refuse(
+                tokens, start, "this SELECT has two modes.", f"write one of them: SELECT WITH {name} ..."
+            )
+        level.moded.add(select)
+        moved[select] = (start, end)
+
+
+def _refuse(tokens: list[Token], start: int, what: str, hint: str) -> ParseError:
+    return token_error(tokens[start], what, hint, last=tokens[start + 1])
