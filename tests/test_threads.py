@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,7 +240,9 @@ def test_waiting_for_a_turn_can_be_stopped(open_session: Callable[..., dpsql.Ses
         with inside.hold_turn(session):
             held.set()
             time.sleep(0.2)
-            _thread.interrupt_main()
+            signal.pthread_kill(
+                threading.main_thread().ident or 0, signal.SIGINT
+            )  # a thread that waits for a lock hears no other
             over.wait(PATIENCE)
 
     holder = threading.Thread(target=hold)
