@@ -22,7 +22,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.report.tables import Sheet, list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.gate import format_sql
-from dpsql.sql.selection.block import Declaration
+from dpsql.sql.selection.declared import Declaration
 from dpsql.stored_blocks import PreparedPlan
 
 

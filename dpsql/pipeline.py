@@ -38,7 +38,7 @@ from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.selection.block import Declaration, bind_declare
+from dpsql.sql.selection.declared import Declaration, bind_declare
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
 
 _FREE = "no charge"
@@ -305,8 +305,7 @@ class Pipeline:
     def close_threshold(self, name: str) -> Result:
         """Settle a threshold by the hits that it found."""
         closed = self.thresholds.close(name)
-        hits = closed.stream.hits
-        status = f"closed after {hits} {'hit' if hits == 1 else 'hits'}"
+        status = f"closed after {closed.declaration.describe_hits(closed.stream.hits)}"
         return self._report_threshold(closed.declaration.name, status, closed.stream.event, closed.ticket)
 
     def _report_threshold(self, name: str, status: str, event: Event, ticket: Ticket) -> Result:

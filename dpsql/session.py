@@ -23,7 +23,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.selection.block import Declaration
+from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock
 

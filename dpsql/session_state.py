@@ -25,7 +25,7 @@ from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.selection.block import Declaration
+from dpsql.sql.selection.declared import Declaration
 
 
 class KeptResults:
@@ -152,8 +152,7 @@ class OpenThresholds:
                 f"the threshold {declaration.name} is open already.", hint=f"CLOSE {declaration.name} first."
             )
         ticket = self._ledger.reserve(declaration.event, text)
-        d = declaration
-        stream = InteractiveThreshold(d.epsilon1, d.epsilon2, d.max_hits, d.refresh, self._entropy)
+        stream = declaration.open(self._entropy)
         ticket.update(stream.event)
         opened = OpenThreshold(declaration, ticket, stream)
         declaration.ask = lambda value, threshold, sensitivity: self._ask(

@@ -25,6 +25,7 @@ from dpsql.sql.expressions import functions
 from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
+from dpsql.sql.selection import declared
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 HERE = Path(__file__).resolve().parent
@@ -94,7 +95,8 @@ def _options() -> str:
         "DP": COMMON_OPTIONS,
         "PTR": ptr.PTR_OPTIONS,
         "SUBSAMPLE": SUBSAMPLE_OPTIONS,
-        "DECLARE": selection.DECLARE_OPTIONS,
+        "DECLARE": declared.DECLARE_OPTIONS,
+        "STABLE": declared.STABLE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
     rows = (

@@ -200,6 +200,11 @@ COMMANDS = {
 _MODES = (
     ("WITH PTR", "a precise value, when the data are stable", "SELECT WITH PTR IQR(age) FROM t"),
     ("WITH SUBSAMPLE", "any query, run on blocks and combined", "SELECT WITH SUBSAMPLE CORR(a, b) FROM t"),
+    (
+        "DECLARE ... STABLE",
+        "exact answers, paid only where blocks disagree",
+        "DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6)",
+    ),
 )
 
 OPTIONS = {
@@ -225,6 +230,7 @@ OPTIONS = {
     "most": "how many items one block may vote for",
     "top": "how many items win",
     "max_hits": "DECLARE: stop after this many",
+    "max_unstable": "DECLARE ... STABLE: close after so many questions on which the blocks disagree",
     "refresh": "DECLARE: TRUE for a fresh threshold after each hit",
 }
 """Options of the modes and of DECLARE."""

@@ -16,8 +16,9 @@ from operator import le
 from typing import ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
-from dpsql.privacy.events import Event, PureDP, SparseVector
+from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.pld import DeclaredPlan
+from dpsql.privacy.threshold_events import OPEN_ENDED
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
@@ -219,7 +220,7 @@ class Accountant:
         """
         if spent.count or not isinstance(event, DeclaredPlan):
             return False
-        if any(isinstance(part, SparseVector) for part in event.leaves()):
+        if any(isinstance(part, OPEN_ENDED) for part in event.leaves()):
             return False
         epsilon, delta = event.basic
         return epsilon <= self.epsilon and delta <= self.delta

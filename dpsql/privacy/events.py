@@ -305,7 +305,7 @@ class SparseVector(Event):
     """
 
     kind: ClassVar[str] = "sparse_vector"
-    positive = ("epsilon1", "epsilon2", "max_hits")
+    positive: ClassVar[tuple[str, ...]] = ("epsilon1", "epsilon2", "max_hits")
     delta = _NOTHING
     epsilon1: Fraction
     epsilon2: Fraction

@@ -38,7 +38,8 @@ from dpsql.sql.relations.reshaping import combine, group_by_row_around, open_piv
 from dpsql.sql.relations.subqueries import ONCE, bind_expression, move_unnest
 from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
-from dpsql.sql.selection.block import PROBE_OPTIONS, Selection, mechanism_of, probe_block
+from dpsql.sql.selection.block import Selection, mechanism_of
+from dpsql.sql.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
 from dpsql.sql.subsample import block as subsample
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
@@ -68,6 +69,12 @@ class StatementBinder(Binder):
             options = take_mode(tree, self._readers_of)
             assert options is not None
             subsample.subsample_block(self, tree, options, env)
+            return None
+        stable = self._stable_of(tree)
+        if stable is not None and isinstance(tree, exp.Select):
+            options = take_mode(tree, self._readers_of)
+            assert options is not None
+            subsample.question_block(self, tree, options, env, stable)
             return None
         with_ = tree.args.get("with_")
         if with_ is not None:
@@ -162,7 +169,16 @@ class StatementBinder(Binder):
 
     def _readers_of(self, mode: str) -> Readers | None:
         """Return the options of a mode or of a declared threshold; None when there is no such mode."""
-        return PROBE_OPTIONS if mode.lower() in self.thresholds else OPTIONS_OF_MODE.get(mode.upper())
+        declared = self.thresholds.get(mode.lower())
+        if declared is not None:
+            return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
+        return OPTIONS_OF_MODE.get(mode.upper())
+
+    def _stable_of(self, tree: exp.Expr) -> StableDeclaration | None:
+        """Return the declared stable questions that a SELECT is put to; None for every other query."""
+        mode = mode_of(tree) if isinstance(tree, exp.Select) else None
+        declared = self.thresholds.get(mode.lower()) if mode is not None else None
+        return declared if isinstance(declared, StableDeclaration) else None
 
     def _public_select(self, select: exp.Select, env: Env) -> None:
         """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""

@@ -40,9 +40,16 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.sql.parse.options import COMMON_OPTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
+    from dpsql.sql.selection import declared
     from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
-    readers = (COMMON_OPTIONS, ptr.PTR_OPTIONS, SUBSAMPLE_OPTIONS, selection.DECLARE_OPTIONS)
+    readers = (
+        COMMON_OPTIONS,
+        ptr.PTR_OPTIONS,
+        SUBSAMPLE_OPTIONS,
+        declared.DECLARE_OPTIONS,
+        declared.STABLE_OPTIONS,
+    )
     assert {name for r in readers for name in r} == set(guide.OPTIONS)
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)

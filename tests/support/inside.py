@@ -18,7 +18,7 @@ from dpsql.sql.bind import bind as bind_statement
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.selection.block import Declaration
+from dpsql.sql.selection.declared import Declaration
 from dpsql.stored_blocks import PreparedPlan
 
 

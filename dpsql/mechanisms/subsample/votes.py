@@ -116,7 +116,21 @@ def _tried(value: Any) -> tuple[str, Any] | None:
         return None
 
 
-def _column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
+def find_winner(
+    values: Sequence[Any], default: Any = None, rounds: int = 1
+) -> tuple[tuple[str, Any] | None, int]:
+    """Return label and value of the most frequent vote, and its radius: :func:`measure_votes_radius`.
+
+    Among equals the first label wins, so that the winner is a function of the counts. Without votes there is none.
+    """
+    leading = sorted(count_votes(values, default).items(), key=lambda item: (-item[1][0], item[0]))
+    counts = [count for _, (count, _) in leading[:2]] + [0, 0]
+    radius = measure_votes_radius(counts[0], counts[1], rounds)
+    return (leading[0][0], leading[0][1][1]) if leading else None, radius
+
+
+def make_column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
+    """Return a column of one value, as this type where it fits, else as its text."""
     if isinstance(value, tuple):
         value = list(value)
     try:
@@ -177,10 +191,12 @@ class NoisyMode(Combiner):
             kept = self.selection.passes([count - 1 for count, _ in found], entropy) if found else []
             options = [option for option, keep in zip(found, kept, strict=True) if keep]
         if not options:
-            return _column(self.name, None, type), (f"{self.name}: no result had enough votes to be named",)
+            return make_column(self.name, None, type), (
+                f"{self.name}: no result had enough votes to be named",
+            )
         scores = np.array([count for count, _ in options], dtype=np.int64)
         choose = choose_exponential if self.exponential else permute_and_flip
-        return _column(self.name, options[choose(scores, self.epsilon / 2, entropy)][1], type), ()
+        return make_column(self.name, options[choose(scores, self.epsilon / 2, entropy)][1], type), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         how = "the exponential mechanism" if self.exponential else "permute-and-flip"
@@ -221,12 +237,10 @@ class StableMode(Combiner):
         return self.test.event
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
-        leading = sorted(count_votes(values, self.default).items(), key=lambda item: (-item[1][0], item[0]))
-        counts = [count for _, (count, _) in leading[:2]] + [0, 0]
-        radius = measure_votes_radius(counts[0], counts[1], self.rounds)
-        passed = self.test.passes([radius], entropy)[0] and bool(leading)
-        value = leading[0][1][1] if passed else None
-        return _column(self.name, value, type), () if passed else (f"{self.name}: {NOT_STABLE}",)
+        winner, radius = find_winner(values, self.default, self.rounds)
+        passed = self.test.passes([radius], entropy)[0] and winner is not None
+        value = winner[1] if passed and winner is not None else None
+        return make_column(self.name, value, type), () if passed else (f"{self.name}: {NOT_STABLE}",)
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         gap = 2 * self.rounds * (self.test.needed(0.99) + 1)

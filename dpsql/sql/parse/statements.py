@@ -205,16 +205,23 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
 
 
 def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    kind = tokens[2].text.upper() if len(tokens) > 2 else ""
+    stable = kind == "STABLE"
     usage = "write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)."
+    if stable:
+        usage = "write DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5)."
     name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
-    if len(tokens) < 4 or tokens[2].text.upper() != "ABOVE_THRESHOLD":
+    if not stable and (len(tokens) < 4 or kind != "ABOVE_THRESHOLD"):
         at = tokens[min(2, len(tokens) - 1)]
-        raise token_error(at, "only ABOVE_THRESHOLD can be declared.", usage)
+        raise token_error(at, "only ABOVE_THRESHOLD and STABLE can be declared.", usage)
     options = next((i for i, token in enumerate(tokens) if token.text.upper() == "OPTIONS"), len(tokens))
+    if stable and len(tokens) > 3 and (options > 3 or tokens[-1].text != ")"):
+        raise token_error(tokens[3], "only OPTIONS follow STABLE.", usage, last=tokens[-1])
     head = tokens[2]
     clause = [replace_token(head, TokenType.SELECT, "SELECT")]
-    if options < len(tokens):  # reuse the mode clause: SELECT WITH ABOVE_THRESHOLD OPTIONS (...) threshold
+    if stable or options < len(tokens):  # reuse the mode clause: SELECT WITH <kind> OPTIONS (...) threshold
         clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
+    clause += [replace_token(head, TokenType.NUMBER, "0")] if stable else []
     clause += tokens[3:options]
     tree = _fill_parameters(parse_tokens(clause, text), params, text)
     given = {key for key, value in tree.args.items() if value and key != "mode"}

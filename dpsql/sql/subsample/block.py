@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -11,6 +11,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.subsample import blocks as block_sources
+from dpsql.mechanisms.subsample.stable_questions import StableQuestion
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
@@ -23,6 +24,7 @@ from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
 from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
+from dpsql.sql.selection.declared import StableDeclaration
 from dpsql.sql.subsample.combiners import NUMERIC, Subsample, sql_type
 from dpsql.sql.subsample.per_block_query import PerBlockQuery
 from dpsql.sql.subsample.vectorised_blocks import Lifter, refuse_many_rows, write_where
@@ -155,6 +157,36 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
     binder.add_block(name, operator, released, (), (this.sentence,), options.confidence)
     shown = [(item.name, column(item.name)) for item in released]
+    install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
+
+
+def question_block(
+    binder: Binder, select: exp.Select, options: Options, env: Env, declared: StableDeclaration
+) -> None:
+    """Bind SELECT WITH <declared stable questions> in place: one output, for whose value the blocks vote.
+
+    Raises:
+        BindError: the stream was closed, or there are several outputs.
+        PrivacyError: not one row per block, or something that can't run inside a block.
+    """
+    declared.require_open(options.mode_node)
+    values = {**options.values, "blocks": declared.blocks}
+    this = Sampling(binder, select, replace(options, values=values), env)
+    name = binder.name("block")
+    found = _exact(this)
+    if len(found.fields) != 1:
+        what = "a stable question has one output."
+        raise bind_error(select.expressions[1], what, "ask for the others in questions of their own.")
+    if select.args.get("order") and select.args.get("limit") is None:
+        select.set("order", None)
+    (output,) = found.fields
+    operator = StableQuestion(
+        found.source, output.name, declared.name, declared.rule, declared.salt, declared.put
+    )
+    binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
+    released = Released(output.name, output.typed.type.sql)
+    binder.add_block(name, operator, [released], (), (this.sentence,), options.confidence)
+    shown = [(output.name, column(output.name))]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 

@@ -103,3 +103,12 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                               ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   histogram(ward), each bin    ±599    ±300    ±120     ±60   ±30   ±12
+====
+-- case: stable questions
+DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5, blocks = 512)
+----
+1. Open the stable questions alarm: the privacy units are cut once into 512 blocks; each question runs on every block, and the vote that wins by enough is its exact answer (ε=1, δ=1e-06).
+2. A question on which the blocks disagree is NULL, and is paid: 5 such questions close it. Those that are answered cost nothing, however many they are.
+3. Of 1,000 questions, a lead of 376 of 512 votes is answered in 95% of sessions; δ is the chance that an answer comes out that one privacy unit could change, in all questions together.
+4. CLOSE, the last unstable question or the end of the session settles it: unstable questions that did not come are not paid for under basic composition.
+Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

@@ -81,6 +81,15 @@ query SELECT COUNT(*) FROM visits WHERE week = 12
   with alarm ()
 close alarm
 ====
+-- case: declare stable questions
+DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5);
+SELECT WITH alarm MODE(ward) FROM visits
+----
+declare alarm SELECT 0
+  with STABLE (epsilon = 1, delta = 1e-6, max_unstable = 5)
+query SELECT MODE(ward) FROM visits
+  with alarm ()
+====
 -- case: explain
 EXPLAIN SELECT COUNT(*) FROM visits
 ----

@@ -142,10 +142,35 @@ PrivacyError: this needs an epsilon.
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write OPTIONS (epsilon = 1, max_hits = 3).
 ====
+-- case: stable questions with a threshold
+DECLARE alarm STABLE 100 OPTIONS (epsilon = 1)
+----
+ParseError: only OPTIONS follow STABLE.
+  1 |   DECLARE alarm STABLE 100 OPTIONS (epsilon = 1)
+                             ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5).
+====
+-- case: stable questions without a delta
+-- policy: strict
+DECLARE alarm STABLE OPTIONS (epsilon = 1, max_unstable = 5)
+----
+PrivacyError: exact answers need a delta.
+  1 |   DECLARE alarm STABLE OPTIONS (epsilon = 1, max_unstable = 5)
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (delta = 2e-07).
+====
+-- case: stable questions with an option of thresholds
+DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
+----
+BindError: OPTIONS has no max_hits.
+  1 |   DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
+                                                   ^^^^^^^^^^^^
+Hint: there is epsilon, delta, max_unstable, blocks, refresh.
+====
 -- case: DECLARE of another mechanism
 DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
 ----
-ParseError: only ABOVE_THRESHOLD can be declared.
+ParseError: only ABOVE_THRESHOLD and STABLE can be declared.
   1 |   DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
                       ^^^^^^^
 Hint: write DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3).
