@@ -21,6 +21,7 @@ from dpsql.errors import (
     LedgerError,
     ParseError,
     PolicyError,
+    PostprocessingError,
     PrivacyError,
 )
 
@@ -53,6 +54,7 @@ __all__ = [
     "ParseError",
     "Policy",
     "PolicyError",
+    "PostprocessingError",
     "PrivacyError",
     "Result",
     "Session",

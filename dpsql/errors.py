@@ -8,6 +8,7 @@
     ├── PolicyError          the policy file is wrong
     ├── LedgerError          the ledger can't be read, written or trusted
     ├── EngineError          the engine failed after data were touched; the message is withheld
+    ├── PostprocessingError  the SQL over what was released failed on it: paid, and the corrected text is free
     └── Interrupted          the user stopped the statement; what was reserved stays charged
 
 An error is about the analyst's text, never about data: it carries a message, the span of the text that it
@@ -122,8 +123,14 @@ class EngineError(Error):
     """The engine failed while it read private data. The statement stays charged; the reason is withheld."""
 
 
+class PostprocessingError(Error):
+    """The SQL over what was released failed on the released values. These are paid and stored: the corrected text is free."""
+
+    name: str | None = None
+
+
 class Interrupted(Error):
-    """The statement was stopped by the user. What was reserved stays charged."""
+    """The statement was stopped by the user. What was reserved stays charged; before that, nothing is."""
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:

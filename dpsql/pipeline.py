@@ -9,8 +9,8 @@ Nothing is spent before ``reserve``, which is durable when it returns; private d
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -21,7 +21,15 @@ from dpsql.block_keys import BlockKeys
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
 from dpsql.engine.sandbox import parse_to_json
-from dpsql.errors import BudgetExceeded, EngineError, Error, Interrupted, PrivacyError
+from dpsql.errors import (
+    BindError,
+    BudgetExceeded,
+    EngineError,
+    Error,
+    Interrupted,
+    PostprocessingError,
+    PrivacyError,
+)
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, Read, Reader, Release, fill_parameters
@@ -29,7 +37,7 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Event
+from dpsql.privacy.events import Composed, Event
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result
 from dpsql.session_state import KeptResults, OpenThresholds
@@ -39,7 +47,7 @@ from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.declared import Declaration, bind_declare
-from dpsql.stored_blocks import PreparedPlan, RequestedBlock, StoredBlocks
+from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks
 
 _FREE = "no charge"
 _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
@@ -49,6 +57,19 @@ _WITHHELD = "the engine failed while it read private data; the statement stays c
 
 Bound = Plan | Declaration | None
 """What a statement was bound to; None for SHOW and CLOSE."""
+
+
+@contextmanager
+def before_payment() -> Iterator[None]:
+    """Let a stop of what is done before anything is paid say that nothing was.
+
+    Raises:
+        Interrupted: it was stopped.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
 
 
 @dataclass
@@ -221,14 +242,16 @@ class Pipeline:
         """Draw the blocks that are not stored.
 
         Raises:
-            EngineError, Interrupted: in words of ours. No traceback of what went wrong, whose frames hold exact values,
-                is ever seen.
+            EngineError, Interrupted, PostprocessingError: in words of ours. No traceback of what went wrong, whose frames
+                hold exact values, is ever seen.
         """
 
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
             return block.operator.release(self.reader(lent, block.operator), self.entropy)
 
         outcome = self._blocks.draw_all(prepared, draw)
+        if outcome == "above":
+            self._fail_above(prepared, ticket)
         if outcome != "released":
             self._fail(ticket, outcome)
 
@@ -237,6 +260,18 @@ class Pipeline:
         engine, exact = self.engine, self.gate.reading(operator)
         prove = self.gate.proving(operator)
         return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove)
+
+    def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
+        """Store what was drawn before public SQL failed on it. Charged is that, where a rule says what a part of it costs."""
+        if ticket is not None:
+            drawn = Composed(
+                tuple(leaf for item in prepared if item.used is not None for leaf in item.used.leaves())
+            )
+            used = drawn if drawn.is_within(ticket.event) else ticket.event
+            self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
+        failed = next(item for item in prepared if item.failed_above is not None)
+        assert failed.failed_above is not None
+        raise self.make_postprocessing_error(failed.failed_above, failed) from None
 
     def _fail(self, ticket: Ticket | None, outcome: str) -> NoReturn:
         if ticket is not None:
@@ -261,7 +296,7 @@ class Pipeline:
         plan, relations = prepared.plan, prepared.relations
         table = plan.direct(relations)
         if table is None:
-            table = self.finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
+            table = self._run_above(prepared, relations)
         event = prepared.used
         statements = [s.statement_id for s in prepared.stored]
         if event is not None:
@@ -278,6 +313,33 @@ class Pipeline:
             cost_line=self._cost_line(event, prepared.since),
             confidence=plan.confidence,
         )
+
+    def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """Run the SQL above the private blocks.
+
+        Raises:
+            PostprocessingError: it failed on what was released. BindError: the same where nothing was.
+        """
+        plan = prepared.plan
+        try:
+            return self.finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
+        except KeyboardInterrupt:
+            raise Interrupted(f"the statement was stopped.{self._said_paid(prepared)}") from None
+        except BindError as error:
+            if not plan.blocks:
+                raise
+            raise self.make_postprocessing_error(error, prepared) from None
+
+    def make_postprocessing_error(self, error: BindError, prepared: PreparedPlan) -> PostprocessingError:
+        """Return the error of SQL that failed on released values: what was paid, and that the corrected text is free."""
+        message = error.message.removesuffix(".")
+        made = PostprocessingError(f"{message}.{self._said_paid(prepared)}", hint=CORRECT)
+        made.name = error.name
+        return made
+
+    def _said_paid(self, prepared: PreparedPlan) -> str:
+        charge = self.price(prepared.used)
+        return f" {charge} was paid, and the answer is stored." if charge else ""
 
     def price(self, event: Event | None) -> str:
         """Say what the session's accountant charges for an event."""

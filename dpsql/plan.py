@@ -74,6 +74,8 @@ class Renamed:
     name: str
     source: str
     kind: str
+    is_cast: bool = False
+    """True where that is another type than the release's."""
 
 
 @dataclass(frozen=True)

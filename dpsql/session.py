@@ -12,16 +12,17 @@ import pyarrow as pa
 
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, Error, PrivacyError
+from dpsql.errors import BindError, Error, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
-from dpsql.pipeline import Bound, CellNames, Pipeline
+from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result, import_notebook
+from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
@@ -96,6 +97,7 @@ class Session:
         Raises:
             ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
             EngineError, Interrupted: the statement stays charged.
+            PostprocessingError: the SQL above the private part failed on what was released: the corrected text is free.
         """
         results = self.run(text, params, fresh=fresh)
         return results[-1] if results else Result(pa.table({}))
@@ -114,15 +116,19 @@ class Session:
         the error's ``answered``.
         """
         line = self._pipeline
-        statements = parse(text, params)
         results: list[Result] = []
         with line.turn:
-            cell = line.open_cell(epsilon)
-            admitted = [line.admit(statement, cell) for statement in statements]
+            with before_payment():
+                statements = parse(text, params)
+                cell = line.open_cell(epsilon)
+                admitted = [line.admit(statement, cell) for statement in statements]
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
                     if any(before.keep for before in statements[: len(results)]):
-                        bound = line.admit(statement, line.reopen(cell))  # what was foretold is known by now
+                        with before_payment():
+                            bound = line.admit(
+                                statement, line.reopen(cell)
+                            )  # what was foretold is known by now
                     results.append(self._answer(statement, bound, fresh))
                     if statement.keep:
                         line.kept.keep(statement.keep, results[-1])
@@ -143,11 +149,16 @@ class Session:
             if bound is None:
                 return line.close_threshold(statement.name)
             line.thresholds.require(bound)
-        (prepared,) = line.look_up([bound], fresh)
+        with before_payment():
+            (prepared,) = line.look_up([bound], fresh)
         ticket = line.reserve(prepared.event, statement.source)
-        line.release([prepared], ticket)
-        line.settle(ticket, prepared.used, [prepared])
-        return line.finish(prepared, ticket)
+        try:
+            line.release([prepared], ticket)
+            line.settle(ticket, prepared.used, [prepared])
+            return line.finish(prepared, ticket)
+        except PostprocessingError as error:
+            error.span = span_of_word(statement.text, error.name) if error.name else statement.span
+            raise error.located(statement.text) from None
 
     def plan(self) -> DeclaredStatements:
         """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
@@ -160,11 +171,11 @@ class Session:
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
         line = self._pipeline
-        statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
-        if not statements:
-            raise PrivacyError("there is no query to explain.")
         paid: dict[str, RequestedBlock] = {}
-        with line.turn:
+        with line.turn, before_payment():
+            statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
+            if not statements:
+                raise PrivacyError("there is no query to explain.")
             cell = line.open_cell()
             parts = [line.explain(s, line.bind(s, cell), paid) for s in statements]
         return explain_all(parts, self._ledger)
@@ -321,10 +332,10 @@ class DeclaredStatements:
             ParseError, BindError, PrivacyError: it can't be planned.
         """
         line = self._pipeline
-        statements = parse(text, params)
-        if not statements:
-            raise BindError("there is no statement to declare.")
-        with line.turn:
+        with line.turn, before_payment():
+            statements = parse(text, params)
+            if not statements:
+                raise BindError("there is no statement to declare.")
             cell = line.open_cell(epsilon)
             for statement in statements:
                 self._add(statement, cell)

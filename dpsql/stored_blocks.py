@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
+from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release
@@ -80,6 +81,8 @@ Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
 """Releases a block, over what is lent to it."""
 
+CORRECT = "correct the text above the private part: what was released is stored, and asking again is free."
+"""The hint where public SQL failed on what was released."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
 
@@ -114,6 +117,8 @@ class PreparedPlan:
     asked: list[RequestedBlock]
     changed: str = ""
     """What has changed since the same was asked before, where it has to be paid again."""
+    failed_above: BindError | None = None
+    """The failure of public SQL between two blocks, on what the first of them released."""
 
     @property
     def event(self) -> Event | None:
@@ -228,9 +233,14 @@ class StoredBlocks:
         for item in block.inputs:
             mentioned = [name for name in known if re.search(rf"\b{re.escape(name)}\b", item.sql)]
             if all(name in relations for name in mentioned) and FORETOLD not in item.sql:
-                tables[item.name] = self.lend(
-                    item.sql, {name: relations[name] for name in mentioned}, plan.public
-                )
+                try:
+                    tables[item.name] = self.lend(
+                        item.sql, {name: relations[name] for name in mentioned}, plan.public
+                    )
+                except BindError as error:
+                    if not mentioned:
+                        raise
+                    raise PostprocessingError(error.message, hint=CORRECT) from None
                 contents.append(digest_content(tables[item.name]))
                 continue
             text = item.sql
@@ -241,9 +251,10 @@ class StoredBlocks:
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
-    def draw_all(self, prepared: Iterable[PreparedPlan], draw: Draw) -> str:
-        """Release what is not stored, and return how it ended: ``released``, ``failed`` or ``interrupted``.
+    def draw_all(self, prepared: Sequence[PreparedPlan], draw: Draw) -> str:
+        """Release what is not stored, and return how it ended: ``released``, ``failed``, ``interrupted``, or ``above``.
 
+        ``above``: public SQL between two blocks failed on what was released, so that the later ones were not drawn.
         Never raises: no traceback of it, whose frames hold exact values, is ever seen.
         """
         try:
@@ -253,7 +264,7 @@ class StoredBlocks:
             return "interrupted"
         except Exception:
             return "failed"
-        return "released"
+        return "above" if any(one.failed_above is not None for one in prepared) else "released"
 
     def _draw_plan(self, prepared: PreparedPlan, draw: Draw) -> None:
         for item in prepared.asked:
@@ -264,9 +275,13 @@ class StoredBlocks:
                 continue
             if item.lent is None:
                 plan = prepared.plan
-                item.lent = {
-                    i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
-                }
+                try:
+                    item.lent = {
+                        i.name: self.lend(i.sql, prepared.relations, plan.public) for i in item.block.inputs
+                    }
+                except BindError as error:
+                    prepared.failed_above = error
+                    return
                 item.contents = tuple(digest_content(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 

@@ -17,6 +17,7 @@ NAMES = {
     "ParseError",
     "Policy",
     "PolicyError",
+    "PostprocessingError",
     "PrivacyError",
     "Result",
     "Session",

@@ -477,6 +477,10 @@ class Composed(EventList):
     def in_full(self) -> Event:
         return Composed(tuple(event.in_full() for event in self.events))
 
+    def is_within(self, reserved: Event) -> bool:
+        held = iter(reserved.events if isinstance(reserved, Composed) else ())  # what was not run has no loss
+        return all(any(used.is_within(event) for event in held) for used in self.events)
+
 
 def compose_events(events: Iterable[Event]) -> Event:
     """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.

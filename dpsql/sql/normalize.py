@@ -364,6 +364,8 @@ def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ..
             target, node = kind, node.this
         if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
             return None
-        found.append(Renamed(item.alias_or_name, node.name, target or kinds[node.name]))
+        kind = kinds[node.name]
+        cast = target is not None and _TYPES.get(target, target) != _TYPES.get(kind, kind)
+        found.append(Renamed(item.alias_or_name, node.name, target or kind, cast))
     names = [column.name.lower() for column in found]
     return tuple(found) if len(set(names)) == len(names) else None

@@ -99,8 +99,59 @@ def test_failures_at_run_time_say_what_is_wrong(finisher: Finisher) -> None:
     finisher.describe(sql, {"b": TYPES})
     with pytest.raises(BindError, match="above the private part") as caught:
         finisher.finish(sql, {"b": RELEASED})
-    assert caught.value.hint is not None
     assert caught.value.__context__ is None
+
+
+def test_an_answer_is_read_as_far_as_it_may_be_large(finisher: Finisher) -> None:
+    sql = "SELECT * FROM range(1000000000000) AS r(i)"
+    assert finisher.finish(sql, {}, (), 10).num_rows < 1 << 20, "it is only begun where few rows may come"
+    with pytest.raises(BindError, match="its answer is larger than 256 MiB"):
+        finisher.finish(sql, {})
+    assert finisher.finish("SELECT n FROM b", {"b": RELEASED}).num_rows == 2
+
+
+def test_a_query_that_takes_too_long_is_ended(finisher: Finisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_PUBLIC_SECONDS", 0.2)
+    with pytest.raises(BindError, match="it takes longer than"):
+        finisher.finish(
+            "SELECT SUM(a.range * b.range) FROM range(1000000000) AS a, range(1000000000) AS b", {}
+        )
+    assert finisher.finish("SELECT n FROM b", {"b": RELEASED}).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("SELECT CAST(n AS DATE) AS d FROM b", "BIGINT can't be cast to DATE"),
+        ("SELECT CAST([n] AS DATE[]) AS d FROM b", "BIGINT[] can't be cast to DATE[]"),
+        ("SELECT CAST({'a': n} AS STRUCT(a TIME)) AS d FROM b", "can't be cast to STRUCT"),
+        (
+            "SELECT ward FROM b ORDER BY CASE WHEN n > 2 THEN CAST(n AS TIME) END",
+            "BIGINT can't be cast to TIME",
+        ),
+        ("SELECT CAST('abc' AS DATE) AS d, n FROM b", "'abc' is no DATE"),
+    ],
+)
+def test_casts_that_always_fail_are_refused_when_they_are_bound(
+    finisher: Finisher, sql: str, what: str
+) -> None:
+    with pytest.raises(BindError) as caught:
+        finisher.describe(sql, {"b": TYPES})
+    assert what in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "TRY_CAST(n AS DATE)", "TRY(CAST('abc' AS DATE))", "CASE WHEN n > 10 THEN CAST('abc' AS DATE) END",
+        "CAST('2024-01-01' AS DATE)", "CAST(n AS VARCHAR)", "CAST([n] AS VARCHAR)", "CAST(n AS DECIMAL(10, 2))",
+        "CAST(n AS BOOLEAN)", "CAST(current_date AS TIMESTAMP)", "CAST([n] AS DOUBLE[])",
+    ],
+)  # fmt: skip
+def test_casts_that_there_are_are_bound_and_run(finisher: Finisher, item: str) -> None:
+    sql = f"SELECT {item} AS d FROM b"
+    finisher.describe(sql, {"b": TYPES})
+    assert finisher.finish(sql, {"b": RELEASED}).num_rows == 2
 
 
 def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:

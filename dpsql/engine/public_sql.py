@@ -1,0 +1,232 @@
+"""The SQL that may run over releases and public tables: listed functions, and nothing that tells of the machine.
+
+What is not known to be harmless is refused: the list of functions is closed, so that none can tell of the machine
+(settings, versions, catalogs, files), keep something from one statement for the next (sequences, variables, seeds),
+write a log, or wait. The clock and random numbers are in it: neither is a secret. Names are as DuckDB's own parser
+gives them, in lower case.
+
+The check reads the text that goes to the engine, as DuckDB's own parser understands it, so it needs to know nothing of
+how the text was made. Functions, relations and every kind of node must be on a list; what a later version's parser
+knows more is refused here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dpsql.engine import sandbox
+from dpsql.errors import BindError
+
+_FUNCTIONS = (
+    # operators
+    "! != !~ !~~ !~~* !~~~ % & && * ** + - -> ->> / // < <-> << <= <=> <> <@ = == > >= >> @ @> ^ ^@ __postfix add "
+    "divide ilike_escape like_escape multiply not not_ilike_escape not_like_escape subtract xor | || ~ ~~ ~~* ~~~ "
+    # conditions
+    "between coalesce constant_or_null greatest if ifnull isnull least notnull nullif switch "
+    # numbers
+    "abs acos acosh asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot decimal_division degrees "
+    "equi_width_bins even exp factorial fdiv floor fmod gamma gcd greatest_common_divisor is_histogram_other_bin "
+    "isfinite isinf isnan lcm least_common_multiple lgamma ln log log10 log2 mod mround nextafter pi pow power "
+    "radians round round_even roundbankers sign signbit sin sinh sqrt tan tanh trunc "
+    # texts
+    "array_to_string array_to_string_comma_default ascii bar base64 bin bit_length char_length character_length chr "
+    "concat concat_ws contains damerau_levenshtein decode editdist3 encode ends_with format format_bytes "
+    "formatreadabledecimalsize formatreadablesize from_base64 from_binary from_hex hamming hex instr jaccard "
+    "jaro_similarity jaro_winkler_similarity lcase left left_grapheme len length length_grapheme levenshtein lower "
+    "lpad ltrim md5 md5_number md5_number_lower md5_number_upper mismatches nfc_normalize octet_length ord overlay "
+    "parse_dirname parse_dirpath parse_filename parse_formatted_bytes parse_path path_join pg_size_pretty position "
+    "prefix printf regexp_escape regexp_extract regexp_extract_all regexp_full_match regexp_matches regexp_replace "
+    "regexp_split_to_array repeat replace reverse right right_grapheme rpad rtrim sha1 sha256 split split_part "
+    "starts_with str_split str_split_regex string_split string_split_regex string_to_array strip_accents strlen "
+    "strpos substr substring substring_grapheme suffix to_base to_base64 to_binary to_hex translate trim ucase unbin "
+    "unhex unicode upper url_decode url_encode "
+    # bits
+    "bit_position bitstring get_bit set_bit "
+    # times
+    "age ago century current_date current_localtime current_localtimestamp current_time current_timestamp date_add "
+    "date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek "
+    "dayofyear days_in_month decade epoch epoch_ms epoch_ns epoch_us era get_current_time get_current_timestamp hour "
+    "isodow isoyear julian last_day localtime localtimestamp make_date make_time make_timestamp make_timestamp_ms "
+    "make_timestamp_ns make_timestamptz microsecond millennium millisecond minute month monthname nanosecond "
+    "normalized_interval now quarter second strftime strptime time_bucket timezone timezone_hour timezone_minute "
+    "to_centuries to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months "
+    "to_quarters to_seconds to_timestamp to_weeks to_years today transaction_timestamp try_strptime week weekday "
+    "weekofyear year yearweek "
+    # lists
+    "aggregate apply array_aggr array_aggregate array_append array_apply array_cat array_concat array_contains "
+    "array_cosine_distance array_cosine_similarity array_cross_product array_distance array_distinct "
+    "array_dot_product array_extract array_filter array_grade_up array_has array_has_all array_has_any array_indexof "
+    "array_inner_product array_intersect array_length array_negative_dot_product array_negative_inner_product "
+    "array_pop_back array_pop_front array_position array_prepend array_push_back array_push_front array_reduce "
+    "array_resize array_reverse array_reverse_sort array_select array_slice array_sort array_transform array_unique "
+    "array_value array_where array_zip element_at filter flatten generate_series generate_subscripts grade_up "
+    "list_aggr list_aggregate list_any_value list_append list_apply list_approx_count_distinct list_avg list_bit_and "
+    "list_bit_or list_bit_xor list_bool_and list_bool_or list_cat list_concat list_contains list_cosine_distance "
+    "list_cosine_similarity list_count list_distance list_distinct list_dot_product list_element list_entropy "
+    "list_extract list_filter list_first list_grade_up list_has list_has_all list_has_any list_histogram list_indexof "
+    "list_inner_product list_intersect list_kurtosis list_kurtosis_pop list_last list_mad list_max list_median "
+    "list_min list_mode list_negative_dot_product list_negative_inner_product list_pack list_position list_prepend "
+    "list_product list_reduce list_resize list_reverse list_reverse_sort list_select list_sem list_skewness "
+    "list_slice list_sort list_stddev_pop list_stddev_samp list_string_agg list_sum list_transform list_unique "
+    "list_value list_var_pop list_var_samp list_where list_zip range reduce repeat_row unnest unpivot_list "
+    # structs, maps, unions and JSON
+    "array_to_json cardinality enum_code enum_first enum_last enum_range enum_range_boundary from_json "
+    "from_json_strict json json_array json_array_length json_contains json_exists json_extract json_extract_path "
+    "json_extract_path_text json_extract_string json_group_array json_group_object json_group_structure json_keys "
+    "json_merge_patch json_object json_pretty json_quote json_structure json_transform json_transform_strict "
+    "json_type json_valid json_value map map_concat map_contains map_contains_entry map_contains_value map_entries "
+    "map_extract map_extract_value map_from_entries map_keys map_values pg_typeof remap_struct row row_to_json "
+    "struct_concat struct_contains struct_extract struct_extract_at struct_has struct_indexof struct_insert "
+    "struct_keys struct_pack struct_position struct_update struct_values to_json typeof union_extract union_tag "
+    "union_value "
+    # chance and hashes
+    "gen_random_uuid hash random uuid uuid_extract_version uuidv4 "
+    # aggregates
+    "any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last "
+    "arg_min arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bitstring_agg "
+    "bool_and bool_or corr count count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean "
+    "geometric_mean group_concat grouping histogram histogram_exact kahan_sum kurtosis kurtosis_pop last list listagg "
+    "mad max max_by mean median min min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
+    "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile sem skewness stddev "
+    "stddev_pop stddev_samp string_agg sum sum_no_overflow sumkahan var_pop var_samp variance wavg weighted_avg "
+    # windows
+    "cume_dist dense_rank fill first_value lag last_value lead nth_value ntile percent_rank rank rank_dense "
+    "row_number"
+)
+PUBLIC_FUNCTIONS = frozenset(_FUNCTIONS.split())
+"""Every function that may be called."""
+
+TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
+"""Every function that may stand in FROM."""
+
+SESSION_NAMES = frozenset(
+    {
+        "current_catalog", "current_database", "current_role", "current_schema", "current_user", "session_user",
+        "user", "current_query", "current_setting", "current_connection_id",
+    }
+)  # fmt: skip
+"""Names without parentheses that DuckDB takes for a call, where no column has that name."""
+
+
+_EXPRESSIONS = {
+    "BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA",
+    "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW", "TYPE",
+}  # fmt: skip
+_REFUSED_RELATIONS = {"SHOW_REF": "a description of tables"}
+_RELATIONS = {
+    "BASE_TABLE", "CTE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION",
+    "CTE_NODE", "RECURSIVE_CTE_NODE", "SELECT_NODE", "SET_OPERATION_NODE",
+}  # fmt: skip
+_MODIFIERS = {
+    "DISTINCT_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "ORDER_MODIFIER",
+    "ORDER_DEFAULT", "ASCENDING", "DESCENDING", "INVALID",
+}  # fmt: skip
+
+
+def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> None:
+    """Refuse SQL that does anything but compute from these relations.
+
+    Args:
+        sql: a query.
+        relations: names of released relations and public tables.
+        columns: names of their columns.
+
+    Raises:
+        BindError: it reads or calls something else, or DuckDB can't say what it does.
+    """
+    tree = json.loads(sandbox.parse_to_json(sql))
+    if tree.get("error", True) or len(tree["statements"]) != 1:
+        message = str(tree.get("error_message", "this is not one query"))[:200]
+        hint = "dpsql only answers questions: write a SELECT."
+        raise BindError(f"above the private part: {message}", hint=hint)
+    nodes = list(_walk(tree))
+    named = {name.lower() for name in (*relations, *_list_with_names(nodes))}
+    written = {name.lower() for name in (*columns, *_list_aliases(nodes))}
+    for node in nodes:
+        if "class" in node:
+            _check_expression(node, written)
+        elif "type" in node:
+            _check_relation(node, named)
+
+
+def _make_refusal(name: str) -> BindError:
+    if name.startswith("dpsql__"):  # a call with named arguments
+        written = name.removeprefix("dpsql__")
+        error = BindError(
+            f"{written} takes no named arguments above the private part.", hint="leave them out."
+        )
+        error.name = written
+        return error
+    near = difflib.get_close_matches(name, PUBLIC_FUNCTIONS, n=1, cutoff=0.8)
+    hint = f"did you mean {near[0]}?" if near else "only functions that compute from their arguments may."
+    error = BindError(f"{name} is not a function that may be called above the private part.", hint=hint)
+    error.name = name
+    return error
+
+
+def _walk(tree: Any) -> Iterator[Mapping[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            # A constant's value is data: whatever it looks like, nothing in it is a node.
+            constant = node.get("class") == "CONSTANT"
+            waiting.extend(value for key, value in node.items() if not constant or key != "value")
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
+    kind = node["class"]
+    if kind not in _EXPRESSIONS:
+        raise BindError(f"{str(kind).lower().replace('_', ' ')} can't stand above the private part.")
+    if kind in ("FUNCTION", "WINDOW"):
+        name = str(node["function_name"]).lower()
+        if name not in PUBLIC_FUNCTIONS:
+            raise _make_refusal(name)
+    if kind == "COLUMN_REF":
+        names = node["column_names"]
+        if len(names) == 1 and names[0].lower() in SESSION_NAMES and names[0].lower() not in written:
+            raise _make_refusal(names[0].lower())
+
+
+def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
+    kind = node["type"]
+    if not isinstance(kind, str) or kind.endswith("_TYPE_INFO") or "id" in node:
+        return  # a type of a cast
+    if kind not in _RELATIONS and kind not in _MODIFIERS:
+        what = _REFUSED_RELATIONS.get(kind, kind.lower().replace("_", " "))
+        hint = "SHOW TABLES lists the tables, %dpsql columns their columns."
+        raise BindError(f"{what} can't stand above the private part.", hint=hint)
+    if kind == "TABLE_FUNCTION":
+        name = str(node["function"]["function_name"]).lower()
+        if name not in TABLE_FUNCTIONS:
+            raise _make_refusal(name)
+    if kind == "BASE_TABLE":
+        name = str(node["table_name"])
+        if node["schema_name"] or node["catalog_name"] or name.lower() not in named:
+            hint = "SHOW TABLES lists the tables."
+            raise BindError(f"{name} can't be read above the private part.", hint=hint)
+
+
+def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names that WITH gives."""
+    for node in nodes:
+        if isinstance(node.get("map"), list):
+            yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)
+        if node.get("type") in ("RECURSIVE_CTE_NODE", "CTE_NODE"):
+            yield str(node.get("cte_name", ""))
+
+
+def _list_aliases(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the names that the query gives to columns, wherever."""
+    for node in nodes:
+        if isinstance(node.get("alias"), str):
+            yield node["alias"]
+        for key in ("column_name_alias", "aliases"):
+            if isinstance(node.get(key), list):
+                yield from (name for name in node[key] if isinstance(name, str))
