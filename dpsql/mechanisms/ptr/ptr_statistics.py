@@ -1,12 +1,13 @@
 """The statistics that ``SELECT WITH PTR`` can release, as items of one protocol.
 
-| item             | answer                            | radius                         | released             |
-|------------------|-----------------------------------|--------------------------------|----------------------|
-| IQR              | interquartile range               | edits until its log bin moves  | times base ** noise  |
-| QUANTILE_DISC    | value of rank max(1, ceil(p n))   | edits until its rank leaves it | exact                |
-| MODE             | most frequent value               | its lead over the runner-up    | exact                |
-| ARG_MAX          | group with the largest sum        | its lead over the runner-up    | exact                |
-| MEDIAN, proposed | lower median, on a grid           | edits until a gap exceeds b    | plus noise for b     |
+| item          | answer                            | radius                         | released             |
+|---------------|-----------------------------------|--------------------------------|----------------------|
+| IQR           | interquartile range               | edits until its log bin moves  | times base ** noise  |
+| QUANTILE_DISC | value of rank max(1, ceil(p n))   | edits until its rank leaves it | exact                |
+| MODE          | most frequent value               | its lead over the runner-up    | exact                |
+| ARG_MAX       | group with the largest sum        | its lead over the runner-up    | exact                |
+
+Numbers that are released with noise for a proposed sensitivity stand in ``proposals.py``.
 
 Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row per row
 that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text (one value per unit,
@@ -31,7 +32,6 @@ import pyarrow as pa
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import ClaimedText, Read, RouteClaim, RowsClaim, add_salt
 from dpsql.mechanisms.order_statistics import (
-    choose_spacing,
     list_identifiers,
     quote_name,
     read_order_statistics,
@@ -43,13 +43,10 @@ from dpsql.mechanisms.ptr.stability_test import Measured, StabilityTest, StableI
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
 
-_FARTHEST = 1 << 60
-_MIDDLE = Fraction(1, 2)
-
 Radii = tuple[pa.DataType, Mapping[Group, Measured]]
 
 
-def _select_present(query: str, keys: Sequence[str], floating: bool) -> str:
+def select_present(query: str, keys: Sequence[str], floating: bool) -> str:
     """Select the values that are present, in their own type."""
     if floating:
         keep = "ABS(v) < CAST('Infinity' AS DOUBLE)"
@@ -61,14 +58,37 @@ def _partition_by(keys: Sequence[str]) -> str:
     return f"PARTITION BY {', '.join(map(quote_name, keys))} " if keys else ""
 
 
-class _NoisyItem(StableItem):
-    """A number from a few order statistics, released on a grid of steps with noise."""
+class NoisyItem(StableItem):
+    """A number that is released on a grid of steps with noise."""
 
     noise: LaplaceNoise | GaussianNoise
 
     @property
     def event(self) -> Event:
         return compose_events([self.test.event, self.noise.event])
+
+    @abstractmethod
+    def _to_steps(self, exact: Any) -> int: ...
+
+    @abstractmethod
+    def _from_steps(self, exact: Any, step: int) -> float:
+        """Return the number that is shown for a noisy number of steps."""
+
+    def publish(
+        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
+    ) -> Mapping[str, pa.Array]:
+        width = math.ceil(self.noise.half_width(confidence))
+        noisy = self.noise.add([self._to_steps(v) if v else 0 for v in exact], entropy)
+        columns: dict[str, pa.Array] = {}
+        for name, shift in ((self.name, 0), (f"{self.name}__low", -width), (f"{self.name}__high", width)):
+            pairs = zip(exact, noisy, strict=True)
+            shown = [None if v is None else self._from_steps(v, int(step) + shift) for v, step in pairs]
+            columns[name] = pa.array(shown, pa.float64())
+        return columns
+
+
+class RankedItem(NoisyItem):
+    """A number from a few order statistics, released with noise."""
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return write_order_queries(self.values, keys)
@@ -97,25 +117,6 @@ class _NoisyItem(StableItem):
     ) -> list[tuple[int, Any]]:
         """Return the radius in rows, and the exact answer, of each group."""
 
-    @abstractmethod
-    def _to_steps(self, exact: Any) -> int: ...
-
-    @abstractmethod
-    def _from_steps(self, exact: Any, step: int) -> float:
-        """Return the number that is shown for a noisy number of steps."""
-
-    def publish(
-        self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
-    ) -> Mapping[str, pa.Array]:
-        width = math.ceil(self.noise.half_width(confidence))
-        noisy = self.noise.add([self._to_steps(v) if v else 0 for v in exact], entropy)
-        columns: dict[str, pa.Array] = {}
-        for name, shift in ((self.name, 0), (f"{self.name}__low", -width), (f"{self.name}__high", width)):
-            pairs = zip(exact, noisy, strict=True)
-            shown = [None if v is None else self._from_steps(v, int(step) + shift) for v, step in pairs]
-            columns[name] = pa.array(shown, pa.float64())
-        return columns
-
 
 class _Spread(NamedTuple):
     """An exact range, and the scale of its logarithm."""
@@ -125,7 +126,7 @@ class _Spread(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Iqr(_NoisyItem):
+class Iqr(RankedItem):
     """``IQR(x)``: the interquartile range times a base to the power of noise, if its magnitude is stable.
 
     Proposal: no neighbour's range is more than a factor of the base away. Tested by the Scale statistic
@@ -240,77 +241,6 @@ def iqr_sensitivity() -> int:
 
 
 @dataclass(frozen=True)
-class ProposedMedian(_NoisyItem):
-    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table near is worse.
-
-    Values are rounded to ``step`` (monotone, so the median of the rounded is the rounded median), the median's local
-    sensitivity is then an integer number of steps, and the radius is the distance to the nearest table where it exceeds
-    ``bound`` (:func:`~dpsql.mechanisms.ptr.stability_radius.measure_gap_radius`). A unit with up to ``rows`` rows moves
-    the median by at most ``rows`` times the local sensitivity along the way: the proposal for one row is
-    ``bound // rows``. Loss: test + noise.
-
-    Args:
-        name: of the released column.
-        values: the values query.
-        step: the grid, a power of two; see :func:`choose_median_grid`.
-        bound: the proposal for one unit, in steps; ``noise`` must have this sensitivity.
-        test: decides whether the answer is released.
-        noise: of the released median.
-        rows: rows of one unit.
-    """
-
-    name: str
-    values: str
-    step: Fraction
-    bound: int
-    test: StabilityTest
-    noise: LaplaceNoise | GaussianNoise
-    rows: int = 1
-
-    def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
-        return (_MIDDLE,), cap + 3
-
-    def _measure(
-        self, groups: Sequence[stability_radius.Ordered], cap: int, entropy: Entropy
-    ) -> list[tuple[int, Any]]:
-        return [self._measure_one(data, cap) for data in groups]
-
-    def _measure_one(self, data: stability_radius.Ordered, cap: int) -> tuple[int, int]:
-        n = data.n
-        first, last = max(1, n // 2 - cap - 2), min(n, n // 2 + cap + 3)
-        # held within 2**60 steps (monotone too), so that noisy values fit 64 bits
-        places = (round(Fraction(float(v)) / self.step) for v in data.slice(first, last))
-        near = [min(max(s, -_FARTHEST), _FARTHEST) for s in places]
-        radius = stability_radius.measure_gap_radius(n, first, near, self.bound // self.rows, cap)
-        return radius, near[stability_radius.find_rank(n, _MIDDLE) - first]
-
-    def _to_steps(self, exact: Any) -> int:
-        return int(exact)
-
-    def _from_steps(self, exact: Any, step: int) -> float:
-        return float(step * self.step)
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        bound = float(self.bound * self.step)
-        width = float(self.step) * self.noise.half_width(confidence)
-        return (
-            f"{self.name}: proposed is that one unit moves the median by at most {bound:.6g}; "
-            f"{self.test.sentence()}.",
-            f"{self.name}: then the median is released with noise, within ±{width:.4g} at {confidence:.0%}.",
-        )
-
-
-def choose_median_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Fraction, int]:
-    """Choose grid step and bound in steps for :class:`ProposedMedian`: fine against the noise, the bound rounded up.
-
-    >>> choose_median_grid(Fraction(2), Fraction(1))
-    (Fraction(1, 512), 1024)
-    """
-    step = choose_spacing(min(sensitivity, sensitivity / epsilon))
-    return step, math.ceil(sensitivity / step)
-
-
-@dataclass(frozen=True)
 class Quantile(StableItem):
     """``QUANTILE_DISC(x, p)`` and ``MEDIAN(x)``: the value of rank max(1, ceil(p n)), exact, if it is stable.
 
@@ -327,7 +257,7 @@ class Quantile(StableItem):
     def _text(self, keys: Sequence[str]) -> str:
         """Select per group n, and for each value that may be the quantile its rank range."""
         p, listed, part = self.probability, list_identifiers(keys), _partition_by(keys).rstrip()
-        kept = _select_present(self.values, keys, self.floating)
+        kept = select_present(self.values, keys, self.floating)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
         ranked = (
             f"SELECT {listed}v, SUM(c) OVER ({part}) AS n, c, SUM(c) OVER ({part} ORDER BY v) AS upto "
@@ -346,7 +276,7 @@ class Quantile(StableItem):
     @property
     def _counted(self) -> str:
         """The query that counts the values."""
-        return f"SELECT COUNT(*) AS n FROM ({_select_present(self.values, (), self.floating)}) AS found"
+        return f"SELECT COUNT(*) AS n FROM ({select_present(self.values, (), self.floating)}) AS found"
 
     def _placed(self, at: float, place: int | None = None) -> str:
         """Select the value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n.
@@ -354,7 +284,7 @@ class Quantile(StableItem):
         The engine holds all values for it; where they are too many, ``place`` of them are passed over in a sort, which
         may spill.
         """
-        kept = _select_present(self.values, (), self.floating)
+        kept = select_present(self.values, (), self.floating)
         chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
         if place is not None:
             chosen = f"SELECT v AS q FROM ({kept}) AS found ORDER BY v LIMIT 1 OFFSET {place}"
@@ -435,7 +365,7 @@ class Mode(_LeadingItem):
     _numbers = ("c", "size")
 
     def _text(self, keys: Sequence[str]) -> str:
-        kept, listed = _select_present(self.values, keys, self.floating), list_identifiers(keys)
+        kept, listed = select_present(self.values, keys, self.floating), list_identifiers(keys)
         part = _partition_by(keys)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
         if not keys:

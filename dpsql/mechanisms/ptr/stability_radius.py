@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,27 +147,34 @@ def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
 
 
 def measure_gap_radius(
-    n: int, first: int, values: Sequence[int] | NDArray[np.object_], bound: int, cap: int
+    n: int,
+    first: int,
+    values: Sequence[int] | NDArray[np.object_],
+    bound: int,
+    cap: int,
+    probability: Fraction = Fraction(1, 2),
 ) -> int:
-    """Measure the row edits to the nearest table whose median has local sensitivity above ``bound`` (ADD_REMOVE).
+    """Measure the row edits to the nearest table whose quantile has local sensitivity above ``bound`` (ADD_REMOVE).
 
     Args:
         n: number of values; ``values`` holds the ascending values of ranks ``first``, ``first + 1``, ..., at
-            least those within ``cap + 2`` of n/2 (ranks outside 1..n may be left out).
+            least those within ``cap + 3`` of the quantile's rank (ranks outside 1..n may be left out).
         bound: in the units of ``values`` (integers, so the comparison is exact).
         cap: result is clamped to this.
+        probability: of the quantile, the value of rank r(n) = :func:`find_rank`; the lower median by default.
 
-    The lower median of z (rank ceil(n/2)) moves by at most z(s+1) - z(s), s = floor(n/2), when a row comes or
-    goes, and by exactly that in the worst case: for even n = 2k a removal moves between z(k) and z(k+1), an
-    addition lands anywhere between them; for odd n = 2k+1 the same two values bound it. z(0) is minus
-    infinity: with fewer than two rows the local sensitivity is infinite.
+    When a row comes or goes, the value of rank r(n) moves across one of two gaps, below rank r or above it, and in the worst
+    case all the way: across the gap below where r(n + 1) = r(n) (a small value comes) or r(n - 1) = r(n) - 1 (a large one
+    goes), across the gap above where r(n + 1) = r(n) + 1 or r(n - 1) = r(n). z(0) is minus infinity and z(n+1) infinity;
+    a table of one row has a neighbour without an answer, and counts as bad like the empty one.
 
-    So the bad tables are those with a gap wider than ``bound`` that has l values on its left, r on its right,
-    and r = l or r = l + 1. To make one out of x keep x(1..i) on the left and x(j..n) on the right with x(j) -
-    x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and mend the balance with
-    one edit for each row too many: r - l - 1 or l - r. For given i a larger j never helps, as each step
-    removes one row more and mends at most one. The minimum over i is the distance. It is a distance to a set,
-    hence 1-Lipschitz.
+    So the bad tables are those with a gap wider than ``bound`` that has s values on its left and m - s on its right, s
+    being one of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right with
+    x(j) - x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and mend the balance with one
+    edit for each row too many or too few on either side. Fewer will not do: in a bad table that d edits lead to, let x(i)
+    be the last value kept on the left and x(j) the first kept on the right; all between were removed, and each side has
+    changed its number by the edits made there. For given i a larger j never helps, as each step removes one row more and
+    mends at most one. The minimum is the distance. It is a distance to a set, hence 1-Lipschitz.
     """
     if n < 2:
         return 0
@@ -175,9 +183,10 @@ def measure_gap_radius(
     def at(position: int) -> int | None:
         return values[position - first] if 1 <= position <= n else None
 
-    middle = n // 2
-    best = cap
-    low = max(0, middle - cap - 1)
+    middle = find_rank(n, probability)
+    best = cap = min(cap, n)  # the empty table is a bad one
+    sizes, below, above = _list_gap_places(max(0, n - 2 * cap), n + cap, probability)
+    low = max(0, middle - cap - 2)
     high = min(n, middle + cap + 1)
     low = low if first <= max(low, 1) else first
     j = low + 1
@@ -193,9 +202,90 @@ def measure_gap_radius(
             j = i + 1
         if j > last and j <= n:
             break  # the gap would take more than cap removals
-        l, r = i, n - j + 1  # noqa: E741
-        best = min(best, (j - i - 1) + max(r - l - 1, l - r))
+        removed = j - i - 1
+        if removed < best:
+            right_side = n - j + 1
+            edits = [np.abs(i - places) + np.abs(right_side - (sizes - places)) for places in (below, above)]
+            best = min(best, removed + int(min(edits[0].min(), edits[1].min())))
     return max(best, 0)
+
+
+def _gap_places(m: int, probability: Fraction) -> set[int]:
+    """Return how many of m values lie below a gap that the quantile may cross when a row comes or goes."""
+    if m == 0:
+        return {0}
+    rank, more, fewer = (find_rank(size, probability) for size in (m, m + 1, m - 1))
+    below = more == rank or (m > 1 and fewer == rank - 1)
+    above = more == rank + 1 or fewer == rank
+    return ({rank - 1} if below else set()) | ({rank} if above else set())
+
+
+def _list_gap_places(
+    least: int, most: int, probability: Fraction
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the sizes from ``least`` to ``most`` with the smallest and the largest of their gap places."""
+    sizes = range(least, most + 1)
+    places = [_gap_places(size, probability) for size in sizes]
+    columns = (sizes, map(min, places), map(max, places))
+    first, second, third = (np.array(list(column), dtype=np.int64) for column in columns)
+    return first, second, third
+
+
+class CountLevel(NamedTuple):
+    """The values that occur equally often."""
+
+    rows: int
+    """How often each occurs."""
+    many: int
+    """How many values they are."""
+    low: int
+    high: int
+    """The smallest and the largest of them."""
+
+
+def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> int:
+    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE), ties to the smallest value.
+
+    Args:
+        levels: all counts that occur, each once.
+        bound: in the units of the values (integers, so the comparison is exact).
+        cap: result is clamped to this.
+
+    When a row comes or goes, only a value whose count is at most 1 below the largest can become the mode. So the mode of a
+    table can jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther apart than
+    that have T - 1 or more; values never seen have 0, and lie as far away as need be. The result is the distance to the
+    nearest such table, exactly: for given T and two values, the rows above T go, and those that lack come. A distance
+    to a set is 1-Lipschitz. (Which way a tie goes is left out: the set may hold tables one edit from a bad one.)
+    """
+    levels = sorted(levels, reverse=True)
+    if not levels:
+        return 0
+    top = levels[0].rows
+    levels = [level for level in levels if level.rows >= top - 2 * cap - 2]
+    # for each level the best other one with a value that is far enough; they come in order, so it is the first
+    pairs = [
+        (one.rows, other.rows)
+        for i, one in enumerate(levels)
+        if (other := next((o for o in levels[i:] if _lie_far(one, o, bound)), None)) is not None
+    ]
+    pairs.append((top, 0))  # a value never seen
+    best, removed, above = cap, 0, 0
+    remaining = iter(levels)
+    following = next(remaining, None)
+    for most in range(top, 0, -1):
+        removed += above
+        if removed >= best:
+            break
+        best = min(best, removed + min(max(most - 1 - a, 0) + max(most - 1 - b, 0) for a, b in pairs))
+        while following is not None and following.rows >= most:
+            above += following.many
+            following = next(remaining, None)
+    return max(best, 0)
+
+
+def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
+    """Return whether a value of one level and another value of the other are farther apart than the bound."""
+    return max(one.high - other.low, other.high - one.low) > bound
 
 
 @dataclass(frozen=True)

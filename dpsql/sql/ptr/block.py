@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics
+from dpsql.mechanisms.ptr import iqr_scale, proposals, ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import (
     STABILITY_TESTS,
     StabilityTest,
@@ -55,12 +55,14 @@ PTR_ARGUMENTS: opt.Readers = {
     "base": read_base,
     "test": opt.read_one_of(*STABILITY_TESTS),
 }
-_ARGUMENTS_OF_ONE = {"local_sensitivity": "MEDIAN", "base": "IQR"}
-"""Arguments that one function takes."""
+PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX", "QUANTILE_CONT")
+_PROPOSING = ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR", "MODE")
+"""The functions with an answer that a unit may move by a distance."""
+_ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",)}
+"""Arguments that some functions take."""
 _COUNT_SHARE = Fraction(1, 20)
 """The part of an IQR's epsilon that counts the rows where no base is given."""
-PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX")
-_TWO = ("QUANTILE_DISC", "ARG_MAX")
+_TWO = ("QUANTILE_DISC", "QUANTILE_CONT", "ARG_MAX")
 """Those that take a second argument."""
 
 Make = Callable[[str, Fraction, Fraction], StableItem]
@@ -162,10 +164,14 @@ class PtrBlock(AggregatingBlock):
         """Bind one call."""
         opt.refuse_equals(call, PTR_ARGUMENTS)
         options = call.read(PTR_ARGUMENTS)
-        strange = [a for a, owner in _ARGUMENTS_OF_ONE.items() if a in options and owner != call.name]
+        strange = [a for a, owners in _ARGUMENTS_OF_SOME.items() if a in options and call.name not in owners]
         if call.distinct or strange:
-            hint = f"{strange[0]} => belongs to {_ARGUMENTS_OF_ONE[strange[0]]}." if strange else None
+            owners = ", ".join(_ARGUMENTS_OF_SOME[strange[0]]) if strange else ""
+            hint = f"{strange[0]} => belongs to {owners}." if strange else None
             raise bind_error(call.node, f"{call.name} does not take this here.", hint)
+        if "base" in options and "local_sensitivity" in options:
+            hint = "write local_sensitivity => b for noise that fits b, or base => b for a factor."
+            raise bind_error(call.node, f"{call.name} takes one proposal.", hint)
         call.require(2 if call.name in _TWO else 1)
         span = span_of(call.args[0])
         if any(self.is_unit(node) for node in call.args[0].find_all(exp.Column)):
@@ -177,24 +183,29 @@ class PtrBlock(AggregatingBlock):
             what = f"equal values of {kind.sql} may look different, and one would be shown exactly."
             hint = "take a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
             raise PrivacyError(what, span=span, hint=hint)
-        if call.name in ("MEDIAN", "QUANTILE_DISC", "IQR") and not (
+        if call.name in ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR") and not (
             kind.numeric or kind.kind in ("DATE", "TIMESTAMP")
         ):
             what = f"{call.name} needs values with an order that numbers have, and this is {kind.sql}."
             raise BindError(what, span=span, hint="MODE(x) takes any type.")
         proposed = options.get("local_sensitivity")
+        if call.name == "QUANTILE_CONT" and proposed is None:
+            shown = to_sql(call.args[0])
+            hint = f"write QUANTILE_DISC({shown}, {to_sql(call.args[1])}), or local_sensitivity => b, with noise for b."
+            raise bind_error(call.node, "a value between two others is not released exactly.", hint)
         noisy = call.name == "IQR" or proposed is not None
         if noisy and not kind.numeric:
-            raise BindError(f"{call.name} needs a number here.", span=span)
+            hint = "MODE(x) without local_sensitivity is exact, of any type." if call.name == "MODE" else None
+            raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
         value = self.filtered(call, to_sql(typed.node))
         values = {"v": f"CAST({value} AS DOUBLE)" if noisy else value}
         test = options.get("test", "AUTO")
         if call.name == "ARG_MAX":
             values, make = self._arg_max(call, name, typed, test)
+        elif proposed is not None:
+            make = self._proposed(call, name, proposed, test)
         elif call.name == "IQR":
             make = self._iqr(name, typed, options.get("base"), test)
-        elif proposed is not None:
-            make = self._median(name, proposed, test)
         else:
             make = self._order(call, name, kind.kind == "DOUBLE", test)
         return TestedOutput(
@@ -228,11 +239,18 @@ class PtrBlock(AggregatingBlock):
 
         return make
 
-    def _median(self, name: str, proposed: Fraction, kind: str) -> Make:
+    def _proposed(self, call: opt.Call, name: str, proposed: Fraction, kind: str) -> Make:
+        """Return what makes the item of a number with noise for a proposed sensitivity."""
+        probability = read_probability(call) if call.name in _TWO else None
+
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
-            step, bound = ptr_statistics.choose_median_grid(proposed, epsilon / 2)
+            step, bound = proposals.choose_proposal_grid(proposed, epsilon / 2)
             test, noise = self._test_and_noise(kind, epsilon, delta, bound)
-            return ptr_statistics.ProposedMedian(name, query, step, bound, test, noise, self.rows)
+            if probability is not None:
+                return proposals.ProposedQuantile(
+                    name, query, step, bound, test, noise, self.rows, probability
+                )
+            return proposals.PROPOSED[call.name](name, query, step, bound, test, noise, self.rows)
 
         return make
 

@@ -112,3 +112,16 @@ DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5, block
 3. Of 1,000 questions, a lead of 376 of 512 votes is answered in 95% of sessions; δ is the chance that an answer comes out that one privacy unit could change, in all questions together.
 4. CLOSE, the last unstable question or the end of the session settles it: unstable questions that did not come are not paid for under basic composition.
 Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
+-- case: proposed sensitivities
+EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
+----
+1. Each patient_id in visits is protected, with at most 1 row in one group.
+2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+3. old: then the 0.9 quantile is released with noise, within ±35.95 at 95%.
+4. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+5. spread: then the interquartile range is released with noise, within ±89.87 at 95%.
+6. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+7. often: then the most frequent value is released with noise, within ±53.92 at 95%.
+8. A test that fails gives NULL, and is charged like one that passes.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

@@ -102,3 +102,17 @@ SELECT IQR(age) AS spread FROM visits WITH PTR OPTIONS (epsilon = 1, delta = 1e-
 columns: spread
 cost: ε=1, δ=1e-06
 block: Stable {"events": [{"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 1}, {"delta": "1/1000000", "epsilon": "19/40", "kind": "stable_test"}, {"count": 1, "epsilon": "19/40", "kind": "discrete_laplace", "sensitivity": 1025}], "kind": "composed"}
+====
+-- case: a proposed sensitivity of a quantile
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, QUANTILE_CONT(age, 0.1, local_sensitivity => 2) AS young FROM visits
+----
+columns: old, young
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1024}, {"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1024}], "kind": "composed"}
+====
+-- case: a proposed sensitivity of a spread and of a mode
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
+----
+columns: spread, often
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1280}, {"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1536}], "kind": "composed"}

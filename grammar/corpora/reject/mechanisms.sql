@@ -59,7 +59,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visit
 PrivacyError: CORR has no stability test.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
                                                             ^^^^^^^^^^^^^^^^^
-Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX.
+Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT.
 ====
 -- case: a base that is none
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
@@ -237,3 +237,35 @@ BindError: APPROX_QUANTILES cuts rows into at most 1000 parts.
   1 |   SELECT APPROX_QUANTILES(age, 5000) FROM visits
                                      ^^^^
 Hint: each of its values gets an equal part of epsilon: ask for fewer.
+====
+-- case: a proposed sensitivity of texts
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) MODE(ward, local_sensitivity => 1) FROM visits
+----
+BindError: MODE needs a number here, and this is VARCHAR.
+  1 |    = 1e-6, max_rows_contributed = 1) MODE(ward, local_sensitivity => 1) FROM visits
+                                                ^^^^
+Hint: MODE(x) without local_sensitivity is exact, of any type.
+====
+-- case: an interpolated quantile, exactly
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
+----
+BindError: a value between two others is not released exactly.
+  1 |   max_rows_contributed = 1) QUANTILE_CONT(age, 0.9) FROM visits
+                                                ^^^^^^^^
+Hint: write QUANTILE_DISC(age, 0.9), or local_sensitivity => b, with noise for b.
+====
+-- case: two proposals
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) IQR(amount, base => 1.1, local_sensitivity => 2) FROM visits
+----
+BindError: IQR takes one proposal.
+  1 |   delta = 1e-6, max_rows_contributed = 1) IQR(amount, base => 1.1, local_sensitivity => 2) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write local_sensitivity => b for noise that fits b, or base => b for a factor.
+====
+-- case: a proposed sensitivity of a group
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
+----
+BindError: ARG_MAX does not take this here.
+  1 |   delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE.

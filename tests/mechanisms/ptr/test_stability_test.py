@@ -30,15 +30,8 @@ from dpsql.mechanisms.ptr.iqr_scale import (
     measure_bin_distance,
     measure_scale_radius,
 )
-from dpsql.mechanisms.ptr.ptr_statistics import (
-    ArgMax,
-    Iqr,
-    Mode,
-    ProposedMedian,
-    Quantile,
-    choose_median_grid,
-    iqr_sensitivity,
-)
+from dpsql.mechanisms.ptr.proposals import ProposedMedian, choose_proposal_grid
+from dpsql.mechanisms.ptr.ptr_statistics import ArgMax, Iqr, Mode, Quantile, iqr_sensitivity
 from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered, measure_gap_radius
 from dpsql.mechanisms.ptr.stability_test import (
     NOT_STABLE,
@@ -434,7 +427,7 @@ def test_quantile_equals_the_definition_in_and_out_of_groups() -> None:
 
 
 def test_proposed_median() -> None:
-    step, bound = choose_median_grid(Fraction(4), Fraction(50))
+    step, bound = choose_proposal_grid(Fraction(4), Fraction(50))
     item = ProposedMedian("m", "SELECT v FROM t", step, bound, GENEROUS, LaplaceNoise(Fraction(50), bound))
     row, notes = release(item, column([v / 4 for v in range(400)]))
     assert row["m"] == pytest.approx(49.75, abs=2)

@@ -105,6 +105,40 @@ def test_a_proposed_sensitivity(session: dpsql.Session) -> None:
     assert session.sql(text).fetchone() == (None,)  # 10 and 90 meet at the median
 
 
+@pytest.mark.parametrize(
+    ("call", "answer", "near"),
+    [
+        ("QUANTILE_DISC(even, 0.75, local_sensitivity => 20)", 1500, 60),
+        ("QUANTILE_CONT(even, 0.1, local_sensitivity => 20)", 200, 60),
+        ("IQR(even, local_sensitivity => 20)", 1000, 60),
+        ("MODE(usual, local_sensitivity => 2)", 5, 6),
+        ("QUANTILE_DISC(steep, 0.5, local_sensitivity => 1)", None, 0),
+        ("MODE(steep, local_sensitivity => 1)", None, 0),
+        ("IQR(steep, local_sensitivity => 1)", None, 0),
+    ],
+)
+def test_proposed_sensitivities(session: dpsql.Session, call: str, answer: float | None, near: float) -> None:
+    where = " WHERE steep = 10 OR u % 3 = 0" if "IQR(steep" in call else ""
+    result = session.sql(
+        f"SELECT WITH PTR OPTIONS (epsilon = {5 if answer is None else 40}) {call} AS a FROM t{where}"
+    )
+    (found,) = result.fetchone() or (0.0,)
+    assert (found is None) == (answer is None)
+    if answer is not None:
+        assert found == pytest.approx(answer, abs=near)
+
+
+def test_proposed_sensitivities_in_groups(session: dpsql.Session) -> None:
+    text = (
+        "SELECT sex, MODE(usual, local_sensitivity => 2) AS m, QUANTILE_DISC(even, 0.5, local_sensitivity => 9) AS q "
+        "FROM t WITH PTR OPTIONS (epsilon = 80) GROUP BY sex ORDER BY sex"
+    )
+    (f, m, x) = session.sql(text).fetchall()
+    assert f == ("f", pytest.approx(5, abs=6), pytest.approx(1000, abs=30))
+    assert m == ("m", pytest.approx(5, abs=6), pytest.approx(1000, abs=30))
+    assert x == ("x", None, None)
+
+
 def test_public_groups(session: dpsql.Session) -> None:
     text = "SELECT WITH PTR OPTIONS (epsilon = 40) sex, MODE(city) AS c, MEDIAN(usual) AS m FROM t GROUP BY sex ORDER BY sex"
     assert session.sql(text).fetchall() == [("f", "Leiden", 5), ("m", "Leiden", 5), ("x", None, None)]
