@@ -202,12 +202,7 @@ class Aggregation(base.Operator):
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
         """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
-        parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
-        # where an integer of some part takes 128 bits, all hold it so
-        table = pa.concat_tables(parts, promote_options="permissive")
-        del parts
-        if self.keys:
-            table = sort_by_key(table, self.keys)
+        table = self.read_kept(read, entropy)
         noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
         columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
         del table  # of ten million groups: the exact columns are as large as what is released
@@ -217,6 +212,13 @@ class Aggregation(base.Operator):
         if fits and all(output.shows_integers for output in self.outputs):
             return shown, None
         return shown, pa.table({str(i): _pack_noisy(noisy[s]) for i, s in enumerate(self.statistics)})
+
+    def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
+        """Read the exact totals of the groups that are kept, sorted by their keys."""
+        parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
+        # where an integer of some part takes 128 bits, all hold it so
+        table = pa.concat_tables(parts, promote_options="permissive")
+        return sort_by_key(table, self.keys) if self.keys else table
 
     def _show(self, keys: Mapping[str, Any], noisy: Noisy) -> pa.Table:
         columns = dict(keys)

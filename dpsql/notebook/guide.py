@@ -218,6 +218,7 @@ OPTIONS = {
     "group_selection_epsilon": "the share of epsilon for choosing private groups",
     "noise": "LAPLACE or GAUSSIAN",
     "confidence": "level of the intervals",
+    "error": "counts, sums and means with intervals this narrow, charged for what that took",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
     "blocks": "how many blocks people are put into",
     "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.events import Event, PureDP
+from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import DeclaredPlan
 from dpsql.privacy.threshold_events import OPEN_ENDED
 
@@ -215,12 +216,12 @@ class Accountant:
         """Charge a plan that was declared before anything was spent by its loss distribution, as the whole session.
 
         The choice is made before the first answer, so it is the bound of one fixed list. Nothing else is ever
-        admitted after it unless the running sums allow it too; a sparse vector would make them shrink when it
-        is settled, so a plan with one inside has to fit the rule.
+        admitted after it unless the running sums allow it too; a sparse vector, or noise that is reduced, would make them
+        shrink when it is settled, so a plan with one inside has to fit the rule.
         """
         if spent.count or not isinstance(event, DeclaredPlan):
             return False
-        if any(isinstance(part, OPEN_ENDED) for part in event.leaves()):
+        if any(isinstance(part, (*OPEN_ENDED, NoiseReduction)) for part in event.leaves()):
             return False
         epsilon, delta = event.basic
         return epsilon <= self.epsilon and delta <= self.delta

@@ -27,6 +27,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose_events,
 )
+from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import declare
 from tests.support.vectors import exact, vectors
 
@@ -43,6 +44,7 @@ ALL: list[Event] = [
     GroupSelection(ONE, TINY, 3),
     StableTest(ONE, TINY),
     GaussianTest(Fraction(7), TINY, ONE),
+    NoiseReduction(ONE, Fraction(1, 9)),
     compose_events([PureDP(ONE), StableTest(ONE, TINY)]),
     declare([PureDP(Fraction(1, 10))] * 20, Fraction(1, 10**6)),
 ]
@@ -113,6 +115,7 @@ def test_the_kinds_and_fields_are_a_contract() -> None:
         "group_selection",
         "stable_test",
         "gaussian_test",
+        "noise_reduction",
         "composed",
         "declared_plan",
     ]

@@ -211,6 +211,9 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         BindError: too many sets, or shares of their own beside them. BudgetExceeded: over the policy's limit per query.
     """
     options = options or Options("DP", {}, {})
+    if "error" in options.values:
+        hint = "leave error out, or ask for one grouping at a time."
+        raise options.refuse("error", "several grouping sets have several accuracies.", hint)
     written = [label_of_item(item) or item.sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]

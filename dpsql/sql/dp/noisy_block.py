@@ -11,7 +11,10 @@ from sqlglot import exp
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.moments import Output
+from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
+from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
@@ -196,28 +199,43 @@ class NoisyBlock(AggregatingBlock):
             raise privacy_error(self.select, what, f"add an aggregate, such as COUNT(*): {why}")
         gaussian = self.options.get("noise") == "GAUSSIAN"
         noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
+        if self.options.get("error") is not None:
+            check_fits(aggregates)
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
         selecting = (
             self.options.get("group_selection_epsilon"),
             self.options.nodes.get("group_selection_epsilon"),
         )
         share = deal(self.binder, self.options, self.select, shares + [selecting] * private, noisy + private)
-        operator = self._operator(aggregates, share, private, gaussian)
-        sentences = (*self._protection(), *(f"{label_of(a.call)}: {a.said}." for a in aggregates))
+        fitted = self._fit(aggregates, share, private, gaussian)
+        operator = self._operator(aggregates, share, private, fitted)
+        said = (f"{label_of(a.call)}: {a.said}." for a in aggregates)
+        sentences = (*self._protection(), *said, *fitted.sentences)
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
         )
 
-    def _operator(
+    def _fit(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, gaussian: bool
+    ) -> FittedOutputs:
+        """Return the outputs of formulas, with the noise of their shares or of the error that is asked for."""
+        delta = share.delta_part if gaussian else None
+
+        def build(a: Aggregate, epsilon: Fraction) -> Output:
+            assert a.formula is not None
+            return a.formula.build(*self._add_noise(a.formula.partials, epsilon, delta))
+
+        if self.options.get("error") is not None and aggregates:
+            choosing = share.parts[-1] if private else Fraction(0)
+            return fit_outputs(self.options, aggregates, share.epsilon - choosing, build)
+        dealt = zip(aggregates, share.parts, strict=False)
+        return FittedOutputs(tuple(build(a, e) for a, e in dealt if a.formula is not None), (), ())
+
+    def _operator(
+        self, aggregates: list[Aggregate], share: BudgetShare, private: bool, fitted: FittedOutputs
     ) -> Operator:
         dealt = list(zip(aggregates, share.parts, strict=False))
-        delta = share.delta_part if gaussian else None
-        outputs = tuple(
-            a.formula.build(*self._add_noise(a.formula.partials, epsilon, delta))
-            for a, epsilon in dealt
-            if a.formula is not None
-        )
+        outputs = fitted.outputs
         selection = None
         if private:
             selection = GroupSelector(
@@ -232,10 +250,14 @@ class NoisyBlock(AggregatingBlock):
         )
         if not outputs and not keys:
             return Together(None, parts)
-        aggregation = Aggregation(
-            self.exact.sql(), keys, outputs, selection, self.confidence,
-            exact_query.write_packed_route(self.exact) if not parts else None,  # parts bound contributions as the query does
-        )  # fmt: skip
+        # parts bound contributions as the query does
+        packed = exact_query.write_packed_route(self.exact) if not parts else None
+        aggregation = Aggregation(self.exact.sql(), keys, outputs, selection, self.confidence, packed)
+        if fitted.reduced:
+            error, names = self.options.get("error"), fitted.reduced
+            return NoiseReducedAggregation(
+                aggregation.query, keys, outputs, selection, self.confidence, packed, error, names
+            )
         return Together(aggregation, parts) if parts else aggregation
 
     def _add_noise(

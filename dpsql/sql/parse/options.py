@@ -164,6 +164,7 @@ COMMON_OPTIONS: Readers = {
     "noise": read_one_of("LAPLACE", "GAUSSIAN"),
     "confidence": read_number,
     "consistent": _consistent,
+    "error": read_positive,
 }
 
 

@@ -103,6 +103,9 @@ class Selection:
         if self.options.get("noise") == "GAUSSIAN":
             hint = "leave noise out: its answers have Laplace noise."
             raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
+        if "error" in self.options.values:
+            what = f"{call.name} chooses: it has no interval to narrow."
+            raise self.options.refuse("error", what, "leave error out.")
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         self.statistic = bind_statistic(call.args[0], self.names)

@@ -125,3 +125,18 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 7. often: then the most frequent value is released with noise, within ±53.92 at 95%.
 8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
+-- case: a mean as accurate as asked
+SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
+3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
+4. count_star(): ±100 at 0.95 confidence takes ε=0.29809.
+5. count_star(): the count with discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
+6. avg(amount): noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, sums of divergences the whole.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                  ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  count_star()   ±1 005    ±502    ±201    ±100   ±50   ±20

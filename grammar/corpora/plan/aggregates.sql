@@ -399,3 +399,18 @@ FROM (SELECT nurse_id, SUM(hours) AS hours FROM shifts GROUP BY nurse_id, date_t
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 1}
+====
+-- case: a count as accurate as asked
+SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n FROM visits
+----
+columns: n
+cost: ε=0.29809
+block: Aggregation {"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}
+====
+-- case: a mean as accurate as asked
+SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
+----
+columns: n, mean
+cost: ε=1
+block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less

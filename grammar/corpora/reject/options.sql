@@ -261,3 +261,51 @@ PrivacyError: this needs an epsilon: the policy sets no default.
   1 |   SELECT MEDIAN(age) FROM visits WITH SUBSAMPLE
                                             ^^^^^^^^^
 Hint: write SELECT WITH SUBSAMPLE OPTIONS (epsilon = 0.1) ...
+====
+-- case: an error that the epsilon can't give
+SELECT WITH DP OPTIONS (error = 10, epsilon = 1) COUNT(*) FROM visits
+----
+PrivacyError: count_star() within ±10 takes ε=2.8436, and there is ε=1.
+  1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) COUNT(*) FROM visits
+                                ^^^^^^^^^^
+Hint: write epsilon = 2.8436, or error = 30.
+====
+-- case: an error of what has no interval
+SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
+----
+PrivacyError: error is for counts, sums and means, and median(amount) has noise of another kind.
+  1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) MEDIAN(amount) FROM visits
+                                                         ^^^^^^^^^^^^^^
+Hint: leave error out, or ask for it by itself.
+====
+-- case: an error and Gaussian noise of a mean
+SELECT WITH DP OPTIONS (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
+----
+PrivacyError: the noise of means is reduced step by step, which is proved for Laplace noise.
+  1 |   (error = 10, epsilon = 1, delta = 1e-6, noise = GAUSSIAN) AVG(amount) FROM visits
+                                                ^^^^^^^^^^^^^^^^
+Hint: leave noise out.
+====
+-- case: an error beside shares
+SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
+----
+BindError: error decides what avg(amount) may take of epsilon.
+  1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) AVG(amount, epsilon => 0.5) FROM visits
+                                                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave its own epsilon out.
+====
+-- case: an error of several grouping sets
+SELECT WITH DP OPTIONS (error = 10, epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)
+----
+BindError: several grouping sets have several accuracies.
+  1 |   SELECT WITH DP OPTIONS (error = 10, epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)
+                                ^^^^^^^^^^
+Hint: leave error out, or ask for one grouping at a time.
+====
+-- case: an error of a choice
+WITH prices(p) AS (VALUES (1), (3)) SELECT WITH DP OPTIONS (error = 10, epsilon = 1) EXPMECH(COUNT(*) FILTER (WHERE bid >= p)) OVER prices FROM bids
+----
+BindError: EXPMECH chooses: it has no interval to narrow.
+  1 |   ALUES (1), (3)) SELECT WITH DP OPTIONS (error = 10, epsilon = 1) EXPMECH(COUNT(*) FILTER (WHERE bid
+                                                ^^^^^^^^^^
+Hint: leave error out.

@@ -1,0 +1,175 @@
+"""Aggregates as accurate as was asked: noise is reduced until every interval is that narrow, and only that is charged.
+
+How wide the interval of a mean or of a variance is depends on private counts, so the epsilon that it needs can't be known
+beforehand. Noise of little epsilon is drawn first, and taken away step by step; each step the intervals are computed anew
+from the noisy integers, and where all are narrow enough, that is the answer.
+
+Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, for each statistic is a chain of noises
+(:mod:`dpsql.noise.gradual`) at the same rung of a public ladder, and when to stop is decided from released integers alone.
+The caller must ensure the sensitivities, as in any aggregation.
+
+Intervals: an answer that is released because it looks accurate was more likely lucky. A quarter of the doubt is set aside
+for that: each look has intervals at three quarters of it. That this is enough is measured, not proved: over means from the
+middle to the end of their bounds, and errors from a 400th to half of the way between, the released interval misses at most
+as often as stated (the tests repeat the worst of them, and find that without the quarter it misses more often).
+
+Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and Rogers
+(2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.moments import Estimate, Noisy, Output
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.gradual import NoiseChain
+from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, round_significant, write_number
+from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.gradual import NoiseReduction
+
+STEPS = 220
+"""Steps of the ladder: from a 4096th of the epsilon to all of it, each 4 percent more than the one before."""
+_PACE = 4096 ** (1 / STEPS)
+RUNGS = (*(round_significant(Fraction(_PACE ** (i - STEPS)), 6) for i in range(STEPS)), Fraction(1))
+"""The parts of the epsilon at which noise is looked at: public, and the same for everybody."""
+LOOK_SHARE = 0.75
+"""The part of the doubt at which a look has its intervals."""
+
+_Scaled = TypeVar("_Scaled")
+
+
+def rescale_statistics(output: _Scaled, factor: Fraction) -> _Scaled:
+    """Return a statistic, or what is made of several, with noise for ``factor`` times its epsilon."""
+    if isinstance(output, Statistic):
+        return replace(output, noise=output.noise.rescale(factor))
+    held = {f.name: getattr(output, f.name) for f in fields(output)}  # type: ignore[arg-type]
+    changed = {name: rescale_statistics(v, factor) for name, v in held.items() if is_dataclass(v)}
+    return replace(output, **changed)  # type: ignore[type-var]
+
+
+def measure_widths(estimate: Estimate) -> Floats:
+    """Return how far the farther end of each interval is from its value; infinite where an end is missing."""
+    value, low, high = (np.asarray(c.to_numpy(zero_copy_only=False), dtype=np.float64) for c in estimate)
+    middle = np.where(np.isnan(value), (low + high) / 2, value)
+    return np.nan_to_num(np.maximum(middle - low, high - middle), nan=math.inf)
+
+
+class _Look:
+    """What one rung shows: the outputs, and whether all intervals are narrow enough."""
+
+    def __init__(self, plan: NoiseReducedAggregation, noisy: Noisy, factor: Fraction) -> None:
+        values = {rescale_statistics(s, factor): integers for s, integers in noisy.items()}
+        level = 1 - LOOK_SHARE * (1 - plan.confidence)
+        scaled = [rescale_statistics(output, factor) for output in plan.sought]
+        self.shown = {output.name: output.show(values, level) for output in scaled}
+        most = float(plan.error)
+        self.narrow = all(bool(np.all(measure_widths(shown) <= most)) for shown in self.shown.values())
+
+
+@dataclass(frozen=True)
+class NoiseReducedAggregation(Aggregation):
+    """An aggregation whose intervals are to end within ``error`` of their values.
+
+    Args:
+        error: in units of the column.
+        reduced: names of the outputs whose noise is reduced; that of the others is made for the error already.
+    """
+
+    error: Fraction = Fraction(1)
+    reduced: tuple[str, ...] = ()
+
+    @property
+    def sought(self) -> tuple[Output, ...]:
+        """The outputs whose noise is reduced."""
+        return tuple(output for output in self.outputs if output.name in self.reduced)
+
+    @property
+    def _chained(self) -> tuple[Statistic, ...]:
+        return tuple(dict.fromkeys(s for output in self.sought for s in output.statistics))
+
+    @property
+    def _fixed(self) -> tuple[Output, ...]:
+        return tuple(output for output in self.outputs if output.name not in self.reduced)
+
+    @property
+    def _set(self) -> tuple[Statistic, ...]:
+        return tuple(dict.fromkeys(s for output in self._fixed for s in output.statistics))
+
+    @property
+    def _most(self) -> Fraction:
+        return sum((s.noise.epsilon for s in self._chained), Fraction(0))
+
+    @property
+    def event(self) -> Event:
+        return self._charge(Fraction(1))
+
+    def _charge(self, factor: Fraction) -> Event:
+        chosen = () if self.selection is None else (self.selection.event,)
+        fixed = (s.noise.event for s in self._set)
+        return compose_events([*fixed, *chosen, NoiseReduction(self._most, self._most * factor)])
+
+    @property
+    def can_show_again(self) -> bool:
+        return False
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        return base.Operator.show_again(self, released, noisy)
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        table = self.read_kept(base.Reader.over(read), entropy)
+        exact = {s: self._exact(table, s.column) for s in self._chained}
+        factor, look = self._search(exact, entropy)
+        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self._set}
+        columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
+        for output in self.outputs:
+            shown = look.shown.get(output.name) or output.show(noisy, self.confidence)
+            columns |= shown.columns(output.name)
+        released, used = pa.table(columns), write_number(self._most * factor)
+        note = f"every interval ends within {float(self.error):g}: that took ε={used}"
+        if not look.narrow:
+            note = f"with ε={used} not every interval ends within {float(self.error):g}; a larger epsilon may do it"
+        return base.Release(released, self._charge(factor), (note, *self.note_groups(released)))
+
+    def _search(self, exact: Mapping[Statistic, Integers], entropy: Entropy) -> tuple[Fraction, _Look]:
+        """Return the first rung with narrow intervals, or the last, and what is seen there."""
+        chains = {s: self._chain(s, len(values), entropy) for s, values in exact.items()}
+        for factor in RUNGS:
+            noisy = {s: np.asarray(add_integers(exact[s], chain.noise)) for s, chain in chains.items()}
+            look = _Look(self, noisy, factor)
+            if look.narrow or factor == 1:
+                break
+            for chain in chains.values():
+                chain.step()
+        return factor, look
+
+    @staticmethod
+    def _chain(statistic: Statistic, n: int, entropy: Entropy) -> NoiseChain:
+        noise = statistic.noise
+        if not isinstance(noise, LaplaceNoise):
+            raise ValueError("only Laplace noise is reduced step by step")
+        return NoiseChain([noise.rescale(factor).scale for factor in RUNGS], n, entropy)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        selected = () if self.selection is None else (self.selection.sentence(),)
+        return (
+            *selected,
+            *(line for output in self._fixed for line in output.sentences(confidence)),
+            f"{', '.join(self.reduced)}: noise is reduced step by step until every interval ends within "
+            f"{float(self.error):g} of its value, at {confidence:.4g} confidence, or ε={write_number(self._most)} is used "
+            "up. Sums of ε are charged what was used, sums of divergences the whole.",
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+        for output in self._fixed:
+            yield from output.expect_errors(factor, confidence)
