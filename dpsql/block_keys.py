@@ -51,6 +51,8 @@ _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
 _ADDED = {"determines", "privacy_period"}
 """Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
+_ADDED_FIELDS = {"form", "bases", "multiples"}
+"""Fields of operators that earlier versions did not have: where they are empty, the key is theirs."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200
 _MOST_SORTED = 100_000
@@ -206,6 +208,8 @@ class _Writer:
                 if isinstance(value, Aggregation) and item.name == "packed":
                     continue  # another route to the rows of its query: the same totals
                 found = getattr(value, item.name)
+                if item.name in _ADDED_FIELDS and not found:
+                    continue
                 if item.name in labels:
                     out.append((item.name, self._called(found)))
                 else:

@@ -219,6 +219,9 @@ class ScoresClaim:
         terms: how far one row moves each statistic of the score, where the operator says so.
         clipped: whether some terms hold values to a limit.
         own: the column of each candidate's own sensitivity, where they differ.
+        moves: how far one row lowers and raises each statistic, where scores are no plain sums; in place of ``terms``.
+        apart: pairs of statistics that have no row in common.
+        monotone: whether a row moves all scores the same way, where ``moves`` are given.
     """
 
     column: str
@@ -227,6 +230,9 @@ class ScoresClaim:
     terms: tuple[int, ...] | None = None
     clipped: bool = False
     own: str | None = None
+    moves: tuple[tuple[int, int], ...] | None = None
+    apart: tuple[tuple[int, int], ...] = ()
+    monotone: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.selection import score as statistic
+from dpsql.sql.selection import utility
 from tests.support import inside
 
 POLICY = """
@@ -244,6 +245,36 @@ POWER(2, b) * COUNT(*)
 SUM((x - k) ** 2)
 1/(1+EXP(-g)) * COUNT(*)
 k ^ 3 * COUNT(*)
+ABS(COUNT(*) - k)
+GREATEST(COUNT(*), k)
+LEAST(COUNT(*), k)
+COALESCE(SUM(x), 0)
+-ABS(COUNT(*) FILTER (WHERE x < k) - COUNT(*) FILTER (WHERE x >= k))
+-ABS(COUNT(*) FILTER (WHERE x < k) + COUNT(*) FILTER (WHERE x >= k))
+COUNT(*) FILTER (WHERE x BETWEEN lo AND hi) + COUNT(*) FILTER (WHERE x > hi) + COUNT(*) FILTER (WHERE x < lo)
+COUNT(*) FILTER (WHERE s = 'a') + COUNT(*) FILTER (WHERE s = 'b')
+COUNT(*) FILTER (WHERE s = name) + COUNT(*) FILTER (WHERE s <> name)
+COUNT(*) FILTER (WHERE d < g) + COUNT(*) FILTER (WHERE d >= g)
+COUNT(*) FILTER (WHERE f) + COUNT(*) FILTER (WHERE NOT f)
+COUNT(*) FILTER (WHERE x < 1) + COUNT(*) FILTER (WHERE x >= 1) - SUM(w) FILTER (WHERE x = 2)
+-ABS(COUNT_IF(x < k AND f) - COUNT_IF(x < k AND NOT f)) - ABS(COUNT_IF(x >= k AND f) - COUNT_IF(x >= k AND NOT f))
+-ABS(SUM(w) FILTER (WHERE x < k) - SUM(w) FILTER (WHERE x >= k))
+GREATEST(COUNT(*) FILTER (WHERE x < k), COUNT(*) FILTER (WHERE x >= k))
+LEAST(COUNT(*) FILTER (WHERE x > k), SUM(y), 3)
+GREATEST(SUM(w), -SUM(w), COUNT(*))
+k * ABS(COUNT(*) - SUM(w))
+-k * ABS(COUNT(*) - 3) + hi * LEAST(SUM(x), SUM(y))
+q * GREATEST(SUM(x), g) - ABS(g * SUM(d) - q * SUM(m))
+ABS(ABS(COUNT(*) - SUM(x)) - ABS(SUM(w) - k))
+0.5 * ABS(COUNT(*) - SUM(d) / 3)
+ABS(SUM(LEAST(y, b)) - SUM(LEAST(y, b + 1)))
+ABS(SUM(LEAST(y, b))) - ABS(SUM(LEAST(y, b + 1)))
+SUM(LEAST(y, b)) - ABS(SUM(LEAST(y, b + 1)))
+GREATEST(SUM(LEAST(w, k)), COUNT(*) FILTER (WHERE x > k AND y < b))
+LEAST(COUNT(*) FILTER (WHERE x > lo AND x < hi), COUNT(*) FILTER (WHERE y > lo AND y < b)) - COUNT(*)
+(COUNT(*) - ABS(SUM(x) - 2)) * (k - hi)
+ABS(COUNT(*) - SUM(w)) / hi
+GREATEST(k * COUNT(*), b * SUM(x), -3 * SUM(w))
 """.strip().splitlines()
 
 REFUSED = """
@@ -268,9 +299,6 @@ SUM(x) / COUNT(*)
 AVG(x)
 MAX(x)
 MIN(x) * k
-ABS(COUNT(*) - k)
-GREATEST(COUNT(*), k)
-LEAST(COUNT(*), k)
 CASE WHEN COUNT(*) > 3 THEN 1 ELSE 0 END
 CASE WHEN k > 1 THEN COUNT(*) ELSE SUM(x) END
 COUNT(*) > 3
@@ -279,8 +307,14 @@ CAST(COUNT(*) AS VARCHAR)
 COUNT(*)::BIGINT * 2
 ROUND(COUNT(*))
 COALESCE(SUM(x), 100)
-COALESCE(SUM(x), 0)
 SQRT(COUNT(*))
+ABS(COUNT(*)) * ABS(SUM(x))
+LEAST(COUNT(*), 3) / COUNT(*)
+ABS(x)
+GREATEST(COUNT(*), x)
+LEAST(COUNT(DISTINCT x), COUNT(*))
+ABS(AVG(x))
+ABS(MAX(x))
 COUNT(*) ** 2
 COUNT(DISTINCT x)
 SUM(DISTINCT x)
@@ -522,8 +556,8 @@ class Loose(statistic.Factor):
     read: int = 0
 
     @property
-    def top(self) -> int:
-        return self.read
+    def range(self) -> tuple[int, int]:
+        return -self.read, self.read
 
 
 held_factor_of = statistic.factor_of
@@ -551,9 +585,11 @@ def test_the_check_notices(
     if doctored == "factors as they come":
         monkeypatch.setattr(statistic, "factor_of", loose)
     elif doctored == "half the factor":
-        monkeypatch.setattr(statistic.Factor, "top", property(lambda self: max(-self.low, self.high) // 2))
+        half = property(lambda self: (self.low // 2, self.high // 2))
+        monkeypatch.setattr(statistic.Factor, "range", half)
     elif doctored == "one direction":
-        monkeypatch.setattr(statistic, "_directions", lambda *given: {1})
+        whole = utility.compute_movement
+        monkeypatch.setattr(utility, "compute_movement", lambda *given: (0, max(map(abs, whole(*given)))))
     else:
         monkeypatch.setattr(
             statistic, "_limit", lambda node, typed, steps: statistic.Limit("b", statistic.Fraction(0), True)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
     UnequalNearness,
     compute_spread,
 )
+from dpsql.mechanisms.selection.utility_forms import Linear, UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
@@ -72,8 +73,7 @@ _AFTER = (">", "<=")
 _SAFE = 1 << 61
 _SOME = 1 << 15
 """Rows that show whether most doubles differ."""
-_TOGETHER = 1 << 6
-"""Candidates that are near, or far, together."""
+_TOGETHER = 1 << 6  # candidates that are near, or far, together
 _CLOSE = 8
 """How many times the distance of evenly spread thresholds neighbours may be apart, and still be close."""
 
@@ -188,6 +188,8 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         base: a column of the candidates.
         lent: the lent relation that has the candidates, with the query's columns, where it only chooses columns.
         rows: rows of one unit, in the sensitivities of candidates that differ.
+        form: what puts the terms together, where that is no plain sum; then ``bases`` are columns of public numbers, and
+            ``multiples`` the public factors of what is no sum.
     """
 
     candidates: str
@@ -196,6 +198,9 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     base: str | None = None
     lent: tuple[str, tuple[str, ...]] | None = None
     rows: int = 1
+    form: UtilityForm | None = None
+    bases: tuple[str, ...] = ()
+    multiples: tuple[CandidateFactor, ...] = ()
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -255,14 +260,19 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         self, table: pa.Table, ends: Mapping[str, Thresholds], runs: list[PrefixSums], varying: bool
     ) -> ScoredCandidates:
         """Compute the statistic of candidates with thresholds ``ends`` out of the counts of each histogram."""
+        form = self.form or UtilityForm(Linear(tuple(range(len(self.terms)))), ())
+        factors = [term.factor.of(table) for term in self.terms]
+        found = [term.aggregate(runs[term.histogram], ends) for term in self.terms]
+        terms = list(map(multiply_integers, factors, found))
+        bases = [read_integers(table.column(name)) for name in self.bases]
+        multiples = [factor.of(table) for factor in self.multiples]
         score: Integers | int = 0 if self.base is None else read_integers(table.column(self.base))
-        own: Integers | int = 0
-        for term in self.terms:
-            factor = term.factor.of(table)
-            score = add_integers(score, multiply_integers(factor, term.aggregate(runs[term.histogram], ends)))
-            own = add_integers(own, term.bound_moves(factor)) if varying else own
-        places, size = read_integers(table.column(CANDIDATE_PLACE)), table.num_rows
-        mine = self.bound_unit_moves(_spread(own, size)) if varying else None
+        score = add_integers(score, form.evaluate(terms, bases, multiples))
+        places, size, mine = read_integers(table.column(CANDIDATE_PLACE)), table.num_rows, None
+        if varying:
+            moved = [term.bound_moves(factor) for term, factor in zip(self.terms, factors, strict=True)]
+            own = reduce(add_integers, moved) if self.form is None else form.bound_own(moved, multiples)
+            mine = self.bound_unit_moves(_spread(own, size))
         return ScoredCandidates(table, places, _spread(score, size), mine)
 
     def bound_unit_moves(self, rows: Integers | int) -> Integers:
@@ -363,7 +373,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
     def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
-        alone = len(self.scores.terms) == 1 and self.scores.base is None
+        alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
         if not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)

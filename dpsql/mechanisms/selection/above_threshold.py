@@ -42,6 +42,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
 )
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
@@ -110,18 +111,23 @@ class ScoredOperator(base.Operator):
         batches: the texts of the plain way.
         sweep: the quicker route.
         varying: whether candidates have sensitivities of their own.
+        form: what scores are made of, where they are no plain sums.
     """
 
     batches: tuple[str, ...]
     sweep: CandidateScores | None
     varying: bool = False
+    form: UtilityForm | None = None
 
     @property
     def queries(self) -> tuple[str, ...]:
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
-    def _claim_scores(self, sensitivity: int) -> Iterator[base.ClaimedText]:
-        """Yield the texts that give candidates their scores, which one unit moves so far, with their claims."""
+    def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
+        """Yield the texts that give candidates their scores, which one unit moves so far, with their claims.
+
+        ``monotone``: the noise is made for scores that all move the same way.
+        """
         own = CANDIDATE_SENSITIVITY if self.varying else None
         scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=own)
         if self.sweep is not None:
@@ -129,6 +135,9 @@ class ScoredOperator(base.Operator):
             clipped = any(term.clip is not None for term in self.sweep.terms)
             scores = replace(scores, rows=self.sweep.rows, terms=terms, clipped=clipped)
         rows = sensitivity if self.sweep is None else self.sweep.rows
+        if self.form is not None:
+            rows = self.form.rows
+            scores = self.form.claim(replace(scores, terms=None, monotone=monotone))
         claim = base.RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
         for text in self.batches:
             yield base.ClaimedText(text, claim)
@@ -180,6 +189,7 @@ class AboveThreshold(ScoredOperator):
     confidence: float = 0.95
     candidates: int | None = None
     sweep: CandidateScores | None = None
+    form: UtilityForm | None = None
 
     @property
     def _sparse(self) -> SparseVector:
@@ -193,7 +203,7 @@ class AboveThreshold(ScoredOperator):
         return compose_events([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        yield from self._claim_scores(self.noise.sensitivity)
+        yield from self._claim_scores(self.noise.sensitivity, self.noise.monotone)
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         hits: list[tuple[pa.Table, int, int, int]] = []
@@ -370,6 +380,7 @@ class Probe(base.Operator):
         name: of the declared threshold.
         reserved: what was reserved at DECLARE.
         ask: puts the question to the open threshold, and records a hit durably before it answers.
+        form: what the statistic is made of, where it is no plain sum.
     """
 
     query: str
@@ -378,6 +389,7 @@ class Probe(base.Operator):
     name: str
     reserved: Event
     ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
+    form: UtilityForm | None = None
 
     prepaid = True
 
@@ -390,7 +402,11 @@ class Probe(base.Operator):
         return self.name
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        yield base.ClaimedText(self.query, base.RowsClaim(self.sensitivity, each=CANDIDATE_PLACE))
+        claim = base.RowsClaim(self.sensitivity, each=CANDIDATE_PLACE)
+        if self.form is not None:
+            scores = self.form.claim(base.ScoresClaim(CANDIDATE_SCORE, self.sensitivity, 1))
+            claim = replace(claim, rows=self.form.rows, scores=scores)
+        yield base.ClaimedText(self.query, claim)
 
     @property
     def queries(self) -> tuple[str, ...]:

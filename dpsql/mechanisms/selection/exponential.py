@@ -48,6 +48,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
     compute_generalised_gaps,
     compute_generalised_scores,
 )
+from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, choose_exponential, choose_noisy_max, permute_and_flip
 from dpsql.numerics.exact_numbers import Integers, read_integers
@@ -116,6 +117,7 @@ class ExponentialChoice(ScoredOperator):
     candidates: int | None = None
     confidence: float = 0.95
     sweep: CandidateScores | None = None
+    form: UtilityForm | None = None
 
     @property
     def _way(self) -> ChoiceMethod:
@@ -138,7 +140,7 @@ class ExponentialChoice(ScoredOperator):
         return self.choice if fresh is None else compose_events([self.choice, fresh.event])
 
     def claims(self) -> Iterator[ClaimedText]:
-        yield from self._claim_scores(self.sensitivity)
+        yield from self._claim_scores(self.sensitivity, self.monotone)
 
     def release(self, read: Read, entropy: Entropy) -> Release:
         few = self._prune(read, entropy)

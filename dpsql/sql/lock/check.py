@@ -25,6 +25,7 @@ from dpsql.sql.lock.proof import prove, prove_packing
 from dpsql.sql.lock.scores import prove_scores
 from dpsql.sql.lock.sources import Sources
 from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, Window, conjuncts, refuse
+from dpsql.sql.lock.utilities import prove_utility
 
 Serialise = Callable[[str], str]
 """The engine's own parser: a text, to its tree in JSON."""
@@ -47,7 +48,11 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> No
     else:
         prove(checker.query(query, None), claim, checker.symbols)
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
-            prove_scores(query, checker.outermost, checker.leaves, checker.expressions, claim.scores)
+            given = query, checker.outermost, checker.leaves, checker.expressions, claim.scores
+            if claim.scores.moves is None:
+                prove_scores(*given)
+            else:
+                prove_utility(*given, known)
     checker.distinct_names()
 
 

@@ -70,6 +70,8 @@ class Expressions:
     macros: frozenset[str]
     added: list[Number] = field(default_factory=list)
     """The most of one row that each sum over private rows adds at most."""
+    steps: list[tuple[int, int] | None] = field(default_factory=list)
+    """By how much one more row lowers and raises each sum over private rows."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """Derive an expression over the rows of a FROM."""
@@ -158,6 +160,7 @@ class Expressions:
         if name in _COUNTS:
             made.nullable, made.whole, made.low = False, True, 0
             made.weight = 1 if relation.private else None
+            made.step = (0, 1) if relation.private else None
             if name == "count" and first is not None and not node.distinct and node.where is None:
                 made.odd = frozenset({("there", first.symbol)})
                 made.symbol = self._count(first, env)
@@ -185,8 +188,10 @@ class Expressions:
         if first.whole:
             if relation.private:
                 made.weight = first.most
+                if first.low is not None and first.high is not None:
+                    made.step = min(first.low, 0), max(first.high, 0)
             elif relation.kind == Kind.CELLS and not first.halved:
-                made.weight, made.total = first.weight, first.total
+                made.weight, made.total, made.step = first.weight, first.total, first.step
             if node.where is None and first.low is not None and first.high is not None:
                 strict = not tree.has(inner, lambda n: not _strict(n))
                 column = (
@@ -196,6 +201,7 @@ class Expressions:
                 made.times = (count, min(first.low, 0), max(first.high, 0))
         if relation.private:
             self.added.append(made.weight)
+            self.steps.append(made.step)
             if first.times is not None and first.whole:
                 symbol, low, high = first.times
                 if low is not None and high is not None:

@@ -147,6 +147,7 @@ class Value:
             second), and how far one unit moves both together.
         weight: of a cell: one more row of the source changes it by at most so much. total: one unit, over all cells.
         halved: the weight is that of twice the number.
+        step: of a cell: how far one more row lowers it (not above 0), and how far it raises it (not below 0).
     """
 
     symbol: Symbol
@@ -164,6 +165,7 @@ class Value:
     weight: Number = None
     total: Number = None
     halved: bool = False
+    step: tuple[int, int] | None = None
 
     @property
     def most(self) -> Number:
@@ -172,7 +174,7 @@ class Value:
 
     def plain(self) -> Value:
         """Return the same, without what a row or a unit moves it by."""
-        return replace(self, weight=None, total=None, halved=False)
+        return replace(self, weight=None, total=None, halved=False, step=None)
 
 
 @dataclass(frozen=True, slots=True)

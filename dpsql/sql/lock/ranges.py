@@ -144,7 +144,9 @@ def _negative(value: Value) -> Value:
         None if known is None else (known[0], *_scaled(*known[1:], -1))
         for known in (value.times, value.besides)
     )
-    return replace(value, low=low, high=high, times=count, besides=other, share=None, half=None, budget=None)
+    return replace(
+        value, low=low, high=high, times=count, besides=other, share=None, half=None, budget=None, step=None
+    )
 
 
 def _scaled(low: Number, high: Number, by: int) -> tuple[Number, Number]:
@@ -268,7 +270,7 @@ def _coalesce(args: Sequence[Value], made: Value) -> Value:
     found = any_of(args, made.symbol)
     made = replace(found, nullable=all(a.nullable for a in args), odd=_evens(args))
     if len(args) == 2 and constant(args[1]) == 0:  # a sum of nothing
-        made.weight, made.total, made.halved = first.weight, first.total, first.halved
+        made.weight, made.total, made.halved, made.step = first.weight, first.total, first.halved, first.step
         made.odd, made.times = first.odd, first.times
     return made
 

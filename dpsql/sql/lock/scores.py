@@ -38,7 +38,7 @@ def prove_scores(
     items = dict(query.items)
     if not {claim.column, claim.own or claim.column} <= items.keys():
         refuse("a column that the operator asks for is not there")
-    terms = [_term(node, leaves) for node in addends(items[claim.column]) if not _public(node, leaves)]
+    terms = [_term(node, leaves) for node in addends(items[claim.column]) if not is_public(node, leaves)]
     if claim.terms is not None and len(terms) != len(claim.terms):
         refuse(_SHAPE)
     if claim.terms is None and None in expressions.added:
@@ -79,7 +79,7 @@ def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]
     factor: Expr | None = None
     if isinstance(node, Call) and node.name == "*" and len(node.args) == 2:
         factor, node = node.args
-        if not _public(factor, leaves):
+        if not is_public(factor, leaves):
             refuse("a factor that is not public")
     match node:
         case (Ref() as ref) | Call("coalesce", (Ref() as ref, Literal(integer=0))):
@@ -87,7 +87,7 @@ def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]
     refuse(_SHAPE)
 
 
-def _public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
+def is_public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
     """Return whether an expression looks at public relations alone."""
     if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter)):
         return False
@@ -100,7 +100,7 @@ def _public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
 def _own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], rows: int) -> None:
     """Prove ``GREATEST(ABS(factor) * row + ..., 1) * rows``, of the same factors and rows that move it as far."""
     trail = Trail(select)
-    held, times = _multiple(trail.follow(node))
+    held, times = multiple_of(trail.follow(node))
     if times < rows:
         refuse(_MORE)
     match held:
@@ -108,7 +108,7 @@ def _own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], 
             said: Counter[str] = Counter()
         case _:
             refuse(_SHAPE)
-    for size, row in map(_multiple, addends(total)):
+    for size, row in map(multiple_of, addends(total)):
         match size:
             case Call("abs", (factor,)):
                 said[repr(factor)] += row
@@ -120,7 +120,7 @@ def _own(select: tree.Select, node: Expr, sizes: list[tuple[Expr | None, int]], 
         refuse(_MORE)
 
 
-def _multiple(node: Expr) -> tuple[Expr, int]:
+def multiple_of(node: Expr) -> tuple[Expr, int]:
     """Return an expression, and the integer that it is multiplied by."""
     match widened(node):
         case Call("*", (inner, times)) if (found := integer(widened(times))) is not None:
@@ -133,13 +133,13 @@ class Trail:
 
     def __init__(self, select: tree.Select) -> None:
         self._queries = dict(select.ctes)
-        self._sources = dict(_named(select.source))
+        self._sources = dict(named_sources(select.source))
         for _, query in select.ctes:
             self._gather(query)
 
     def _gather(self, query: tree.Query) -> None:
         if isinstance(query, tree.Select):
-            for alias, source in _named(query.source):
+            for alias, source in named_sources(query.source):
                 self._sources[alias] = source
                 if isinstance(source, tree.Derived):
                     self._gather(source.query)
@@ -169,9 +169,10 @@ class Trail:
         return node if isinstance(node, Literal) else refuse(_SHAPE)
 
 
-def _named(source: tree.Source | None) -> Iterator[tuple[str, tree.Source]]:
+def named_sources(source: tree.Source | None) -> Iterator[tuple[str, tree.Source]]:
+    """Yield the parts of a FROM by their aliases."""
     if isinstance(source, tree.Join):
-        yield from _named(source.left)
-        yield from _named(source.right)
+        yield from named_sources(source.left)
+        yield from named_sources(source.right)
     elif source is not None:
         yield source.alias, source

@@ -27,7 +27,9 @@ from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection import candidates
-from dpsql.sql.selection.score import RowNames, bind_statistic, bounded, level_of
+from dpsql.sql.selection.score import RowNames, bounded, level_of
+from dpsql.sql.selection.sweeps import sweep_of
+from dpsql.sql.selection.utility import bind_statistic
 
 SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {
@@ -108,7 +110,7 @@ class Selection:
             raise self.options.refuse("error", what, "leave error out.")
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
-        self.statistic = bind_statistic(call.args[0], self.names)
+        self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
         # The private rows that the statistic looks at, at most so many of one unit.
         self.rows_per_unit = require_rows(self.bound, self.options, call.node)
         self.rows = rows_of_statistic(
@@ -183,7 +185,7 @@ class Selection:
         assert self.names.candidate is not None
         types = {(candidates.ROWS, name): kind for name, kind in self.names.types.items()}
         types |= {(candidates.CANDIDATE, _exact(f)): f.typed.type for f in self.names.candidate.fields}
-        return candidates.sweep_of(
+        return sweep_of(
             self.rows, self.found.name, self.columns, self.statistic, types, self.rows_per_unit, extra
         )
 
@@ -231,7 +233,7 @@ class Selection:
             gap = make_unique([*self.columns, "gap"])[-1]
         operator = AboveThreshold(
             self._batches(extra), self.columns, level, noise, statistic.steps, answer, gap, flag,
-            self.options.confidence, self.count, self._sweep(extra),
+            self.options.confidence, self.count, self._sweep(extra), statistic.form_of(self.rows_per_unit),
         )  # fmt: skip
         made = [Released(flag, "BOOLEAN")] if flag else []
         return operator, made + ([Released(gap, "DOUBLE")] if gap else [])
@@ -249,7 +251,7 @@ class Selection:
         extra = {CANDIDATE_SENSITIVITY: f"CAST({varying} * {rows} AS HUGEINT)"} if varying else {}
         operator = ExponentialChoice(
             self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
-            bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}),
+            bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}), statistic.form_of(rows),
         )  # fmt: skip
         return operator, []
 

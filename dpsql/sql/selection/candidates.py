@@ -1,6 +1,6 @@
 """One statistic per candidate: in one pass over the data where its shape is known, else in a batched nested loop.
 
-A statistic is a sum of terms, each a public factor of the candidate times an exact aggregate. An aggregate's condition
+A statistic is made of terms, each a public factor of the candidate times an exact aggregate. An aggregate's condition
 or argument may name the candidate's columns in one of these shapes, and then all candidates share one scan:
 
     equality      x = c.k                              group by x, look the candidate's key up
@@ -10,28 +10,27 @@ or argument may name the candidate's columns in one of these shapes, and then al
 
 each together with any condition that does not name the candidate. What does not name it at all is one number.
 
-A sweep has queries of its own: histograms of the private rows, and the candidates, from which the same scores add up.
+A sweep has queries of its own (:mod:`dpsql.sql.selection.sweeps`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 from sqlglot import exp
 
-from dpsql.mechanisms.fast.candidate_scores import (
-    CANDIDATE_BASE,
-    CANDIDATE_PLACE,
-    CANDIDATE_SCORE,
-    CandidateFactor,
-    CandidateScores,
-    ScoreTerm,
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SCORE
+from dpsql.mechanisms.selection.utility_forms import (
+    Absolute,
+    Extreme,
+    FormNode,
+    Linear,
+    Multiple,
+    Total,
+    UtilityForm,
 )
-from dpsql.mechanisms.fast.column_counts import HistogramQuery
-from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.fan_out import split_conjuncts
 
@@ -111,7 +110,11 @@ class Term:
 
 @dataclass(frozen=True)
 class CandidateStatistic:
-    """A bound statistic: its terms in common steps, and what one row of a unit moves it by."""
+    """A bound statistic: its terms in common steps, and what one row of a unit moves it by.
+
+    ``form`` is set where it is no sum, or moves by less than its terms do together; then ``bases`` are its public numbers,
+    and ``multiples`` the public factors of what is no sum.
+    """
 
     terms: tuple[Term, ...]
     constant: str
@@ -121,6 +124,13 @@ class CandidateStatistic:
     """SQL of the sensitivity of each candidate, where they differ."""
     monotone: bool
     shape: str
+    form: UtilityForm | None = None
+    bases: tuple[str, ...] = ()
+    multiples: tuple[Weight, ...] = ()
+
+    def form_of(self, rows: int) -> UtilityForm | None:
+        """Return the form where so many rows of a unit count."""
+        return None if self.form is None else replace(self.form, rows=rows)
 
 
 def names_candidate(node: exp.Expr) -> bool:
@@ -133,17 +143,29 @@ def only_candidate(node: exp.Expr) -> bool:
     return all(column.table == CANDIDATE for column in node.find_all(exp.Column))
 
 
-def _compared_sides(part: exp.Expr) -> Range | None:
-    """Return a comparison that keeps the private side and the candidate's apart."""
-    op = _OPS.get(type(part))
+def compare_sides(part: exp.Expr) -> tuple[exp.Expr, str, exp.Expr] | None:
+    """Return the private side of a comparison, its operator and the public side: the candidate's, or a literal."""
+    op = _OPS.get(type(part)) or ("<>" if isinstance(part, exp.NEQ) else None)
     if op is None:
         return None
     left, right = part.this, part.expression
     if not names_candidate(left) and only_candidate(right):
-        return Range(left, op, right)
+        return left, op, right
     if not names_candidate(right) and only_candidate(left):
-        return Range(right, op.translate(_FLIPPED), left)
+        return right, op.translate(_FLIPPED) if op != "<>" else op, left
     return None
+
+
+def _read_range(part: exp.Expr) -> Range | None:
+    """Return a comparison that keeps the private side and the candidate's apart."""
+    found = compare_sides(part)
+    if (
+        found is None
+        or found[1] == "<>"
+        or not (names_candidate(part.this) or names_candidate(part.expression))
+    ):
+        return None
+    return Range(found[0], found[1], found[2])
 
 
 def shape_of(
@@ -169,7 +191,7 @@ def shape_of(
             flat.append(exp.LTE(this=inner.this.copy(), expression=inner.args["high"].copy()))
         else:
             flat.append(inner)
-    ranges = tuple(found for part in flat if (found := _compared_sides(part)) is not None)
+    ranges = tuple(found for part in flat if (found := _read_range(part)) is not None)
     ops = [r.op for r in ranges]
     faces = len({r.value for r in ranges}) == 1 and {op[0] for op in ops} == {"<", ">"}
     shape: _Shape = "nested loop"
@@ -219,7 +241,7 @@ def nested_sql(
     last = first + BATCH
     inside = f"{CANDIDATE} AS (SELECT * FROM {candidates} WHERE {CANDIDATE_PLACE} >= {first} AND {CANDIDATE_PLACE} < {last})"
     sums = ", ".join(
-        f"SUM(CASE WHEN {_all((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
+        f"SUM(CASE WHEN {all_of((*t.free, *((t.condition,) if t.condition and t.shape != 'constant' else ())))} "
         f"THEN {t.nested} ELSE 0 END) AS v{i}"
         for i, t in enumerate(statistic.terms)
     )
@@ -231,10 +253,13 @@ def nested_sql(
 
 def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
     """Return the SELECT of the statistic, whose terms' aggregates are ``values`` of what is joined."""
-    terms = zip(statistic.terms, values, strict=True)
-    total = " + ".join(
-        [statistic.constant, *(f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in terms)]
-    )
+    terms = [
+        f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in zip(statistic.terms, values, strict=True)
+    ]
+    if statistic.form is None or statistic.form.linear:
+        total = " + ".join([statistic.constant, *terms])
+    else:
+        total = _write_form(statistic.form.root, terms, statistic)
     shown = [
         *(f"{CANDIDATE}.{c}" for c in columns),
         _PLACE,
@@ -243,12 +268,31 @@ def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: lis
     return f"SELECT {', '.join(shown)} FROM {CANDIDATE} {joins} ORDER BY {_PLACE}"
 
 
-def _all(conditions: tuple[str, ...]) -> str:
+def _write_form(form: FormNode, terms: list[str], statistic: CandidateStatistic) -> str:
+    def write(part: FormNode) -> str:
+        return _write_form(part, terms, statistic)
+
+    match form:
+        case Linear():
+            shown = [*(statistic.bases[i] for i in form.bases), *(terms[i] for i in form.terms)]
+            return f"({' + '.join(shown)})"
+        case Total(parts):
+            return f"({' + '.join(map(write, parts))})"
+        case Absolute(part):
+            return f"ABS({write(part)})"
+        case Extreme(parts, greatest):
+            return f"{'GREATEST' if greatest else 'LEAST'}({', '.join(map(write, parts))})"
+        case Multiple(factor, part):
+            return f"({statistic.multiples[factor].text}) * {write(part)}"
+
+
+def all_of(conditions: tuple[str, ...]) -> str:
+    """Return the SQL of conditions that must all hold."""
     return " AND ".join(f"({c})" for c in conditions) or "TRUE"
 
 
 def _term_ctes(name: str, term: Term) -> list[str]:
-    where = _all(term.free)
+    where = all_of(term.free)
     if term.shape == "constant":
         one = f"SELECT COALESCE(SUM({term.amount}), 0) AS v FROM rows WHERE {where}"
         return [f"{name} AS (SELECT {_PLACE}, one.v FROM {CANDIDATE} CROSS JOIN ({one}) AS one)"]
@@ -329,172 +373,3 @@ def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) 
         f"{name}_s AS ({sums})",
         f"{name}_at AS ({running})",
     ]
-
-
-# -- the queries of a sweep -------------------------------------------------------------------------------------
-
-_INTEGERS = {"INTEGER", "NULL"}
-_NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
-_UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
-"""Types that Arrow has no integer or double of 64 bits for."""
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
-_EXACT_DIGITS = 15
-"""Decimals of so many digits are exact integers as doubles, once their places are made whole."""
-_NARROW_DIGITS = 9
-
-
-@dataclass
-class _Shown:
-    """The candidates' columns that a sweep reads: each expression once."""
-
-    items: dict[str, str] = field(default_factory=dict)
-    """SQL by name."""
-    bare: bool = True
-    """True where all of them are columns."""
-
-    def own(self, name: str) -> str:
-        self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
-        return name
-
-    def column(self, node: exp.Expr | str) -> str:
-        """Return the name of an expression's column."""
-        bare = None if isinstance(node, str) else _bare(node)
-        if bare is not None and bare.table == CANDIDATE:
-            return self.own(bare.name)
-        sql = node if isinstance(node, str) else to_sql(node)
-        found = next((name for name, text in self.items.items() if text == sql), f"dpsql_{len(self.items)}")
-        self.items[found] = sql
-        self.bare &= bare is not None
-        return found
-
-
-def sweep_of(
-    rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
-    types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
-) -> CandidateScores | None:  # fmt: skip
-    """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.
-
-    Args:
-        rows: the query of the private rows.
-        source: the lent relation of the candidates.
-        columns: the candidate's columns to return.
-        statistic: what is computed.
-        types: the type of each column that the terms name, by relation and name.
-        per_unit: rows of one privacy unit.
-        extra: further columns, in SQL by name.
-    """
-    histograms: dict[HistogramQuery, int] = {}
-    shown = _Shown()
-    for name in (*columns, CANDIDATE_PLACE):
-        shown.own(name)
-    swept = []
-    for term in statistic.terms:
-        counted = _counted(rows, term, types)
-        if counted is None:
-            return None
-        place = histograms.setdefault(counted, len(histograms))
-        bounds = tuple((r.op, shown.column(r.bound)) for r in term.ranges)
-        clip = shown.column(term.clip) if term.clip is not None else None
-        swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
-    more = dict(extra)
-    if statistic.constant != "0":
-        more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
-    as_it_is = not more and shown.bare
-    items = [
-        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
-        for name, sql in (shown.items | more).items()
-    ]
-    return CandidateScores(
-        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
-        CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
-    )  # fmt: skip
-
-
-def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> CandidateFactor:
-    if weight.sql is None:
-        return CandidateFactor(weight.times)
-    node = _bare(weight.raw)
-    kind = types.get((node.table, node.name)) if node is not None else None
-    plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
-    return CandidateFactor(
-        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
-    )
-
-
-def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
-    """Return what is counted for a term; None where it is not compared here."""
-    if term.shape == "nested loop":
-        return None
-    where = _all(term.free)
-    added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
-    head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
-    if term.shape == "constant":
-        return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
-    if (
-        bare := term.bare
-    ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
-        value = to_sql(bare[0])
-        x = f"GREATEST({value}, {bare[1]})"
-        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
-        narrow = to_sql(_narrow(bare[0], types))
-        return HistogramQuery(query, f"{head} {narrow} AS x {tail}", 0, bare[1])
-    x = term.ranges[0].value
-    compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
-    if compared is None:
-        return None
-    scaled, digits, kind = compared
-    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
-    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
-    return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
-
-
-def _compared(
-    side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
-) -> tuple[str, int, str] | None:
-    """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
-
-    That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
-    compared here, or all dates.
-    """
-    kinds = {kind for public in publics for kind in _kinds(public, types)}
-    x, mine, node = to_sql(side), _kinds(side, types), _bare(side)
-    own = types.get((node.table, node.name)) if node is not None else None
-    if mine == {"DATE"}:
-        return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
-    if not kinds <= _NUMBERS:
-        return None
-    if mine <= {"INTEGER", "DOUBLE", "NULL"}:
-        exact = mine <= _INTEGERS
-        kind = "" if own is None else "whole" if exact else "doubles"
-        return (x, 0, kind) if exact or "DECIMAL" not in kinds else None
-    if own is None or own.kind != "DECIMAL" or sum(own.digits) > _EXACT_DIGITS or "DOUBLE" in kinds:
-        return None
-    narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
-    places = own.digits[1]
-    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
-
-
-def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
-    """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
-    known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
-    kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
-    for literal in node.find_all(exp.Literal):
-        if not literal.is_string and not literal.is_int:
-            kinds.add("DOUBLE" if "e" in literal.name.lower() else "DECIMAL")
-    return kinds
-
-
-def _narrow(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> exp.Expr:
-    """Return grid integers in no more bits than they need."""
-    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
-        inner: exp.Expr = node.this.unnest()
-        kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
-        small = isinstance(inner, exp.TryCast) and inner.to.is_type("int")
-        if small or (kind is not None and kind.sql in _SMALL):
-            return inner
-    return node
-
-
-def _bare(node: exp.Expr) -> exp.Column | None:
-    inner = node.unnest()
-    return inner if isinstance(inner, exp.Column) else None

@@ -39,7 +39,8 @@ from dpsql.sql.relations.relation import From, column
 from dpsql.sql.relations.unit_rows import describe_protection
 from dpsql.sql.selection import candidates
 from dpsql.sql.selection.block import rows_of_statistic
-from dpsql.sql.selection.score import RowNames, bind_statistic
+from dpsql.sql.selection.score import RowNames
+from dpsql.sql.selection.utility import bind_statistic
 
 DECLARE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,
@@ -261,7 +262,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     if len(select.expressions) != 1:
         raise bind_error(item, "a threshold is asked about one statistic.")
     names = RowNames(tuple(bound.relations), dict(bound.merged))
-    statistic = bind_statistic(item.unalias(), names)
+    statistic = bind_statistic(item.unalias(), names, binder.catalog.engine.dialect)
     hint = f"write SELECT WITH {declared.name} OPTIONS (max_rows_contributed = 10) ..."
     rows = require_rows(bound, options, item, hint)
     text = rows_of_statistic(binder, select, bound, env, names, rows)
@@ -269,8 +270,9 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     name = binder.name("block")
     threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
     operator = Probe(
-        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put
-    )
+        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put,
+        statistic.form_of(rows),
+    )  # fmt: skip
     above = Released("above", "BOOLEAN")
     binder.add_block(name, operator, [above], bound.inputs, describe_protection(bound, rows))
     label = item.alias if isinstance(item, exp.Alias) else declared.name

@@ -1,7 +1,6 @@
-"""The statistic of a selection mechanism: linear in exact aggregates, with public factors per candidate.
+"""The parts of a selection mechanism's statistic: exact aggregates, public factors per candidate, public numbers.
 
-From its expression and the candidates' public values follow how far one privacy unit moves it, and whether it always
-moves the same way. What is not of this form is refused: nobody could say its sensitivity.
+:mod:`dpsql.sql.selection.utility` puts them together.
 
 Factors are integers: whole steps, or decimals with their digits; doubles get a power of two steps to a unit, about 2^20
 of them. The sensitivity follows from the range of the factors, which is read from the candidates when the statement is
@@ -12,7 +11,6 @@ random, or from a clock) change the statistic, never its sensitivity. A missing 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -26,21 +24,10 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_THRESHOLD
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.types import BIGINT, Bounds, Type, Typed
-from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import Call, call_of, read_pair
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
+from dpsql.sql.parse.options import Call, read_pair
 from dpsql.sql.relations.relation import Field, Names, Relation, column
-from dpsql.sql.selection.candidates import (
-    CANDIDATE,
-    ROWS,
-    Bare,
-    CandidateStatistic,
-    Weight,
-    names_candidate,
-    shape_of,
-)
-
-_MOST = 1 << 80
-"""Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
+from dpsql.sql.selection.candidates import ROWS, Bare, Weight
 
 
 @dataclass
@@ -74,12 +61,12 @@ class Limit:
     whole: bool
 
 
-_ONE = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
+NO_FACTOR = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One linear part: an aggregate's term, what a row moves the aggregate by (in its steps), and a public factor."""
+class ScorePart:
+    """One part: an aggregate's term, what a row moves the aggregate by (in its steps), and a public factor."""
 
     amount: exp.Expr | None
     condition: exp.Expr | None
@@ -89,99 +76,8 @@ class _Part:
     clip: exp.Expr | None = None
     bare: Bare | None = None
     limit: Limit | None = None
-    factor: Typed = _ONE
+    factor: Typed = NO_FACTOR
     sign: int = 1
-
-
-def bind_statistic(node: exp.Expr, names: RowNames) -> CandidateStatistic:
-    """Bind the first argument of a mechanism.
-
-    Raises:
-        PrivacyError: its sensitivity can't be derived.
-        BindError: names or types that don't fit.
-    """
-    found = _Sum(names)
-    found.add(node, 1, None)
-    parts, constants = found.parts, found.constants
-    if not parts:
-        what = "the statistic does not look at private rows."
-        raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
-    factors = [factor_of(part.factor, span_of(node)) for part in parts]
-    steps = [part.steps * f.scale for part, f in zip(parts, factors, strict=True)]
-    steps += [f.scale for _, f in constants]
-    common = Fraction(math.lcm(*(s.numerator for s in steps)))
-    terms, most, varying, directions = [], 0, [], set()
-    steady = _differences(parts)
-    for i, (part, public) in enumerate(zip(parts, factors, strict=True)):
-        extra = int(common / (part.steps * public.scale)) * part.sign
-        low, high = steady.get(i, (part.low, part.high))
-        row = max(abs(low), abs(high))
-        most += public.top * abs(extra) * row
-        directions |= _directions(public, part.sign, low, high)
-        comparable = not _lengths(part.condition, names)
-        weight = public.weight(extra, row)
-        varying.append(f"ABS({weight.text}) * {row}")
-        terms.append(shape_of(weight, part.amount, part.clip, part.bare, part.condition, comparable))
-    texts = [constant.sql(int(common / constant.scale) * sign) for sign, constant in constants]
-    if most > _MOST or (constants and common > _MOST):
-        what = "the steps of this statistic are too many for exact integers."
-        raise privacy_error(node, what, "round its factors, or write it in larger units.")
-    differs = any(names_candidate(part.factor.node) for part in parts)
-    shapes = {term.shape for term in terms}
-    shape = "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes))
-    return CandidateStatistic(
-        tuple(terms), " + ".join(texts) or "0", common, max(1, most),
-        f"CAST(GREATEST({' + '.join(varying)}, 1) AS HUGEINT)" if differs else None, len(directions) <= 1, shape,
-    )  # fmt: skip
-
-
-_LENGTHS = re.compile(r"\b(INTERVAL|AGE|TO_[A-Z]+|MAKE_INTERVAL)\b", re.IGNORECASE)
-_MOMENTS = ("DATE", "TIME", "TIMESTAMP")
-
-
-def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Say whether intervals may be compared in a condition.
-
-    DuckDB fails to find the bin of one, once there is a row to find it for: whoever asks would learn that there is.
-    """
-    if condition is None:
-        return False
-    kinds = {(ROWS, name): kind for name, kind in names.types.items()}
-    if names.candidate is not None:
-        kinds |= {(CANDIDATE, f.typed.node.name): f.typed.type for f in names.candidate.fields}
-
-    def has(node: exp.Expr, *wanted: str) -> bool:
-        found = (kinds.get((c.table, c.name)) for c in node.find_all(exp.Column))
-        return any(kind is None or kind.kind in wanted for kind in found)
-
-    differences = any(has(node, *_MOMENTS) for node in condition.find_all(exp.Sub))
-    return differences or has(condition, "INTERVAL") or _LENGTHS.search(to_sql(condition)) is not None
-
-
-def _differences(parts: list[_Part]) -> dict[int, tuple[int, int]]:
-    """Return what one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
-
-    The first of the two parts is given this range, the second nothing.
-    """
-    found: dict[int, tuple[int, int]] = {}
-    for i, one in enumerate(parts):
-        for j, other in enumerate(parts[:i]):
-            if one.limit is None or other.limit is None or {i, j} & set(found):
-                continue
-            if one.limit.base != other.limit.base:
-                continue
-            same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
-            if same and one.sign == -other.sign and one.factor.node == other.factor.node:
-                apart = (other.limit.offset - one.limit.offset) * one.steps
-                # Rounding keeps the distance of two whole numbers of steps, and else may add a step: -1/2 and 1/2 become
-                # -1 and 1.
-                exact = one.limit.whole and all(
-                    number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
-                )
-                width = math.ceil(abs(apart)) + (0 if exact else 1)
-                found[j] = (-width if apart <= 0 else 0, width if apart >= 0 else 0)
-                found[i] = (0, 0)
-    return found
 
 
 def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
@@ -202,81 +98,12 @@ def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
     return Limit(to_sql(node), offset, typed.type.kind == "INTEGER")
 
 
-def _directions(factor: Factor, sign: int, low: int, high: int) -> set[int]:
-    """Return which ways one more row may move the term."""
-    ends = {f * v * sign for f in (factor.low, factor.high) for v in (low, high)}
-    return {1 if e > 0 else -1 for e in ends if e != 0}
-
-
-@dataclass
-class _Sum:
-    """Takes a statistic apart, into public factors times aggregates and public numbers."""
-
-    names: RowNames
-    parts: list[_Part] = field(default_factory=list)
-    constants: list[tuple[int, Factor]] = field(default_factory=list)
-
-    def add(self, node: exp.Expr, sign: int, factor: exp.Expr | None) -> None:
-        """Add an expression times a public factor."""
-        node = node.unnest()
-        call = call_of(node)
-        if call is not None and call.name in _AGGREGATES:
-            public = _ONE if factor is None else _public(factor, self.names)
-            self.parts.append(replace(_AGGREGATES[call.name](call, self.names), factor=public, sign=sign))
-        elif isinstance(node, exp.Neg):
-            self.add(node.this, -sign, factor)
-        elif not _is_private(node):
-            whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
-            added = _public(whole, self.names)
-            if not added.type.numeric:
-                raise bind_error(node, f"this adds {added.type.sql}, not a number.")
-            self.constants.append((sign, constant_of(added)))
-        elif isinstance(node, exp.Add | exp.Sub):
-            self.add(node.this, sign, factor)
-            self.add(node.expression, -sign if isinstance(node, exp.Sub) else sign, factor)
-        else:
-            private, new = self._multiplied(node)
-            if factor is not None:
-                new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
-            self.add(private, sign, new)
-
-    def _multiplied(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-        """Return the private side of a product or a quotient, and the public factor that it is times."""
-        if isinstance(node, exp.Mul | exp.Div):
-            left, right = node.this, node.expression
-            if isinstance(node, exp.Mul) and _is_private(right) and not _is_private(left):
-                left, right = right, left
-            if _is_private(left) and not _is_private(right):
-                if isinstance(node, exp.Mul):
-                    return left, right.copy()
-                return left, exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
-        what = "the sensitivity of this statistic can't be derived."
-        raise privacy_error(node, what, "write counts and bounded sums, added or times a candidate's column.")
-
-
-def _is_private(node: exp.Expr) -> bool:
-    return any((call := call_of(n)) is not None and call.name in _AGGREGATES for n in node.walk())
-
-
-def _public(node: exp.Expr, names: RowNames) -> Typed:
-    """Return a number that no private row has a part in.
-
-    Raises:
-        PrivacyError: a column of the private rows stands outside of an aggregate.
-    """
-    typed = total_expressions.make_total(node, names)
-    if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
-        hint = "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column."
-        raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
-    return typed
-
-
 def _filter(call: Call, names: RowNames, *more: exp.Expr) -> exp.Expr | None:
     made = [] if call.where is None else [total_expressions.make_condition(call.where, names).node]
     return exp.and_(*made, *more, copy=False) if made or more else None
 
 
-def _count(call: Call, names: RowNames) -> _Part:
+def _count(call: Call, names: RowNames) -> ScorePart:
     call.read({})
     if call.args:
         call.require(1)
@@ -284,19 +111,19 @@ def _count(call: Call, names: RowNames) -> _Part:
         hint = "write COUNT(*): a unit's rows are bounded."
         raise privacy_error(call.node, "COUNT(DISTINCT ...) is not known per candidate.", hint)
     if not call.args or call.args[0].is_star or isinstance(call.args[0], exp.Literal):
-        return _Part(None, _filter(call, names))
+        return ScorePart(None, _filter(call, names))
     typed = total_expressions.make_total(call.args[0], names)
     there = exp.Not(this=exp.paren(exp.Is(this=typed.node, expression=exp.Null())))
-    return _Part(None, _filter(call, names, there))
+    return ScorePart(None, _filter(call, names, there))
 
 
-def _count_if(call: Call, names: RowNames) -> _Part:
+def _count_if(call: Call, names: RowNames) -> ScorePart:
     call.read({})
     call.require(1)
-    return _Part(None, _filter(call, names, total_expressions.make_condition(call.args[0], names).node))
+    return ScorePart(None, _filter(call, names, total_expressions.make_condition(call.args[0], names).node))
 
 
-def _sum(call: Call, names: RowNames) -> _Part:
+def _sum(call: Call, names: RowNames) -> ScorePart:
     call.require(1)
     if call.distinct:
         raise bind_error(call.node, "SUM takes no DISTINCT per candidate.")
@@ -321,7 +148,7 @@ def _sum(call: Call, names: RowNames) -> _Part:
     amount = _hold(y, least, grid.high if limit is None else None)
     there = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
     held = exp.Case(ifs=[exp.If(this=there, true=amount)])
-    part = _Part(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
+    part = ScorePart(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
     if limit is None or clip is None:
         return part
     # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
@@ -363,10 +190,10 @@ def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
     return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
 
-_AGGREGATES = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
+SCORE_AGGREGATES = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
 
 FINE = 20
-_FAR = 1 << 62
+FARTHEST = 1 << 62
 """Farthest that a factor may be from 0, in steps."""
 _EXACT = 1 << 50
 """Decimals beyond this many steps are rounded, as doubles are."""
@@ -374,17 +201,27 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True)
 class Factor:
-    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 among them."""
+    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 among them.
+
+    A missing one is ``missing`` steps.
+    """
 
     typed: Typed
     scale: Fraction
     low: int
     high: int
+    missing: int = 0
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest that it may be, in steps."""
+        return self.low, self.high
 
     @property
     def top(self) -> int:
         """The farthest that it may be from 0, in steps."""
-        return max(-self.low, self.high)
+        low, high = self.range
+        return max(-low, high)
 
     @property
     def whole(self) -> bool:
@@ -406,7 +243,7 @@ class Factor:
         if self.whole:
             return f"(CAST({to_sql(self.typed.node)} AS HUGEINT) * {extra})"
         # COALESCE comes first: GREATEST and LEAST pass over a NULL.
-        held = f"LEAST(GREATEST(COALESCE({self.steps}, 0), {self.low}), {self.high})"
+        held = f"LEAST(GREATEST(COALESCE({self.steps}, {self.missing}), {self.low}), {self.high})"
         return f"(CAST({held} AS HUGEINT) * {extra})"
 
     def weight(self, extra: int, row: int) -> Weight:
@@ -430,16 +267,20 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
     scale = _scale(typed)
     low, high = math.floor(bounds.low * scale), math.ceil(bounds.high * scale)
     found = Factor(typed, scale, min(0, low), max(0, high))
-    if found.top > _FAR:
+    if found.top > FARTHEST:
         what = "a factor of this statistic is too large for exact integers."
         hint = "write it in larger units, or hold it to a range: LEAST(p, 1000)."
         raise PrivacyError(what, span=span, hint=hint)
     return found
 
 
-def constant_of(typed: Typed) -> Factor:
-    """Return a public number that is added: whatever it is, it moves nothing."""
-    return Factor(typed, _scale(typed), -_FAR, _FAR)
+def constant_of(typed: Typed, side: int = 0) -> Factor:
+    """Return a public number that is added: whatever it is, it moves nothing.
+
+    One that is missing is 0; with a ``side`` it is the least number (-1) or the greatest (1), which LEAST and GREATEST
+    pass over where they may.
+    """
+    return Factor(typed, _scale(typed), -FARTHEST, FARTHEST, side * FARTHEST)
 
 
 def _digits(typed: Typed) -> Fraction:
@@ -481,8 +322,8 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
     whole = "CEIL" if steps == 1 else "ROUND"
     # Minus infinity is always reached; what is missing never is (GREATEST passes over a NULL, NaN is above all numbers).
     scaled = (
-        f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(_FAR)!r})"
+        f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(FARTHEST)!r})"
     )
     return None, {
-        CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{float(_FAR)!r}), {float(_FAR)!r}) AS BIGINT)"
+        CANDIDATE_THRESHOLD: f"CAST(LEAST(GREATEST({scaled}, -{float(FARTHEST)!r}), {float(FARTHEST)!r}) AS BIGINT)"
     }

@@ -145,8 +145,7 @@ def test_explain_states_the_bounds_of_the_theorem(session: dpsql.Session, monoto
     """Corollary 3.12 with the numbers of this call: 2 D ln(|R| / beta) / epsilon, and half of it where one direction is known."""
     utility = EQUAL if monotone else "COUNT(*) FILTER (WHERE x = k) - COUNT(*) FILTER (WHERE x < k)"
     said = str(session.explain(f"SELECT k, EXPMECH({utility}, epsilon => 2) OVER c FROM t"))
-    moved = 1 if monotone else 2
-    behind = 2 * moved * math.log(5 / 0.05) / 2 / (2 if monotone else 1)
+    behind = 2 * math.log(5 / 0.05) / 2 / (2 if monotone else 1)
     assert f"probability at least 0.95 the winner is within {behind:.4g} of the best" in said
     assert ("half the noise" in said) is monotone
 
@@ -157,7 +156,8 @@ DOMAIN = [(0, -2), (1, 2), (2, 1), (None, None)]
 CANDIDATES = "WITH v(k, lo) AS (VALUES (0, 0), (1, 2), (2, -1)) "
 STATISTICS = [
     EQUAL, "COUNT(*) FILTER (WHERE x >= k)", "SUM(w)", "SUM(LEAST(x, k))", "SUM(w) FILTER (WHERE x <> k) - COUNT(*)",
-    "(k - 1) * COUNT(*) FILTER (WHERE x > 0)",
+    "(k - 1) * COUNT(*) FILTER (WHERE x > 0)", "-ABS(COUNT(*) FILTER (WHERE x >= k) - COUNT(*) FILTER (WHERE x < k))",
+    "GREATEST(COUNT(*) FILTER (WHERE x = k), SUM(w)) - 0.5 * ABS(COUNT(*) - k)",
 ]  # fmt: skip
 CALLS = [
     "EXPMECH({}, epsilon => 1, method => 'exponential')",

@@ -117,7 +117,7 @@ class TestOddCandidates:
         ("SUM(y)", "needs bounds"),
         ("MEDIAN(x)", "can't stand here"),
         ("COUNT(DISTINCT x)", "not known per candidate"),
-        (f"{EQUAL} * COUNT(*)", "sensitivity of this statistic can't be derived"),
+        (f"{EQUAL} * COUNT(*)", "sensitivity of a product of private numbers can't be derived"),
         ("k + 1", "does not look at private rows"),
     ],
 )

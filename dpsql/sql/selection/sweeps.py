@@ -1,0 +1,193 @@
+"""The queries of a sweep: histograms of the private rows, and the candidates, from which the same scores add up.
+
+A histogram is asked for where values are compared as the engine would compare them: which that are depends on types only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.mechanisms.fast.candidate_scores import (
+    CANDIDATE_BASE,
+    CANDIDATE_PLACE,
+    CandidateFactor,
+    CandidateScores,
+    ScoreTerm,
+)
+from dpsql.mechanisms.fast.column_counts import HistogramQuery
+from dpsql.sql.expressions.types import Type
+from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Term, Weight, all_of
+
+_INTEGERS = {"INTEGER", "NULL"}
+_NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
+_UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
+"""Types that Arrow has no integer or double of 64 bits for."""
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_EXACT_DIGITS = 15
+"""Decimals of so many digits are exact integers as doubles, once their places are made whole."""
+_NARROW_DIGITS = 9
+
+
+@dataclass
+class _Shown:
+    """The candidates' columns that a sweep reads: each expression once."""
+
+    items: dict[str, str] = field(default_factory=dict)
+    """SQL by name."""
+    bare: bool = True
+    """True where all of them are columns."""
+
+    def own(self, name: str) -> str:
+        self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
+        return name
+
+    def column(self, node: exp.Expr | str) -> str:
+        """Return the name of an expression's column."""
+        bare = None if isinstance(node, str) else _bare(node)
+        if bare is not None and bare.table == CANDIDATE:
+            return self.own(bare.name)
+        sql = node if isinstance(node, str) else to_sql(node)
+        found = next((name for name, text in self.items.items() if text == sql), f"dpsql_{len(self.items)}")
+        self.items[found] = sql
+        self.bare &= bare is not None
+        return found
+
+
+def sweep_of(
+    rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
+    types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
+) -> CandidateScores | None:  # fmt: skip
+    """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.
+
+    Args:
+        rows: the query of the private rows.
+        source: the lent relation of the candidates.
+        columns: the candidate's columns to return.
+        statistic: what is computed.
+        types: the type of each column that the terms name, by relation and name.
+        per_unit: rows of one privacy unit.
+        extra: further columns, in SQL by name.
+    """
+    histograms: dict[HistogramQuery, int] = {}
+    shown = _Shown()
+    for name in (*columns, CANDIDATE_PLACE):
+        shown.own(name)
+    swept = []
+    for term in statistic.terms:
+        counted = _counted(rows, term, types)
+        if counted is None:
+            return None
+        place = histograms.setdefault(counted, len(histograms))
+        bounds = tuple((r.op, shown.column(r.bound)) for r in term.ranges)
+        clip = shown.column(term.clip) if term.clip is not None else None
+        swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
+    more = dict(extra)
+    if statistic.constant != "0":
+        more[CANDIDATE_BASE] = f"CAST({statistic.constant} AS HUGEINT)"
+    bases = tuple(f"{CANDIDATE_BASE}_{i}" for i in range(len(statistic.bases)))
+    more |= {name: f"CAST({sql} AS HUGEINT)" for name, sql in zip(bases, statistic.bases, strict=True)}
+    multiples = tuple(_public(weight, shown, types) for weight in statistic.multiples)
+    as_it_is = not more and shown.bare
+    items = [
+        f"{sql} AS {to_sql(exp.to_identifier(name, quoted=True))}"
+        for name, sql in (shown.items | more).items()
+    ]
+    return CandidateScores(
+        f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
+        CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
+        statistic.form_of(per_unit), bases, multiples,
+    )  # fmt: skip
+
+
+def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]) -> CandidateFactor:
+    if weight.sql is None:
+        return CandidateFactor(weight.times)
+    node = _bare(weight.raw)
+    kind = types.get((node.table, node.name)) if node is not None else None
+    plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
+    return CandidateFactor(
+        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
+    )
+
+
+def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
+    """Return what is counted for a term; None where it is not compared here."""
+    if term.shape == "nested loop":
+        return None
+    where = all_of(term.free)
+    added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"
+    head, tail = f"WITH rows AS ({rows}) SELECT", f"FROM rows WHERE {where}"
+    if term.shape == "constant":
+        return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
+    if (
+        bare := term.bare
+    ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
+        value = to_sql(bare[0])
+        x = f"GREATEST({value}, {bare[1]})"
+        query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
+        narrow = to_sql(_narrow(bare[0], types))
+        return HistogramQuery(query, f"{head} {narrow} AS x {tail}", 0, bare[1])
+    x = term.ranges[0].value
+    compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
+    if compared is None:
+        return None
+    scaled, digits, kind = compared
+    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
+    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
+    return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
+
+
+def _compared(
+    side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
+) -> tuple[str, int, str] | None:
+    """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
+
+    That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
+    compared here, or all dates.
+    """
+    kinds = {kind for public in publics for kind in _kinds(public, types)}
+    x, mine, node = to_sql(side), _kinds(side, types), _bare(side)
+    own = types.get((node.table, node.name)) if node is not None else None
+    if mine == {"DATE"}:
+        return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
+    if not kinds <= _NUMBERS:
+        return None
+    if mine <= {"INTEGER", "DOUBLE", "NULL"}:
+        exact = mine <= _INTEGERS
+        kind = "" if own is None else "whole" if exact else "doubles"
+        return (x, 0, kind) if exact or "DECIMAL" not in kinds else None
+    if own is None or own.kind != "DECIMAL" or sum(own.digits) > _EXACT_DIGITS or "DOUBLE" in kinds:
+        return None
+    narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
+    places = own.digits[1]
+    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
+
+
+def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
+    """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
+    known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
+    kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
+    for literal in node.find_all(exp.Literal):
+        if not literal.is_string and not literal.is_int:
+            kinds.add("DOUBLE" if "e" in literal.name.lower() else "DECIMAL")
+    return kinds
+
+
+def _narrow(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> exp.Expr:
+    """Return grid integers in no more bits than they need."""
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
+        inner: exp.Expr = node.this.unnest()
+        kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None
+        small = isinstance(inner, exp.TryCast) and inner.to.is_type("int")
+        if small or (kind is not None and kind.sql in _SMALL):
+            return inner
+    return node
+
+
+def _bare(node: exp.Expr) -> exp.Column | None:
+    inner = node.unnest()
+    return inner if isinstance(inner, exp.Column) else None

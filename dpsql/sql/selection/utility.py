@@ -1,0 +1,373 @@
+"""The statistic of a selection mechanism: a tree over exact aggregates, with public factors per candidate.
+
+Sums, differences, public multiples, ABS, GREATEST and LEAST of counts and bounded sums. From the tree and the candidates'
+public values follow how far one privacy unit moves it, and whether it always moves the same way
+(:mod:`dpsql.mechanisms.selection.utility_forms`). What is not of this form is refused: nobody could say its sensitivity.
+
+Every node counts in integer steps. Below a public factor there are fewer steps to a unit, by the steps of the factor, so
+that all parts of a sum, and all that are compared, have the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.mechanisms.selection.utility_forms import (
+    Absolute,
+    Extreme,
+    FormNode,
+    Linear,
+    Movement,
+    Multiple,
+    Total,
+    UtilityForm,
+    compute_movement,
+)
+from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
+from dpsql.sql.parse.options import call_of
+from dpsql.sql.selection import score
+from dpsql.sql.selection.candidates import (
+    CANDIDATE,
+    ROWS,
+    CandidateStatistic,
+    Weight,
+    names_candidate,
+    shape_of,
+)
+from dpsql.sql.selection.disjoint import find_apart
+from dpsql.sql.selection.score import Factor, RowNames, ScorePart
+
+_MOST = 1 << 80
+"""Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
+_MOST_PUBLIC = 1 << 120
+"""Steps that the public numbers of a tree may come to."""
+
+
+def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
+    """Bind the first argument of a mechanism.
+
+    Args:
+        node: the expression.
+        names: what it may name.
+        dialect: of the engine. Only DuckDB's texts are read for statistics that have no row in common.
+
+    Raises:
+        PrivacyError: its sensitivity can't be derived.
+        BindError: names or types that don't fit.
+    """
+    found = _Tree(names)
+    root = found.read(node, 1, None, _Above())
+    if not found.parts:
+        what = "the statistic does not look at private rows."
+        raise privacy_error(node, what, "write an aggregate, such as COUNT(*) FILTER (WHERE disease = name).")
+    factors = [score.factor_of(part.factor, span_of(node)) for part, _ in found.parts]
+    steps = [
+        above.scale * part.steps * f.scale for (part, above), f in zip(found.parts, factors, strict=True)
+    ]
+    scales = [above.scale * f.scale for f, _, above in found.bases]
+    common = Fraction(math.lcm(*(s.numerator for s in [*steps, *scales])))
+    extra = [int(common / mine) * part.sign for (part, _), mine in zip(found.parts, steps, strict=True)]
+    bases = tuple(
+        f.sql(int(common / mine) * sign) for (f, sign, _), mine in zip(found.bases, scales, strict=True)
+    )
+    multiples = tuple(f.weight(sign, 1) for f, sign in found.multiples)
+    moves = found.moves(root)
+    weighted = [_times(_ends(f, by), moved) for f, by, moved in zip(factors, extra, moves, strict=True)]
+    ranges = [_ends(f, sign) for f, sign in found.multiples]
+    rows = [max(-low, high) for low, high in moves]
+    summed = sum(
+        f.top * abs(by) * row * above.top
+        for f, by, row, (_, above) in zip(factors, extra, rows, found.parts, strict=True)
+    )
+    _check_size(node, root, found, summed, common, scales)
+    low, high = compute_movement(root, weighted, ranges)
+    apart = find_apart([part.condition for part, _ in found.parts], names) if dialect == "duckdb" else ()
+    nearer = compute_movement(root, weighted, ranges, apart) if apart else (low, high)
+    if nearer == (low, high):
+        apart = ()
+    low, high = nearer
+    sensitivity = max(1, -low, high)
+    form = UtilityForm(root, moves, apart, sensitivity)
+    plain = form.linear and sensitivity == max(1, summed)
+    weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
+    terms = tuple(
+        shape_of(
+            weight, part.amount, part.clip, part.bare, part.condition, not _lengths(part.condition, names)
+        )
+        for weight, (part, _) in zip(weights, found.parts, strict=True)
+    )
+    shapes = {term.shape for term in terms}
+    varies = any(names_candidate(typed.node) for typed in found.factors())
+    own = None
+    if varies and plain:
+        sizes = " + ".join(f"ABS({w.text}) * {w.row}" for w in weights)
+        own = f"CAST(GREATEST({sizes}, 1) AS HUGEINT)"
+    elif varies:
+        own = f"CAST(LEAST(GREATEST({_own(root, weights, multiples)}, 1), {sensitivity}) AS HUGEINT)"
+    return CandidateStatistic(
+        terms, " + ".join(bases) or "0" if form.linear else "0", common, sensitivity, own, low == 0 or high == 0,
+        "nested loop" if "nested loop" in shapes else ", ".join(sorted(shapes)),
+        None if plain else form, () if form.linear else bases, multiples,
+    )  # fmt: skip
+
+
+def _check_size(
+    node: exp.Expr, root: FormNode, found: _Tree, summed: int, common: Fraction, scales: Sequence[Fraction]
+) -> None:
+    """Refuse what may not fit 38 digits."""
+    far = sum(
+        int(common / mine) * score.FARTHEST * above.top
+        for (_, _, above), mine in zip(found.bases, scales, strict=True)
+    )
+    beyond = far > _MOST_PUBLIC and not isinstance(root, Linear)
+    if summed > _MOST or (found.bases and common > _MOST) or beyond:
+        what = "the steps of this statistic are too many for exact integers."
+        raise privacy_error(node, what, "round its factors, or write it in larger units.")
+
+
+def _times(a: Movement, b: Movement) -> Movement:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _ends(factor: Factor, by: int) -> Movement:
+    return _times(factor.range, (by, by))
+
+
+def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:
+    """Return the SQL of how far one row moves a candidate, by the candidate's own factors."""
+    match form:
+        case Linear(terms):
+            return " + ".join(f"ABS({weights[i].text}) * {weights[i].row}" for i in terms) or "0"
+        case Absolute(part):
+            return _own(part, weights, multiples)
+        case Total(parts):
+            return " + ".join(_own(part, weights, multiples) for part in parts)
+        case Extreme(parts):
+            return f"GREATEST({', '.join(_own(part, weights, multiples) for part in parts)})"
+        case Multiple(factor, part):
+            return f"ABS({multiples[factor].text}) * ({_own(part, weights, multiples)})"
+
+
+_LENGTHS = re.compile(r"\b(INTERVAL|AGE|TO_[A-Z]+|MAKE_INTERVAL)\b", re.IGNORECASE)
+_MOMENTS = ("DATE", "TIME", "TIMESTAMP")
+
+
+def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
+    """Say whether intervals may be compared in a condition.
+
+    DuckDB fails to find the bin of one, once there is a row to find it for: whoever asks would learn that there is.
+    """
+    if condition is None:
+        return False
+    kinds = {(ROWS, name): kind for name, kind in names.types.items()}
+    if names.candidate is not None:
+        kinds |= {(CANDIDATE, f.typed.node.name): f.typed.type for f in names.candidate.fields}
+
+    def has(node: exp.Expr, *wanted: str) -> bool:
+        found = (kinds.get((c.table, c.name)) for c in node.find_all(exp.Column))
+        return any(kind is None or kind.kind in wanted for kind in found)
+
+    differences = any(has(node, *_MOMENTS) for node in condition.find_all(exp.Sub))
+    return differences or has(condition, "INTERVAL") or _LENGTHS.search(to_sql(condition)) is not None
+
+
+def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
+    """Return what one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
+
+    The first of the two parts is given this range, the second nothing.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for i, one in enumerate(parts):
+        for j, other in enumerate(parts[:i]):
+            if one.limit is None or other.limit is None or {i, j} & set(found):
+                continue
+            if one.limit.base != other.limit.base:
+                continue
+            same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
+            if same and one.sign == -other.sign and one.factor.node == other.factor.node:
+                apart = (other.limit.offset - one.limit.offset) * one.steps
+                # Rounding keeps the distance of two whole numbers of steps, and else may add a step: -1/2 and 1/2 become
+                # -1 and 1.
+                exact = one.limit.whole and all(
+                    number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
+                )
+                width = math.ceil(abs(apart)) + (0 if exact else 1)
+                found[j] = (-width if apart <= 0 else 0, width if apart >= 0 else 0)
+                found[i] = (0, 0)
+    return found
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Above:
+    """The public factors that stand above a node: their steps, and how large their product is at most."""
+
+    scale: Fraction = Fraction(1)
+    top: int = 1
+
+
+@dataclass
+class _Tree:
+    """Takes a statistic apart: aggregates and public numbers, with what stands above them, and a form over their places."""
+
+    names: RowNames
+    parts: list[tuple[ScorePart, _Above]] = field(default_factory=list)
+    bases: list[tuple[Factor, int, _Above]] = field(default_factory=list)
+    multiples: list[tuple[Factor, int]] = field(default_factory=list)
+
+    def factors(self) -> list[Typed]:
+        """Return all public factors."""
+        return [*(part.factor for part, _ in self.parts), *(f.typed for f, _ in self.multiples)]
+
+    def moves(self, root: FormNode) -> tuple[Movement, ...]:
+        """Return how far a row moves each statistic; clips of one base are one, where they stand in one sum."""
+        found = [(part.low, part.high) for part, _ in self.parts]
+        waiting = [root]
+        while waiting:
+            match waiting.pop():
+                case Linear(terms):
+                    for place, moved in _differences([self.parts[i][0] for i in terms]).items():
+                        found[terms[place]] = moved
+                case Total(parts) | Extreme(parts):
+                    waiting += parts
+                case Absolute(part) | Multiple(_, part):
+                    waiting.append(part)
+        return tuple(found)
+
+    def read(
+        self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above, side: int = 0
+    ) -> FormNode:
+        """Return the form of an expression times a public factor.
+
+        ``side``: of a public number that is missing, it is the least of all (-1) or the greatest (1).
+        """
+        found: list[FormNode] = []
+        self._add(node, sign, factor, above, found, side)
+        return found[0] if len(found) == 1 else Total(tuple(found))
+
+    def _add(
+        self,
+        node: exp.Expr,
+        sign: int,
+        factor: exp.Expr | None,
+        above: _Above,
+        into: list[FormNode],
+        side: int = 0,
+    ) -> None:
+        """Add an expression to a sum, whose neighbouring linear parts are one form."""
+        node = node.unnest()
+        call = call_of(node)
+        if call is not None and call.name in score.SCORE_AGGREGATES:
+            public = score.NO_FACTOR if factor is None else _public(factor, self.names)
+            part = score.SCORE_AGGREGATES[call.name](call, self.names)
+            self.parts.append((replace(part, factor=public, sign=sign), above))
+            _extend(into, Linear((len(self.parts) - 1,)))
+        elif isinstance(node, exp.Neg):
+            self._add(node.this, -sign, factor, above, into)
+        elif not _is_private(node):
+            whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
+            added = _public(whole, self.names)
+            if not added.type.numeric:
+                raise bind_error(node, f"this adds {added.type.sql}, not a number.")
+            self.bases.append((score.constant_of(added, side), sign, above))
+            _extend(into, Linear((), (len(self.bases) - 1,)))
+        elif isinstance(node, exp.Add | exp.Sub):
+            self._add(node.this, sign, factor, above, into)
+            self._add(node.expression, -sign if isinstance(node, exp.Sub) else sign, factor, above, into)
+        elif isinstance(node, exp.Coalesce) and _is_zero(node.expressions):
+            self._add(node.this, sign, factor, above, into)  # a sum of no rows is 0 here
+        elif isinstance(node, exp.Abs | exp.Greatest | exp.Least):
+            into.append(self._bent(node, sign, factor, above))
+        else:
+            private, new = self._multiplied(node)
+            if factor is not None:
+                new = exp.Mul(this=exp.paren(factor.copy()), expression=exp.paren(new))
+            self._add(private, sign, new, above, into)
+
+    def _bent(self, node: exp.Expr, sign: int, factor: exp.Expr | None, above: _Above) -> FormNode:
+        """Return the form of ABS, GREATEST or LEAST, times its factor."""
+        place = None
+        if factor is not None or sign < 0:
+            typed = score.NO_FACTOR if factor is None else _public(factor, self.names)
+            public = score.factor_of(typed, span_of(node))
+            above = _Above(above.scale * public.scale, above.top * max(1, public.top))
+            self.multiples.append((public, sign))
+            place = len(self.multiples) - 1
+        made: FormNode
+        if isinstance(node, exp.Abs):
+            made = Absolute(self.read(node.this, 1, None, above))
+        else:
+            greatest = isinstance(node, exp.Greatest)
+            items = [node.this, *node.expressions]
+            side = -1 if greatest else 1
+            made = Extreme(tuple(self.read(item, 1, None, above, side) for item in items), greatest)
+        return made if place is None else Multiple(place, made)
+
+    def _multiplied(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+        """Return the private side of a product or a quotient, and the public factor that it is times."""
+        if isinstance(node, exp.Mul | exp.Div):
+            left, right = node.this, node.expression
+            if isinstance(node, exp.Mul) and _is_private(right) and not _is_private(left):
+                left, right = right, left
+            if _is_private(left) and not _is_private(right):
+                if isinstance(node, exp.Mul):
+                    return left, right.copy()
+                return left, exp.Div(this=exp.Literal.number(1), expression=exp.paren(right.copy()))
+        what, hint = _refusal(node)
+        raise privacy_error(node, what, hint)
+
+
+def _refusal(node: exp.Expr) -> tuple[str, str]:
+    """Say why nobody knows how far one row moves an expression, and what to write instead."""
+    inner = [node.this, node.args.get("expression")]
+    if isinstance(node, exp.Mul) or (isinstance(node, exp.Pow) and _is_private(node.this)):
+        what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any distance."
+        return what, "write LEAST(a, b), a + b or -ABS(a - b), times a public number."
+    if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
+        what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
+        return what, "compare it with a public number p instead: -ABS(a - p * b)."
+    what = "the sensitivity of this statistic can't be derived."
+    return (
+        what,
+        "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST.",
+    )
+
+
+def _extend(into: list[FormNode], more: Linear) -> None:
+    last = into[-1] if into else None
+    if isinstance(last, Linear):
+        into[-1] = Linear((*last.terms, *more.terms), (*last.bases, *more.bases))
+    else:
+        into.append(more)
+
+
+def _is_zero(nodes: Sequence[exp.Expr]) -> bool:
+    return len(nodes) == 1 and isinstance(nodes[0], exp.Literal) and nodes[0].name == "0"
+
+
+def _is_private(node: exp.Expr) -> bool:
+    return any((call := call_of(n)) is not None and call.name in score.SCORE_AGGREGATES for n in node.walk())
+
+
+def _public(node: exp.Expr, names: RowNames) -> Typed:
+    """Return a number that no private row has a part in.
+
+    Raises:
+        PrivacyError: a column of the private rows stands outside of an aggregate.
+    """
+    typed = total_expressions.make_total(node, names)
+    if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
+        hint = "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column."
+        raise privacy_error(node, "a column of the private rows can't stand outside of an aggregate.", hint)
+    return typed
