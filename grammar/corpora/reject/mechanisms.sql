@@ -25,10 +25,10 @@ Hint: write ABOVE_THRESHOLD(statistic, threshold).
 -- case: a utility of unknown sensitivity
 SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
 ----
-PrivacyError: the sensitivity of this statistic can't be derived.
+PrivacyError: the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance.
   1 |   SELECT EXPMECH(COUNT(*) / SUM(age)) OVER diseases FROM visits
                        ^^^^^^^^^^^^^^^^^^^
-Hint: write counts and bounded sums, added or times a candidate's column.
+Hint: compare it with a public number p instead: -ABS(a - p * b).
 ====
 -- case: a method that does not exist
 SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'exponent') OVER diseases FROM visits
