@@ -8,7 +8,6 @@ Nothing is spent before ``reserve``, which is durable when it returns; private d
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -25,12 +24,12 @@ from dpsql.errors import (
     BindError,
     BudgetExceeded,
     EngineError,
-    Error,
     Interrupted,
     PostprocessingError,
     PrivacyError,
 )
 from dpsql.explain import Explanation, explain_declaration, explain_plan
+from dpsql.interrupts import Turns
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -89,7 +88,7 @@ class Pipeline:
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
         self.policy, self.engine, self.ledger = policy, engine, ledger
-        self.turn = threading.RLock()
+        self.turn = Turns()
         self.entropy = Entropy()
         self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
@@ -294,10 +293,10 @@ class Pipeline:
     ) -> Result:
         """Run the outer SQL over what was released."""
         plan, relations = prepared.plan, prepared.relations
+        event = prepared.used
         table = plan.direct(relations)
         if table is None:
             table = self._run_above(prepared, relations)
-        event = prepared.used
         statements = [s.statement_id for s in prepared.stored]
         if event is not None:
             assert ticket is not None
@@ -381,11 +380,15 @@ class Pipeline:
 
     def close(self) -> None:
         """Settle what is open, and close the engine and the ledger."""
-        with self.turn, suppress(Error):
-            self.thresholds.close_all()
-            self.finisher.close()
-            self.engine.close()
-            self.ledger.close()
+        with self.turn:
+            for close in (
+                self.thresholds.close_all,
+                self.finisher.close,
+                self.engine.close,
+                self.ledger.close,
+            ):
+                with suppress(Exception):  # each, whatever became of those before it
+                    close()
 
 
 def _names(lent: Mapping[str, Columns]) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import BindError, Error, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
+from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
 from dpsql.plan import Plan
@@ -102,6 +103,7 @@ class Session:
         results = self.run(text, params, fresh=fresh)
         return results[-1] if results else Result(pa.table({}))
 
+    @interruptible
     def run(
         self,
         text: str,
@@ -168,6 +170,7 @@ class Session:
         """
         return DeclaredStatements(self._pipeline)
 
+    @interruptible
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
         line = self._pipeline
@@ -195,6 +198,7 @@ class Session:
         """The ledger itself, for displays and reports. It is read there, never written."""
         return self._ledger
 
+    @interruptible
     def columns(self, table: str) -> Mapping[str, str]:
         """Return names and SQL types of a table's columns, in order. No row is read.
 
@@ -258,8 +262,9 @@ class Session:
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 
     def close(self) -> None:
-        """Close the engine and the ledger, once nothing is being answered. The charges stay."""
-        self._pipeline.close()
+        """Close the engine and the ledger, once nothing is being answered. The charges stay. Never raises."""
+        with suppress(Exception, KeyboardInterrupt):
+            run_apart(self._pipeline.close)
 
     def __enter__(self) -> Session:
         return self
@@ -318,6 +323,7 @@ class DeclaredStatements:
         self._declared: list[DeclaredStatement] = []
         self._ran = False
 
+    @interruptible
     def sql(
         self, text: str, params: Mapping[str, Any] | None = None, *, epsilon: str | Fraction | None = None
     ) -> DeclaredStatement:
@@ -385,6 +391,7 @@ class DeclaredStatements:
         together = declare(events, delta)
         return together if together.basic[0] < whole.basic[0] else whole
 
+    @interruptible
     def run(self) -> list[Result]:
         """Reserve the whole as one event, run every statement, settle.
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import signal
 import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,16 +39,8 @@ STATEMENTS = [
     "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k",
     "WITH c(v) AS (VALUES (1), (5)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x >= v)) OVER c FROM t",
 ]
-WATCHED = (
-    "session.py",
-    "pipeline.py",
-    "stored_blocks.py",
-    "session_state.py",
-    "plan.py",
-    "mechanisms/aggregation.py",
-    "mechanisms/fast/packed_aggregation.py",
-    "mechanisms/selection/exponential.py",
-)
+WATCHED = ("session.py", "interrupts.py")
+"""What runs in the main thread, where the exceptions of signal handlers arise."""
 
 
 class Stopper:
@@ -125,7 +123,161 @@ def test_the_stop_button_at_any_line(session: dpsql.Session, statement: str) -> 
         if not stopper.fired:
             break
         stopped += 1
-        at += 3
+        at += 1
     assert stopped > 20
     assert kept > 3
     assert session.sql(STATEMENTS[0].replace("AS n", "AS last")).shape == (3, 3)
+
+
+# -- at random moments ------------------------------------------------------------------------------------------------
+
+KINDS = [
+    "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k",
+    "SELECT x % 7 AS g, COUNT(*) AS n FROM t GROUP BY g",
+    "SELECT MEDIAN(x) AS m, QUANTILE(x, 0.9) AS q FROM t",
+    "WITH c(v) AS (SELECT * FROM range(200)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x >= v)) OVER c FROM t",
+    "WITH c(v) AS (SELECT * FROM range(50)) SELECT v, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE x < v), 90) OVER c FROM t",
+    "SELECT WITH PTR IQR(x) AS i, MODE(k) AS k FROM t",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 10)) AVG(x) AS a FROM t",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 10)) slow(x) AS a FROM t",
+    "SELECT SUM(a.n * b.range) AS s FROM (SELECT COUNT(*) AS n FROM t) AS a, range(3000000) AS b",
+    "EXPLAIN SELECT k, AVG(x) AS a FROM t GROUP BY k",
+    "SHOW BUDGET",
+]  # fmt: skip
+
+
+class Late(Exception):
+    """Raised by a timer's handler, as time-outs are."""
+
+
+def slow(x: Any) -> float:
+    total = 0.0
+    for value in list(x) * 200:
+        total += float(value)
+    return total / (len(x) * 200)
+
+
+@contextmanager
+def fire_after(delay: float, with_timer: bool) -> Iterator[None]:
+    """Send Ctrl-C, or let a timer's handler raise an exception, unless the body has ended before."""
+    over = threading.Event()
+
+    def late(*_: object) -> None:
+        raise Late
+
+    def press() -> None:
+        if not over.wait(delay):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    was = signal.signal(signal.SIGALRM, late)
+    button = threading.Thread(target=press)
+    if with_timer:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+    else:
+        button.start()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        over.set()
+        if not with_timer:
+            button.join()
+        signal.signal(signal.SIGALRM, was)
+
+
+def in_ours(error: BaseException) -> bool:
+    """Return whether an exception arose in a line of ours, and not in the test's own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(str(ROOM))
+
+
+def fire_at(session: dpsql.Session, times: int, with_timer: bool, seed: int) -> Counter[str]:
+    """Stop statements of all kinds at random moments, and count how they ended."""
+    dice, ended = random.Random(seed), Counter[str]()
+    session.register("slow", slow, returns=float)
+    usual: dict[str, float] = {}
+    for statement in KINDS * 2:  # the second time counts, when all is warm
+        began = time.perf_counter()
+        session.sql(statement, fresh=True)
+        usual[statement] = time.perf_counter() - began
+    for i in range(times):
+        statement = KINDS[i % len(KINDS)]
+        before, entries, how = spent(session), len(session.ledger()), "outside"
+        delay = dice.uniform(1e-4, usual[statement] * 1.2)
+        try:
+            with fire_after(delay, with_timer):
+                try:
+                    answer = session.sql(statement, fresh=True)
+                    how = "answered"
+                    assert answer.shape[0] > 0
+                except dpsql.Interrupted as error:
+                    how = "interrupted"
+                    assert not holding(error)
+                    assert error.__cause__ is None
+                except (KeyboardInterrupt, Late) as error:
+                    how = "bare" if in_ours(error) else how
+        except (KeyboardInterrupt, Late):
+            pass  # it came when the statement had ended already
+        ended[how] += 1
+        paid = 0 if statement.startswith(("EXPLAIN", "SHOW")) else 1
+        cost = spent(session) - before
+        assert cost in (0, paid), (statement, how, cost)
+        assert how != "answered" or cost == paid, (statement, how)
+        assert len(session.ledger()) - entries == (cost > 0), (statement, how)
+    assert session.sql(KINDS[0], fresh=True).shape == (3, 3)
+    assert not [e for e in session.ledger() if e.outcome == "reserved"], "each was settled"
+    return ended
+
+
+@pytest.mark.parametrize("with_timer", [False, True], ids=["Ctrl-C", "a timer"])
+def test_stopped_at_random_moments(session: dpsql.Session, with_timer: bool) -> None:
+    """The long form of 2,000 each is in ``test_stopped_two_thousand_times``."""
+    ended = fire_at(session, 66, with_timer, 1)
+    assert ended["interrupted"] > 10, ended
+    assert ended["bare"] <= 1, ended
+
+
+@pytest.mark.stochastic
+@pytest.mark.parametrize("with_timer", [False, True], ids=["Ctrl-C", "a timer"])
+def test_stopped_two_thousand_times(session: dpsql.Session, with_timer: bool) -> None:
+    ended = fire_at(session, 2_000, with_timer, 2)
+    print(dict(ended))
+    assert ended["interrupted"] > 500, ended
+    assert ended["bare"] <= 2, ended
+
+
+def test_a_stop_ends_a_query_that_would_never_end(session: dpsql.Session) -> None:
+    endless = "SELECT SUM(a.n * b.range) AS s FROM (SELECT COUNT(*) AS n FROM t) AS a, range(100000) AS b, range(100000) AS c"
+    with (
+        fire_after(1.0, with_timer=True),
+        pytest.raises(dpsql.Interrupted, match="was paid, and the answer is stored"),
+    ):
+        session.sql(endless)
+    assert spent(session) == 1
+    assert session.sql("SELECT COUNT(*) AS n FROM t").cost_line.startswith("stored")
+
+
+def test_a_stop_ends_a_registered_function(session: dpsql.Session) -> None:
+    def endless(x: Any) -> float:
+        while True:
+            x = x
+
+    session.register("endless", endless, returns=float)
+    with fire_after(0.5, with_timer=False), pytest.raises(dpsql.Interrupted, match="stays charged"):
+        session.sql("SELECT WITH SUBSAMPLE OPTIONS (blocks = 20, bounds = (0, 10)) endless(x) AS a FROM t")
+    assert spent(session) == 1
+
+
+def test_closing_never_raises(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError
+
+    closed: list[str] = []
+    engine = session._pipeline.engine
+    monkeypatch.setattr(session._pipeline.thresholds, "close_all", fails)
+    monkeypatch.setattr(engine, "close", lambda: closed.append("engine"))
+    session.close()
+    assert closed == ["engine"]
+    session.close()

@@ -22,17 +22,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from dpsql.errors import BindError
+from dpsql.interrupts import POLL_SECONDS, Worker, is_stop_requested, take_worker
 
 FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
 """Errors that invalidate DuckDB's whole instance; the next query needs a new one."""
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -104,24 +103,24 @@ def run_interruptibly(
     def task() -> None:
         box.append(Outcome(stopped=True) if stopped else _do(work))
 
-    worker: _Worker | None = None
+    worker: Worker | None = None
     end = None if limit is None else time.monotonic() + limit
     while True:
         try:
             if not sent:
-                worker = worker or (_IDLE.pop() if _IDLE else _Worker())
+                worker = worker or take_worker()
                 worker.jobs.put((task, done))
                 sent = True
             while not done.is_set():
-                stopped = stopped or stop.is_set()
+                stopped = stopped or stop.is_set() or is_stop_requested()
                 late = late or (end is not None and time.monotonic() > end)
                 if stopped or late:
                     interrupt()
-                done.wait(_POLL_SECONDS)
+                done.wait(POLL_SECONDS)
             if stopped:
                 return Outcome(stopped=True)
             return Outcome(failure=TimeoutError) if late else box[0]
-        except KeyboardInterrupt:  # wherever in here the button finds us, the query is ours to end
+        except BaseException:  # wherever in here a handler's exception finds us, the query is ours to end
             stopped = True
 
 
@@ -130,32 +129,6 @@ def _do(work: Callable[[], pa.Table | None]) -> Outcome:
         return Outcome(work())
     except BaseException as error:
         return Outcome(failure=type(error), message=str(error))
-
-
-class _Worker:
-    """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
-
-    def __init__(self) -> None:
-        self.jobs: SimpleQueue[tuple[Callable[[], None], threading.Event]] = SimpleQueue()
-        threading.Thread(target=self._run, daemon=True, name="dpsql-query").start()
-
-    def _run(self) -> None:
-        while True:
-            task, done = self.jobs.get()
-            if done.is_set():
-                continue  # the stop button came between two lines: it was sent twice
-            task()
-            del task  # nothing of a query is held while there is none
-            kept = len(_IDLE) < _MAX_IDLE
-            if kept:
-                _IDLE.append(self)
-            done.set()
-            if not kept:
-                return
-
-
-_MAX_IDLE = 4
-_IDLE: list[_Worker] = []
 
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -368,7 +341,6 @@ class SchemaReplica:
 
 def _forget_replicas() -> None:
     """Leave the copies open in a forked process, where threads are gone and closing one would wait for them."""
-    _IDLE.clear()
     _LEFT.append(dict(_SPARE))
     _SPARE.clear()
 

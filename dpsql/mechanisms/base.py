@@ -23,13 +23,14 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from dpsql.errors import EngineError, PrivacyError
+from dpsql.interrupts import check_stop
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 ProgressListener = Callable[[int, int], None]
-"""Called with (steps done, steps in all). It may raise KeyboardInterrupt to end the release."""
+"""Called with (steps done, steps in all)."""
 
 _listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", default=None)
 
@@ -53,7 +54,12 @@ def watch_progress(listener: ProgressListener) -> Iterator[None]:
 
 
 def report_progress(done: int, steps: int) -> None:
-    """Tell the listener of this thread, if there is one, how many steps are done."""
+    """Tell the listener of this thread, if there is one, how many steps are done.
+
+    Raises:
+        KeyboardInterrupt: the user stopped the statement.
+    """
+    check_stop()
     listener = _listener.get()
     if listener is not None:
         listener(done, steps)

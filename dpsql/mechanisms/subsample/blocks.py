@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
+from dpsql.interrupts import breakable
 from dpsql.mechanisms import base
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.noise.entropy import Entropy
@@ -432,7 +433,9 @@ class PythonBlocks(BlockSource):
             warnings.simplefilter("ignore")
             try:
                 # copies: whatever the function does to its arguments, no other block sees it
-                return self.function(*(rows.column(name).to_numpy().copy() for name in self.arguments))
+                given = [rows.column(name).to_numpy().copy() for name in self.arguments]
+                with breakable():
+                    return self.function(*given)
             except KeyboardInterrupt:  # the stop button
                 raise
             except BaseException:  # any failure inside a block, an exit too, is a result: the default

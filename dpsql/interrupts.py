@@ -1,0 +1,240 @@
+"""The stop button: work runs in a thread of its own, where no signal's exception can cut it in two.
+
+Python runs signal handlers in the main thread, between any two of its instructions: an exception that one raises there could
+leave a ledger half written, a query running, or an answer paid and lost. So while a session works for the main
+thread, that thread only waits. Whatever a handler raises in it (Ctrl-C, a time-out's own exception) becomes a request to
+stop, and the thread that works ends at the next place where it asks: a query that is polled, a step of a loop, a
+registered function. Between two such places nothing is lost.
+
+Other threads never run signal handlers, so work that they ask for runs in them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from functools import partial, wraps
+from queue import SimpleQueue
+from typing import Generic, ParamSpec, TypeVar, cast
+
+from dpsql.errors import Interrupted
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+POLL_SECONDS = 0.1
+"""How long whoever waits does not look whether it was asked to stop; what is waited for wakes it at once."""
+
+
+class _Stop:
+    """A request to stop, and the thread that may be ended by an exception at present."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self._breakable: int | None = None
+        self._lock = threading.Lock()
+
+    def request(self) -> None:
+        """Ask for the end; a breakable thread gets an exception each time."""
+        self.requested.set()
+        with self._lock:
+            if self._breakable is not None:
+                _raise_in(self._breakable, KeyboardInterrupt)
+
+    def enter_breakable(self) -> None:
+        with self._lock:
+            self._breakable = threading.get_ident()
+
+    def leave_breakable(self) -> None:
+        """Take back what was sent and has not arrived: it may arrive in here too, and then is caught."""
+        while True:
+            try:
+                with self._lock:
+                    self._breakable = None
+                _raise_in(threading.get_ident(), None)
+                return
+            except KeyboardInterrupt:
+                continue
+
+
+_stop: ContextVar[_Stop | None] = ContextVar("dpsql_stop", default=None)
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind)
+    )
+
+
+def is_stop_requested() -> bool:
+    """Return whether what runs in this context was asked to stop."""
+    stop = _stop.get()
+    return stop is not None and stop.requested.is_set()
+
+
+def check_stop() -> None:
+    """End what runs in this context, if it was asked to stop.
+
+    Raises:
+        KeyboardInterrupt: it was.
+    """
+    if is_stop_requested():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def breakable() -> Iterator[None]:
+    """Let a stop raise KeyboardInterrupt at any instruction of the body: for foreign code, which never asks."""
+    stop = _stop.get()
+    if stop is None:
+        yield
+        return
+    check_stop()
+    stop.enter_breakable()
+    try:
+        yield
+    finally:
+        stop.leave_breakable()
+
+
+class Turns:
+    """A lock that one thread takes several times, and that can be waited for in vain: a stop ends the waiting."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        while not self._lock.acquire(timeout=POLL_SECONDS):
+            check_stop()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+# -- threads that work ------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[tuple[Callable[[], object], threading.Event]] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="dpsql-worker").start()
+
+    def _run(self) -> None:
+        while True:
+            task, done = self.jobs.get()
+            if done.is_set():
+                continue  # an exception came between two lines of who sent it: it was sent twice
+            task()
+            del task  # nothing of it is held while there is none
+            kept = len(_IDLE) < _MAX_IDLE
+            if kept:
+                _IDLE.append(self)
+            done.set()
+            if not kept:
+                return
+
+
+_MAX_IDLE = 6
+_IDLE: list[Worker] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)  # a forked process has none of these threads
+
+
+def take_worker() -> Worker:
+    """Return a thread that has nothing to do; it puts itself back after its job."""
+    try:
+        return _IDLE.pop()
+    except IndexError:
+        return Worker()
+
+
+class WorkOutcome(Generic[T]):
+    """The end of a work: a value or an error, and whether a stop was asked for."""
+
+    def __init__(self, value: T | None = None, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+        self.stopped = False
+
+    def get(self) -> T:
+        """Return the value, or raise the error."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return cast(T, self.value)
+        finally:
+            self.error = None  # its traceback holds this frame, and this frame holds it
+
+
+def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
+    """Do work for the main thread in another one; other threads do it themselves.
+
+    Whatever the work raises is in the outcome; a stop makes it raise KeyboardInterrupt where it asks. An exception of a signal
+    handler is a stop.
+    """
+    made: list[WorkOutcome[T]] = []
+    done = threading.Event()
+    stop = _Stop()
+    worker: Worker | None = None
+    stopped = sent = False
+    while True:
+        try:
+            if threading.current_thread() is not threading.main_thread() or _stop.get() is not None:
+                return _do(work)
+            if stopped:
+                stop.request()
+            if not sent:
+                worker = worker or take_worker()
+                worker.jobs.put((partial(copy_context().run, _do, work, stop, made), done))
+                sent = True
+            while not done.wait(POLL_SECONDS):
+                if stopped:
+                    stop.request()
+            made[0].stopped = stopped
+            return made[0]
+        except BaseException:  # wherever in here a handler's exception finds us, the work is ours to end
+            stopped = True
+
+
+def _do(work: Callable[[], T], stop: _Stop | None = None, made: list[WorkOutcome[T]] | None = None) -> WorkOutcome[T]:
+    outcome = WorkOutcome[T]()
+    try:
+        if stop is not None:
+            _stop.set(stop)
+            check_stop()
+        outcome.value = work()
+    except BaseException as error:
+        outcome.error = error
+    if made is not None:
+        made.append(outcome)
+    return outcome
+
+
+def interruptible(method: Callable[P, T]) -> Callable[P, T]:
+    """Let the stop button end a method as :class:`~dpsql.errors.Interrupted`, never in the middle of a step.
+
+    What has ended anyway when the stop arrives is in the error's ``answered``, where it is a list of results.
+    """
+
+    @wraps(method)
+    def stoppable(*args: P.args, **kwargs: P.kwargs) -> T:
+        outcome: WorkOutcome[T] | None = None
+        try:
+            outcome = run_apart(lambda: method(*args, **kwargs))
+        except BaseException:  # between two steps of ours, where there is one chance in a million
+            pass
+        if outcome is None or (outcome.stopped and outcome.error is None):
+            late = Interrupted("stopped as it ended: what was answered is stored, and asking again is free.")
+            late.answered = tuple(outcome.value) if outcome and isinstance(outcome.value, list) else ()
+            raise late
+        try:
+            return outcome.get()
+        except KeyboardInterrupt:
+            raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
+
+    return stoppable
