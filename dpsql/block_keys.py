@@ -36,7 +36,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Count", "Sum", "Mean", "Variance", "Pair", "DistinctCount", "Histogram", "AutoBounded"), ("name",)),
     **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
     **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode"), ("name",)),
-    **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode"), ("name",)),
+    **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
     "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip

@@ -20,6 +20,7 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
 from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
+from dpsql.mechanisms.subsample.consensus import SCALE_STEPS, ConsensusMean
 from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type
@@ -102,7 +103,7 @@ SUBSAMPLE_OPTIONS: opt.Readers = {
     **{name: opt.COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
     "blocks": opt.read_whole,
     "combine": opt.read_one_of(*NUMERIC, "noisy_mode", "stable_mode", "noisy_votes", upper=False),
-    "bounds": opt.read_pair,
+    "bounds": opt.read_bounds,
     "trim": opt.read_positive,
     "sampling": opt.read_one_of("partition", "rounds", "bernoulli", upper=False),
     "rounds": opt.read_whole,
@@ -121,6 +122,8 @@ _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
 """Options that mean something with others only: an option that nobody reads is not what was meant."""
 BLOCKS = 128
 """Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
+AUTO_BLOCKS = 512
+"""Subsample blocks where bounds = AUTO: what they agree on is tested, which takes some hundreds at ε = 1."""
 ROUNDS = 4
 _POINTS = 1 << 16
 
@@ -137,13 +140,16 @@ class Subsample:
     """The registered function that is called, with the name of its output."""
     returns: ReturnType | None = None
     """The declared type of its result."""
+    unbounded: bool = field(init=False)
+    """Whether numbers are combined without declared bounds."""
 
     def __post_init__(self) -> None:
         options = self.options
         self.registered = self._find_registered()
         if self.registered is not None:
             self.returns = self.binder.catalog.functions[self.registered[1].name.lower()].returns
-        self.blocks = int(options.get("blocks", BLOCKS))
+        self.unbounded = options.get("bounds") == "AUTO"
+        self.blocks = int(options.get("blocks", AUTO_BLOCKS if self.unbounded else BLOCKS))
         if not 2 <= self.blocks <= 1_000_000:
             raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
         stable = options.get("combine") == "stable_mode"
@@ -181,6 +187,13 @@ class Subsample:
         """
         kind, wanted = f.typed.type, self.options.get("combine")
         number = kind.numeric or self.width(f) is not None
+        if self.unbounded and wanted in (*NUMERIC, None) and number:
+            if wanted not in ("trimmed_mean", None) or self.width(f) is not None:
+                what = "bounds = AUTO is for the trimmed mean of single numbers."
+                raise self.options.refuse(
+                    "bounds", what, "write combine = 'trimmed_mean', or bounds = (-1, 1)."
+                )
+            return "trimmed_mean"
         if wanted is None:
             return "median" if number else "noisy_mode"
         why, hint = f"needs numbers, and {f.name} is {kind.sql}.", "use 'noisy_mode'."
@@ -197,7 +210,8 @@ class Subsample:
 
     def needs_delta(self, f: Field, kind: str) -> bool:
         """Say whether a combiner needs a share of delta."""
-        return kind == "stable_mode" or (kind == "noisy_mode" and self._candidates(f) is None)
+        untold = kind == "noisy_mode" and self._candidates(f) is None
+        return kind == "stable_mode" or untold or (kind in NUMERIC and self.unbounded)
 
     def _candidates(self, f: Field) -> tuple[Any, ...] | None:
         """Return the public results that may win a vote; None where they are not known."""
@@ -252,8 +266,10 @@ class Subsample:
                 return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
             return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
         bounds = self.options.get("bounds")
+        if self.unbounded:
+            return self._consensus(f, epsilon, delta)
         if bounds is None:
-            hint = "write OPTIONS (bounds = (-1, 1))."
+            hint = "write OPTIONS (bounds = (-1, 1)), or bounds = AUTO, which needs a delta."
             raise privacy_error(self.options.mode_node, f"{f.name} needs the range of its results.", hint)
         if bounds[0] == bounds[1]:
             raise self.options.refuse("bounds", "the bounds leave no room.")
@@ -265,15 +281,27 @@ class Subsample:
             )
         return self._numeric(f, kind, grid, epsilon)
 
+    def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
+        """Return what combines numbers without bounds: three eighths of epsilon for each test, a quarter for the noise."""
+        test = make_stability_test("AUTO", 3 * epsilon / 8, delta / 2)
+        return ConsensusMean(
+            f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), self._read_trim() or Fraction(1, 4)
+        )
+
+    def _read_trim(self) -> Fraction | None:
+        """Return the part of results to leave out at either end."""
+        part: Fraction | None = self.options.get("trim")
+        if part is not None and part >= Fraction(1, 2):
+            raise self.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
+        return part
+
     def _numeric(
         self, f: Field, kind: str, grid: results.ResultRange, epsilon: Fraction
     ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
         """Return what combines numbers, or one coordinate of vectors."""
         if kind == "median":
             return results.BlockMedian(f.name, grid, epsilon)
-        part = self.options.get("trim")
-        if part is not None and part >= Fraction(1, 2):
-            raise self.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
+        part = self._read_trim()
         if kind == "winsorized_mean":
             return results.WinsorizedMean(f.name, grid, epsilon, trim=part)
         trim = math.floor((part or Fraction(1, 10)) * self.blocks) if kind == "trimmed_mean" else 0

@@ -140,3 +140,12 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                   ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   count_star()   ±1 005    ±502    ±201    ±100   ±50   ±20
+====
+-- case: block results without bounds
+EXPLAIN SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, blocks = 600) AVG(age) AS a FROM visits
+----
+1. The query runs on 600 blocks of privacy units.
+2. the query runs exactly on each of 600 blocks of privacy units, in one pass.
+3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable.
+4. a: results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

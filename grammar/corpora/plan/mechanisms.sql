@@ -116,3 +116,10 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) IQ
 columns: spread, often
 cost: ε=1, δ=1e-06
 block: Stable {"events": [{"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1280}, {"delta": "1/2000000", "epsilon": "1/4", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1536}], "kind": "composed"}
+====
+-- case: block results without bounds
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO) CORR(age, amount) AS r FROM visits
+----
+columns: r
+cost: ε=1, δ=1e-06
+block: SubsampleAggregate {"events": [{"delta": "1/2000000", "epsilon": "3/8", "kind": "stable_test"}, {"delta": "1/2000000", "epsilon": "3/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1024}], "kind": "composed"}

@@ -108,7 +108,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(
 PrivacyError: corr(age, amount) needs the range of its results.
   1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 10, combine = 'mean') CORR(age, amount) FROM vi
                     ^^^^^^^^^
-Hint: write OPTIONS (bounds = (-1, 1)).
+Hint: write OPTIONS (bounds = (-1, 1)), or bounds = AUTO, which needs a delta.
 ====
 -- case: an unknown combiner
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'average') CORR(age, amount) FROM visits
@@ -269,3 +269,20 @@ BindError: ARG_MAX does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE.
+====
+-- case: another combiner without bounds
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM visits
+----
+BindError: bounds = AUTO is for the trimmed mean of single numbers.
+  1 |   PLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM vi
+                                                ^^^^^^^^^^^^^
+Hint: write combine = 'trimmed_mean', or bounds = (-1, 1).
+====
+-- case: numbers of blocks without bounds or delta
+-- policy: strict
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = AUTO) AVG(age) FROM visits
+----
+PrivacyError: this needs a delta: an answer that is tested first can't be released without one.
+  1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = AUTO) AVG(age) FROM visits
+                    ^^^^^^^^^
+Hint: write OPTIONS (delta = 2e-07).

@@ -70,6 +70,36 @@ def test_a_query_on_each_block(session: dpsql.Session, text: str, near: float, w
     assert abs(value - near) <= within
 
 
+AUTO = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 20, delta = 1e-6, bounds = AUTO, blocks = 128)"
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "within"),
+    [
+        (f"{AUTO} AVG(x) AS a FROM t", 50, 25),
+        (f"{AUTO} 1000000 + AVG(x) AS a FROM t", 1_000_050, 25),
+        (f"{AUTO.replace(')', ', trim = 0.3, combine = trimmed_mean)')} MAX(x) AS a FROM t", 95, 25),
+        (f"{AUTO} AVG(d) AS a FROM (SELECT x - LAG(x) OVER (ORDER BY y) AS d FROM t)", 0, 25),
+    ],
+)
+def test_numbers_of_blocks_without_bounds(
+    session: dpsql.Session, text: str, near: float, within: float
+) -> None:
+    result = session.sql(text)
+    ((low, high),) = result.intervals["a"]
+    (value,) = result.fetchone() or (None,)
+    assert low < value < high
+    assert abs(value - near) <= within
+
+
+def test_numbers_that_blocks_do_not_agree_on_are_null_and_paid(session: dpsql.Session) -> None:
+    text = AUTO.replace("128", "16").replace("epsilon = 20", "epsilon = 1")
+    result = session.sql(f"{text} AVG(x) AS a, MODE(site) AS s FROM t")
+    assert result.dicts()[0]["a"] is None
+    assert "a: not stable enough to release" in result.notes
+    assert session.sql("SHOW LEDGER").dicts()[-1]["epsilon"] > 0.9
+
+
 def test_a_vote_by_a_whole_query(session: dpsql.Session) -> None:
     text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 16) site FROM t GROUP BY site ORDER BY COUNT(*) DESC, site LIMIT 1"
     assert session.sql(text).fetchone() == ("b",)

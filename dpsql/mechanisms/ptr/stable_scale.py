@@ -1,0 +1,209 @@
+"""How far one change can move a trimmed mean or a trimmed variance, and how stable the order of magnitude of that is.
+
+Of n values, the floor(trim n) smallest and as many of the largest are left out; m are kept. Let w be the distance between the
+last value left out below and the first one above (infinite where none is left out). Then one change moves
+
+    the mean of those kept by at most       w / (m - 1),
+    their sample variance by at most        w^2 / (m - 1)          (m >= 3),
+
+whether a row comes, goes, or is replaced. Proof for the mean, of kept values W with ends lo <= hi, where a row y comes: if as
+many are left out as before, W gains the middle one of y and the two values beside W, which is at most w from the mean, and
+the mean moves by at most w / (m + 1). If one more is left out at each end, W loses one end, or gains y between lo and hi and
+loses both; the sum of the moves is ((y - lo) + (mean - hi)) / (m - 1), of absolute value at most (hi - lo) / (m - 1). A
+row that goes is one that came, seen from the other side, and the window of the smaller table lies within w. A row that is
+replaced keeps n, and moves one value of W by at most w: w / m. For the variance, the sum of squares S about the mean takes
+the place of the sum: it grows by at most w^2 when a value within w comes, shrinks by at most w^2 when both ends go for one
+between them, and S <= m w^2 / 4 bounds what the divisor does. Tests compare both bounds with every small table.
+
+So U = w^p / (m - 1) bounds the local sensitivity. U is put into *bins* between powers of two, 2^(bits j) to 2^(bits (j + 1)); a
+second row of bins lies half a bin higher. The distance to a table in another bin is measured exactly; where it is above 1 every
+neighbour has the same bin, and noise for the bin's upper end may be added, whatever that is: the scale of the noise needs no
+proposal. A value in the middle of a bin of one row lies at an edge of the other row, so both rows are tested, one after the
+other, and the first that passes gives the scale.
+
+Sources: Dwork and Lei (2009) for the Scale test that this applies to a sensitivity instead of a range; Dwork and Roth (2014)
+section 7.2; Bun and Steinke (2019) for trimmed means. Their smooth sensitivity needs a bounded range (an unbounded value may
+come as often as values are left out, and then no e^-k makes up for it); a test does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+Number: TypeAlias = int | Fraction | float
+"""An exact number, or an infinity."""
+LEAST_EXPONENT = -1200
+"""All that is smaller than two to this power is in the bottom bin."""
+
+
+@dataclass(frozen=True)
+class ScaleBins:
+    """Bins of the bound U on a local sensitivity.
+
+    Args:
+        bits: the binary logarithm of the base; even, so that half a bin is a whole power of two.
+        power: 1 for a mean, 2 for a variance.
+    """
+
+    bits: int
+    power: int = 1
+
+    def __post_init__(self) -> None:
+        if self.bits < 2 or self.bits % 2 or self.power not in (1, 2):
+            raise ValueError("bins: an even number of bits, and a power of 1 or 2")
+
+    @property
+    def fewest(self) -> int:
+        """The fewest kept values for which U is a bound."""
+        return 2 if self.power == 1 else 3
+
+    def find_ends(self, width: Number, kept: int, row: int) -> tuple[int | None, int] | None:
+        """Find the powers of two between which U lies, in the first row of bins (0) or the second (1).
+
+        The lower is None in the bottom bin. None: U is infinite.
+        """
+        if kept < self.fewest or math.isinf(width):
+            return None
+        bound = Fraction(width) ** self.power / (kept - 1)
+        exponent = LEAST_EXPONENT if bound == 0 else max(_floor_log2(bound), LEAST_EXPONENT)
+        offset = row * self.bits // 2
+        start = (exponent - offset) // self.bits * self.bits + offset
+        return (start if start > LEAST_EXPONENT else None), start + self.bits
+
+    def reaches(self, width: Number, kept: int, exponent: int) -> bool:
+        """Return whether U is at least two to this power."""
+        if kept < self.fewest or math.isinf(width):
+            return True
+        return Fraction(width) ** self.power >= Fraction(2) ** exponent * (kept - 1)
+
+
+def _floor_log2(value: Fraction) -> int:
+    """Return the largest e with 2^e <= value, for a value above 0."""
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+
+
+def count_trimmed(n: int, trim: Fraction) -> int:
+    """Count the values that are left out at each end of n.
+
+    >>> count_trimmed(39, Fraction(1, 20))
+    1
+    """
+    return trim.numerator * n // trim.denominator
+
+
+class Ranked:
+    """Ascending values of which some ranks are known: 1..n, with infinities below and above."""
+
+    def __init__(self, n: int, windows: Sequence[tuple[int, Sequence[Number]]]) -> None:
+        self.n = n
+        self._windows = windows
+
+    def at(self, rank: int) -> Number:
+        """Return the value of a rank.
+
+        Raises:
+            LookupError: it was not read.
+        """
+        if rank < 1 or rank > self.n:
+            return -math.inf if rank < 1 else math.inf
+        for first, values in self._windows:
+            if first <= rank < first + len(values):
+                return values[rank - first]
+        raise LookupError("this rank was not read")
+
+
+def _outwards(data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, exponent: int, most: int) -> int:
+    """Count the least a + c such that the values of ranks low - a and high + c make U reach a power; most + 1 if above."""
+    best = c = most + 1
+    for a in range(most + 1):
+        lower = data.at(low - a)
+        while c > 0 and bins.reaches(_distance(data.at(high + c - 1), lower), kept, exponent):
+            c -= 1
+        best = min(best, a + c)
+        if c == 0:
+            break
+    return best
+
+
+def _inwards(data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, exponent: int, most: int) -> int:
+    """Count the least a + c such that the values of ranks low + a and high - c keep U below a power; most + 1 if above."""
+    best = c = most + 1
+    for a in range(min(most, high - low) + 1):
+        lower = data.at(low + a)
+        while c > 0 and not bins.reaches(
+            _distance(data.at(max(high - c + 1, low + a)), lower), kept, exponent
+        ):
+            c -= 1
+        best = min(best, a + c)
+        if c == 0:
+            break
+    return best
+
+
+def _distance(upper: Number, lower: Number) -> Number:
+    """Return a difference; infinite where either is, for no bounded window has an infinite end."""
+    if any(isinstance(end, float) and math.isinf(end) for end in (upper, lower)):
+        return math.inf
+    return upper - lower
+
+
+def measure_substitution_radius(
+    data: Ranked, trim: Fraction, bins: ScaleBins, row: int, cap: int
+) -> tuple[int, int]:
+    """Measure the replacements that certainly leave U in its bin, clamped at ``cap``, and the power of its upper end.
+
+    With k replacements the windows that can take the place of ranks low and high are exactly those of low - a and high + c
+    (a small values and c large ones come, for values between) and of low + a and high - c, a + c <= k.
+    """
+    low, high, kept = _window(data.n, trim)
+    width = _distance(data.at(high), data.at(low))
+    ends = bins.find_ends(width, kept, row)
+    if ends is None:
+        return 0, 0
+    distance = _outwards(data, low, high, bins, kept, ends[1], cap)
+    if ends[0] is not None:
+        distance = min(distance, _inwards(data, low, high, bins, kept, ends[0], cap))
+    return min(distance - 1, cap), ends[1]
+
+
+def measure_addition_radius(
+    data: Ranked, trim: Fraction, bins: ScaleBins, row: int, cap: int
+) -> tuple[int, int]:
+    """Measure the rows that may come or go and certainly leave U in its bin, up to ``cap``, and the power of its upper end.
+
+    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are counted
+    from below. An outer window that lacks e ranks takes at least e rows that come at its ends, and then e - net of those
+    between go: max(|net|, 2e - net) edits. An inner one that has s ranks too many takes at least s rows that go, and s + net that
+    come between: max(|net|, 2s + net). A table with too few kept rows has no bin, and takes ``|net|``.
+    """
+    low, high, kept = _window(data.n, trim)
+    ends = bins.find_ends(_distance(data.at(high), data.at(low)), kept, row)
+    if ends is None:
+        return 0, 0
+    best = cap + 1
+    change = 0
+    while change < best:
+        for net in {change, -change} if change <= data.n else {change}:
+            low, high, kept = _window(data.n + net, trim)
+            if kept < bins.fewest:
+                best = min(best, change)
+                continue
+            most = (best + net) // 2
+            gap = _outwards(data, low, high - net, bins, kept, ends[1], max(most, 0))
+            best = min(best, max(change, 2 * gap - net))
+            if ends[0] is not None:
+                gap = _inwards(data, low, high - net, bins, kept, ends[0], max((best - net) // 2, 0))
+                best = min(best, max(change, 2 * gap + net))
+        change += 1
+    return max(best - 1, 0), ends[1]
+
+
+def _window(n: int, trim: Fraction) -> tuple[int, int, int]:
+    """Return the ranks of the last value left out below and of the first above, and how many are kept between."""
+    left = count_trimmed(n, trim)
+    return left, n - left + 1, n - 2 * left
