@@ -37,7 +37,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
     **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode"), ("name",)),
     **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
-    "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
+    "InverseSensitivity": ("name",), "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
 """By class, the fields that only say what output columns are called: exact texts name columns by their places."""

@@ -26,6 +26,7 @@ from dpsql.sql.parse.options import COMMON_OPTIONS
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.selection import block as selection
 from dpsql.sql.selection import declared
+from dpsql.sql.stable.block import STABLE_ANSWER_OPTIONS
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
 HERE = Path(__file__).resolve().parent
@@ -94,9 +95,10 @@ def _options() -> str:
     modes = {
         "DP": COMMON_OPTIONS,
         "PTR": ptr.PTR_OPTIONS,
+        "STABLE": STABLE_ANSWER_OPTIONS,
         "SUBSAMPLE": SUBSAMPLE_OPTIONS,
         "DECLARE": declared.DECLARE_OPTIONS,
-        "STABLE": declared.STABLE_OPTIONS,
+        "DECLARE ... STABLE": declared.STABLE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
     rows = (

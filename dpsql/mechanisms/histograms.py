@@ -261,6 +261,18 @@ class DistinctSum(Part):
         yield from self._sum.expect_errors(factor, confidence)
 
 
+def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:
+    """Return distinct ascending grid steps between two ends and their counts, in whatever order the query gave them."""
+    held = counts > 0
+    v, c = np.clip(values[held], low, high).astype(np.int64), counts[held]
+    if len(v) and not bool((v[1:] > v[:-1]).all()):
+        order = np.argsort(v, kind="stable")
+        v, c = v[order], c[order]
+        v, first = np.unique(v, return_index=True)
+        c = np.add.reduceat(c, first)
+    return v, c
+
+
 @dataclass(frozen=True)
 class Quantiles(Part):
     """Quantiles of one column, per group, out of one histogram.
@@ -359,7 +371,8 @@ class Quantiles(Part):
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)
         values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
-        histograms = (self._histogram(values, counts, rows.get(group, _NO_ROWS)) for group in groups)
+        held = (rows.get(group, _NO_ROWS) for group in groups)
+        histograms = (read_histogram(values[i], counts[i], self.low, self.high) for i in held)
         return self._answer([self._choose(v, c, entropy) for v, c in histograms])
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
@@ -394,20 +407,6 @@ class Quantiles(Part):
             f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}"
             for off, names in by_error.items()
         )
-
-    def _histogram(
-        self, values: Integers, counts: Integers, rows: NDArray[np.intp]
-    ) -> tuple[Integers, Integers]:
-        """Return distinct ascending grid steps and their counts, in whatever order the query gave them."""
-        v, c = values[rows], counts[rows]
-        held = c > 0
-        v, c = np.clip(v[held], self.low, self.high).astype(np.int64), c[held]
-        if len(v) and not bool((v[1:] > v[:-1]).all()):
-            order = np.argsort(v, kind="stable")
-            v, c = v[order], c[order]
-            v, first = np.unique(v, return_index=True)
-            c = np.add.reduceat(c, first)
-        return v, c
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
         """Choose once per rank, and sort the choices by quantile: free, and never out of order."""

@@ -40,6 +40,7 @@ from dpsql.sql.relations.unit_rows import aggregates
 from dpsql.sql.relations.windows import refuse_cuts, refuse_row_choice, refuse_samples
 from dpsql.sql.selection.block import Selection, mechanism_of
 from dpsql.sql.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, StableDeclaration, probe_block
+from dpsql.sql.stable.block import STABLE_ANSWER_OPTIONS, StableBlock
 from dpsql.sql.subsample import block as subsample
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
@@ -52,6 +53,7 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
     "DIFFERENTIAL_PRIVACY": COMMON_OPTIONS,
     "ANONYMIZATION": COMMON_OPTIONS,
     "PTR": ptr.PTR_OPTIONS,
+    "STABLE": STABLE_ANSWER_OPTIONS,
     "SUBSAMPLE": SUBSAMPLE_OPTIONS,
 }
 """The modes of SELECT WITH, and the options that each knows; ANONYMIZATION is GoogleSQL's old word for DP."""
@@ -155,6 +157,8 @@ class StatementBinder(Binder):
         mode = options.mode.upper()
         if mode == "PTR":
             ptr.PtrBlock(self, select, bound, options, env).bind()
+        elif mode == "STABLE":
+            StableBlock(self, select, bound, options, env).bind()
         elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:

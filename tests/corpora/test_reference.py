@@ -41,11 +41,13 @@ def test_what_is_documented_is_what_is_completed() -> None:
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.selection import block as selection
     from dpsql.sql.selection import declared
+    from dpsql.sql.stable.block import STABLE_AGGREGATES, STABLE_ANSWER_OPTIONS
     from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
 
     readers = (
         COMMON_OPTIONS,
         ptr.PTR_OPTIONS,
+        STABLE_ANSWER_OPTIONS,
         SUBSAMPLE_OPTIONS,
         declared.DECLARE_OPTIONS,
         declared.STABLE_OPTIONS,
@@ -53,7 +55,12 @@ def test_what_is_documented_is_what_is_completed() -> None:
     assert {name for r in readers for name in r} == set(guide.OPTIONS)
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())
     assert {name for r in calls for name in r} == set(guide.ARGUMENTS)
-    assert {*noisy_block.NOISY_AGGREGATES, *selection.MECHANISMS, *ptr.PTR_FUNCTIONS} <= set(WORDS)
+    assert {
+        *noisy_block.NOISY_AGGREGATES,
+        *selection.MECHANISMS,
+        *ptr.PTR_FUNCTIONS,
+        *STABLE_AGGREGATES,
+    } <= set(WORDS)
 
 
 def test_the_catalogue_names_what_the_rooms_bind() -> None:
@@ -62,9 +69,11 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
     from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
     from dpsql.sql.ptr import block as ptr
     from dpsql.sql.relations import projections
+    from dpsql.sql.stable.block import STABLE_AGGREGATES
 
     assert names_of("DP") == set(NOISY_AGGREGATES)
     assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)
+    assert names_of("STABLE") == set(STABLE_AGGREGATES)
     assert names_of("SUBSAMPLE") == {
         *projections._NUMERIC, *projections._ANY, "COUNT", "COUNT_IF",
     }  # fmt: skip

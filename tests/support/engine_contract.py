@@ -84,6 +84,7 @@ CAPABILITIES = {
     "best of a relation": "WITH r(x) AS (VALUES (10), (50)) SELECT EXPMECH(COUNT(*) FILTER (WHERE age > x), epsilon => 1) "
     "OVER r FROM visits",
     "stable mode": "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) MODE(ward) AS m FROM visits",
+    "inverse sensitivity": "SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age) AS w FROM visits GROUP BY ward",
     "blocks": "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 3, bounds = (0, 120)) AVG(age) AS a FROM visits",
 }  # fmt: skip
 """What an engine may be asked: one statement each, over :data:`TABLES`."""

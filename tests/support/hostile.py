@@ -20,6 +20,7 @@ from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import fill_parameters
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
+from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.ptr.stability_test import Stable
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
@@ -156,6 +157,8 @@ FORMS = (
     "SELECT WITH PTR OPTIONS (delta = 1e-9) MODE({0}) AS {1} FROM (SELECT ward AS {0} FROM visits) AS v",
     "SELECT WITH PTR OPTIONS (delta = 1e-9) IQR({0}.amount) AS {1} FROM visits AS {0}",
     "SELECT WITH PTR OPTIONS (delta = 1e-9) MEDIAN(amount) AS {0} FROM visits AS {1}",
+    "SELECT WITH STABLE IQR({0}.amount) AS {1}, TRIMMED_MEAN(amount, 0.1) FROM visits AS {0}",
+    "SELECT WITH STABLE ward AS {0}, IQR(amount) AS {1} FROM visits GROUP BY {0}",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) AS {0} FROM visits AS {1}",
     "WITH {0} AS (SELECT visit_id AS {1}, amount FROM visits) SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) COUNT(*) AS n FROM {0}",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 400)) MAX({1}) AS {0} FROM (SELECT ward, COUNT(*) AS {1} FROM visits GROUP BY ward) AS w",
@@ -306,7 +309,7 @@ class Neighbours:
             counts = [sum(int(r["n"]) for r in rows) for rows in (before, after)]
             most = part.rows * part.groups
             return [f"AUTO's rows move by {counts}"] if abs(counts[0] - counts[1]) > most else []
-        assert isinstance(part, Quantiles | Histogram), type(part)
+        assert isinstance(part, Quantiles | InverseSensitivity | Histogram), type(part)
 
         def histogram(rows: list[dict[str, Any]]) -> dict[Any, dict[Any, int]]:
             found: dict[Any, dict[Any, int]] = {}

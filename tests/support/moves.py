@@ -10,6 +10,7 @@ import duckdb
 from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram, Quantiles
+from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.selection.exponential import MostFrequent
 
@@ -100,10 +101,10 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
     if isinstance(part, DistinctSum):
         sums = ({key: {"sum": _distinct_sum(part, g)} for key, g in side.items()} for side in (before, after))
         return beyond(part.noise, moved(*sums, "sum"), "SUM(DISTINCT)", False)
-    assert isinstance(part, Quantiles | Histogram | MostFrequent)
+    assert isinstance(part, Quantiles | InverseSensitivity | Histogram | MostFrequent)
     groups, most = (
         (part.groups, part.rows)
-        if isinstance(part, Quantiles | MostFrequent)
+        if isinstance(part, Quantiles | InverseSensitivity | MostFrequent)
         else (part.noise.groups, part.noise.sensitivity)
     )
     changes = []

@@ -190,7 +190,8 @@ _INSTEAD = {
     **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), "write SUM({x}): it is exact before the noise."),
     **dict.fromkeys(("GROUPING", "GROUPING_ID"), "without ROLLUP, CUBE or GROUPING SETS it is 0 everywhere."),
     "FAVG": "write AVG({x}).",
-    "IQR": "SELECT WITH PTR OPTIONS (delta = 1e-6) IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
+    "IQR": "write SELECT WITH STABLE IQR({x}), or QUANTILE_CONT({x}, 0.75) - QUANTILE_CONT({x}, 0.25).",
+    "TRIMMED_MEAN": "write SELECT WITH STABLE TRIMMED_MEAN({x}, 0.1).",
 }
 
 

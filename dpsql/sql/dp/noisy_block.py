@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -38,6 +39,8 @@ NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, 
 class NoisyBlock(AggregatingBlock):
     """A block of noisy aggregates."""
 
+    known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = NOISY_AGGREGATES
+    """What may be asked for, by name."""
     within: Sequence[exp.Expr] = ()
     """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
     exact: Exact = field(init=False)
@@ -161,7 +164,7 @@ class NoisyBlock(AggregatingBlock):
     def call_of(self, node: exp.Expr) -> Call | None:
         """Return the call of a noisy aggregate; None for any other node."""
         call = call_of(node)
-        return call if call is not None and call.name in NOISY_AGGREGATES else None
+        return call if call is not None and call.name in self.known else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """Return a quotient that is a mean, and a list of quantiles, as what they are; all else as any block does."""
@@ -181,7 +184,7 @@ class NoisyBlock(AggregatingBlock):
         """
         refuse_equals(call, NAMED_ARGUMENTS)
         options = call.read(NAMED_ARGUMENTS)
-        return NOISY_AGGREGATES[call.name](
+        return self.known[call.name](
             AggregateCall(self, call, name, options, self.exact, self.per_unit_groups)
         )
 
@@ -210,10 +213,14 @@ class NoisyBlock(AggregatingBlock):
         fitted = self._fit(aggregates, share, private, gaussian)
         operator = self._operator(aggregates, share, private, fitted)
         said = (f"{label_of(a.call)}: {a.said}." for a in aggregates)
-        sentences = (*self._protection(), *said, *fitted.sentences)
+        sentences = (*self._protection(), *said, *fitted.sentences, *self._compare(operator))
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
         )
+
+    def _compare(self, operator: Operator) -> Iterator[str]:
+        """Yield sentences that compare the operator with others, for EXPLAIN."""
+        yield from ()
 
     def _fit(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, gaussian: bool

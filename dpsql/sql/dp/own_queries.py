@@ -209,6 +209,18 @@ def write_histogram(exact: Exact, keys: Sequence[str], y: str, held: str, groups
     )
 
 
+def write_points(exact: Exact, y: str, narrow: str, grid: grids.Grid, groups: int) -> tuple[str, str | None]:
+    """Write the histogram of a column on its grid, and the column itself where nothing is grouped."""
+    keys = exact.names
+    # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
+    # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
+    held = grids.write_clamped("v", grid)
+    if grid.steps == 1:
+        held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
+    query = write_histogram(exact, keys, y, held, groups)
+    return query, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held"
+
+
 # -- quantiles --------------------------------------------------------------------------------------------------
 
 _FINE = 15
@@ -219,6 +231,14 @@ _MAX_POINTS = 1 << 24
 _ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
 """The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good."""
 _RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
+
+
+def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:
+    """Choose the public grid among whose points an answer is chosen."""
+    grid = grids.choose_grid(kind, low, high, fine=_FINE)
+    if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
+        grid = grids.choose_grid(DOUBLE, low, high, fine=_COARSE)
+    return grid
 
 
 def read_probability(call: Call) -> Fraction:
@@ -248,9 +268,7 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     kinds = {"QUANTILE_CONT": MOMENT_KINDS, "APPROX_QUANTILES": ()}.get(call.name, (*MOMENT_KINDS, "BOOLEAN"))
     low, high, origin = asked.bounds(typed, kinds=kinds)
     place = place_on_line(typed, low, high)
-    grid = grids.choose_grid(place.typed.type, place.low, place.high, fine=_FINE)
-    if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
-        grid = grids.choose_grid(DOUBLE, place.low, place.high, fine=_COARSE)
+    grid = choose_points(place.typed.type, place.low, place.high)
     steps = (grids.write_steps(place.typed, grid, narrow) for narrow in (False, True))
     y, narrow = (asked.block.filtered(call, to_sql(node)) for node in steps)
     whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
@@ -336,17 +354,12 @@ def quantile_parts(
             by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).extend(wanted)
     parts = []
     for (y, narrow, grid, whole), items in by_column.items():
-        # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
-        # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
-        held = grids.write_clamped("v", grid)
-        if whole or grid.steps == 1:
-            held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
-        query = write_histogram(exact, keys, y, held, groups)
+        query, column = write_points(exact, y, narrow, grid, groups)
         names, ranks, shares = zip(*items, strict=True)
         parts.append(
             Quantiles(
                 query, keys, names, ranks, grid.low, grid.high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
-                Fraction(grid.steps), whole, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held",
+                Fraction(grid.steps), whole, column,
             )
         )  # fmt: skip
     return tuple(parts)

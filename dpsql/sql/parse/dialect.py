@@ -83,7 +83,7 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
             raise token_error(
                 clause,
                 "SELECT WITH needs a mode.",
-                "write SELECT WITH DP, WITH PTR, WITH SUBSAMPLE or the name of a declared threshold.",
+                "write SELECT WITH DP, WITH PTR, WITH STABLE, WITH SUBSAMPLE or the name of a declared threshold.",
             )
         mode, i = tokens[i], i + 1
         if is_open(tokens, i) and is_aggregate_name(mode.text):

@@ -13,8 +13,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-_Mode = Literal["DP", "CHOICE", "PTR", "SUBSAMPLE", "ROWS"]
-"""The places of a name: a noisy aggregate, a choice among candidates, PTR, inside SUBSAMPLE, or over a row's values."""
+_Mode = Literal["DP", "CHOICE", "PTR", "STABLE", "SUBSAMPLE", "ROWS"]
+"""The places of a name: a noisy aggregate, a choice among candidates, the modes of that name, or over a row's values."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class SqlName:
 
 _BOTH: tuple[_Mode, ...] = ("DP", "SUBSAMPLE")
 _BLOCK: tuple[_Mode, ...] = ("SUBSAMPLE",)
+_ORDERED: tuple[_Mode, ...] = ("DP", "PTR", "STABLE", "SUBSAMPLE")
 _SPREAD = "a noisy spread"
 _NEAR = "a value near the quantile"
 _EXTREME = "a value near the end of the range"
@@ -71,10 +72,10 @@ AGGREGATES: tuple[SqlName, ...] = (
     SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), old=("ANON_STDDEV_POP",), help=_SPREAD),
     SqlName("VARIANCE", _BOTH, classes=(exp.Variance,), aliases=("VAR_SAMP",), help=_SPREAD),
     SqlName("VAR_POP", _BOTH, classes=(exp.VariancePop,), old=("ANON_VAR_POP",), help=_SPREAD),
-    SqlName("MEDIAN", ("DP", "PTR", "SUBSAMPLE"), classes=(exp.Median,), help=_NEAR, example="QUANTILE_CONT(x, 0.9)"),
-    SqlName("QUANTILE_CONT", ("DP", "PTR", "SUBSAMPLE"), (2, 2), (exp.PercentileCont, exp.ApproxQuantile),
+    SqlName("MEDIAN", _ORDERED, classes=(exp.Median,), help=_NEAR, example="QUANTILE_CONT(x, 0.9)"),
+    SqlName("QUANTILE_CONT", _ORDERED, (2, 2), (exp.PercentileCont, exp.ApproxQuantile),
             ("PERCENTILE_CONT", "APPROX_QUANTILE"), old=("ANON_PERCENTILE_CONT",), help=_NEAR),
-    SqlName("QUANTILE_DISC", ("DP", "PTR", "SUBSAMPLE"), (2, 2), (exp.PercentileDisc, exp.Quantile),
+    SqlName("QUANTILE_DISC", _ORDERED, (2, 2), (exp.PercentileDisc, exp.Quantile),
             ("PERCENTILE_DISC", "QUANTILE"), help=_NEAR),
     SqlName("APPROX_QUANTILES", ("DP",), (2, 2), (exp.ApproxQuantiles,), old=("ANON_QUANTILES",),
             help="values near the quantiles that cut the rows into equal parts, in one list", example="APPROX_QUANTILES(x, 4)"),
@@ -96,8 +97,10 @@ AGGREGATES: tuple[SqlName, ...] = (
             example="ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1)"),
     SqlName("EXPMECH", ("CHOICE",), help="the candidate with (nearly) the best utility",
             example="EXPMECH(COUNT(*), epsilon => 1) OVER c"),
-    SqlName("IQR", ("PTR",), help=_STABLE, example="SELECT WITH PTR IQR(age) FROM t"),
-    SqlName("MODE", ("DP", "PTR", "SUBSAMPLE"), classes=(exp.Mode,), help="one of the most frequent values",
+    SqlName("IQR", ("PTR", "STABLE"), help=_STABLE, example="SELECT WITH PTR IQR(age) FROM t"),
+    SqlName("TRIMMED_MEAN", ("STABLE",), (2, 2), help="the mean without a part p of the rows at each end, or one close to it",
+            example="SELECT WITH STABLE TRIMMED_MEAN(x, 0.1) FROM t"),
+    SqlName("MODE", _ORDERED, classes=(exp.Mode,), help="one of the most frequent values",
             example="MODE(ward)"),
     SqlName("ARG_MAX", ("PTR", "SUBSAMPLE"), (2, 2), (exp.ArgMax,), help=_STABLE),
     SqlName("ARG_MIN", _BLOCK, (2, 2), (exp.ArgMin,)),
@@ -182,4 +185,4 @@ def mode_of_aggregate(name: str) -> str:
     """Return the mode in which an aggregate is most at home, to be named in a hint."""
     word = ALIASES.get(name.upper(), name.upper())
     modes = next((row.modes for row in AGGREGATES if row.name == word), ("DP",))
-    return next((mode for mode in modes if mode in ("DP", "PTR", "SUBSAMPLE")), "DP")
+    return next((mode for mode in modes if mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")), "DP")

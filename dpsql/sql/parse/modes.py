@@ -14,7 +14,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from dpsql.errors import ParseError
 from dpsql.sql.parse.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
 
-OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "SUBSAMPLE")
+OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "STABLE", "SUBSAMPLE")
 """The modes that hints speak of."""
 MODES = (*OFFERED_MODES, "ANONYMIZATION")
 """The modes of SELECT WITH; ANONYMIZATION is GoogleSQL's old word for DP. A declared threshold's name is one more."""

@@ -205,6 +205,7 @@ class Options:
 _SPELLED = {"kappa": "max_groups_contributed"}
 """GoogleSQL's old names of options."""
 _INSTEAD = {
+    "delta": "leave it out: nothing here takes one.",
     "k_threshold": "write delta = 1e-6, from which the threshold of private groups follows.",
 }
 """The advice for options that GoogleSQL had."""

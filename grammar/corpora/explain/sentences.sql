@@ -149,3 +149,47 @@ EXPLAIN SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO,
 3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable.
 4. a: results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
+-- case: three ways to a spread, a trimmed mean, a median and a mode
+SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) AS middle, MEDIAN(age), MODE(ward) FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
+3. trimmed_mean(age, 0.1): the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy).
+4. median(age): by the exponential mechanism over 121 grid points, bounds from the policy.
+5. mode(ward): choose among the 3 public values of ward by how many rows have each.
+6. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+7. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR has no test for it; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
+10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
+11. median(age): the value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability.
+12. median(age): from 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+13. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+14. iqr(age): k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
+15. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+16. trimmed_mean(age, 0.1): k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
+17. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
+18. mode(ward): at most 163.8 rows behind the most frequent value, with 0.95 probability.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                      ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  median(age), in rows               ±3 117   ±1 558   ±623.3   ±311.7   ±155.8   ±62.33
+  iqr(age), in rows                  ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
+  trimmed_mean(age, 0.1), in rows   ±11 220   ±5 609   ±2 243   ±1 122   ±560.9   ±224.3
+  mode(ward), in rows                ±1 638   ±818.9   ±327.5   ±163.8   ±81.89   ±32.75
+====
+-- case: three ways where the number of people is public
+SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
+3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
+4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
+5. iqr(age): k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                       ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  iqr(age), in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17

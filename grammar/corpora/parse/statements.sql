@@ -64,6 +64,12 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) AS spread FROM visi
 query SELECT IQR(age) AS spread FROM visits
   with PTR (epsilon = 1, delta = 1e-6)
 ====
+-- case: a stable answer
+SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) FROM visits
+----
+query SELECT IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) FROM visits
+  with STABLE (epsilon = 1)
+====
 -- case: subsample and aggregate
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
 ----

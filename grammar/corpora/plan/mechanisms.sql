@@ -68,6 +68,27 @@ columns: ward, usual
 cost: ε=1, δ=1e-06
 block: Stable {"events": [{"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}, {"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}, {"delta": "1/3000000", "epsilon": "1/3", "kind": "stable_test"}], "kind": "composed"}
 ====
+-- case: a spread by inverse sensitivity
+SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread FROM visits
+----
+columns: spread
+cost: ε=1
+block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+====
+-- case: every statistic that STABLE knows
+SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS t, MEDIAN(age), QUANTILE(age, 0.9), MODE(ward), QUANTILE_CONT(age, [0.5]) FROM visits
+----
+columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
+cost: ε=1
+block: Together {"events": [{"count": 2, "epsilon": "1/3", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
+====
+-- case: stable answers by public groups
+SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80) AS spread FROM visits GROUP BY ward HAVING spread > 3
+----
+columns: ward, spread
+cost: ε=1
+block: Together {"count": 3, "epsilon": "1", "kind": "bounded_range"}
+====
 -- case: a correlation from blocks
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
 ----

@@ -61,6 +61,62 @@ PrivacyError: CORR has no stability test.
                                                             ^^^^^^^^^^^^^^^^^
 Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT.
 ====
+-- case: a mean with STABLE
+SELECT WITH STABLE OPTIONS (epsilon = 1) AVG(age) FROM visits
+----
+PrivacyError: AVG is not known with STABLE.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) AVG(age) FROM visits
+                                                 ^^^^^^^^
+Hint: SELECT WITH DP answers it; STABLE knows IQR, TRIMMED_MEAN, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE.
+====
+-- case: a delta with STABLE
+SELECT WITH STABLE OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) FROM visits
+----
+BindError: OPTIONS has no delta.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1, delta = 1e-6) IQR(age) FROM visits
+                                                 ^^^^^^^^^^^^
+Hint: leave it out: nothing here takes one.
+====
+-- case: STABLE without bounds
+SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
+----
+PrivacyError: IQR(weight) needs bounds for weight; the policy declares none.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
+                                                 ^^^^^^^^^^^
+Hint: write IQR(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+====
+-- case: STABLE with private groups
+SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
+----
+PrivacyError: STABLE needs public groups: private ones would take a delta.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
+                                                                                     ^^^^
+Hint: ask the owner to declare the column's values, or join a public table with RIGHT JOIN.
+====
+-- case: STABLE by grouping sets
+SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age) FROM visits GROUP BY ROLLUP (ward)
+----
+PrivacyError: STABLE has no grouping sets.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age) FROM visits GROUP BY ROLLUP (ward)
+                                                                                             ^^^^
+Hint: write one SELECT for each grouping set, or SELECT WITH DP.
+====
+-- case: half of the rows cut off at each end
+SELECT WITH STABLE OPTIONS (epsilon = 1) TRIMMED_MEAN(age, 0.5) FROM visits
+----
+BindError: the trimmed part must be at least 0 and below 0.5.
+  1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) TRIMMED_MEAN(age, 0.5) FROM visits
+                                                                   ^^^
+Hint: write TRIMMED_MEAN(x, 0.1): a tenth is cut off at each end.
+====
+-- case: a trimmed mean with DP
+SELECT TRIMMED_MEAN(age, 0.1) FROM visits
+----
+PrivacyError: TRIMMED_MEAN has no noisy form.
+  1 |   SELECT TRIMMED_MEAN(age, 0.1) FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^
+Hint: write SELECT WITH STABLE TRIMMED_MEAN(age, 0.1).
+====
 -- case: a base that is none
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(age, base => 1) FROM visits
 ----
@@ -124,7 +180,7 @@ SELECT WITH alarm COUNT(*) FROM visits
 BindError: there is no mode alarm.
   1 |   SELECT WITH alarm COUNT(*) FROM visits
                     ^^^^^
-Hint: there is DP, DIFFERENTIAL_PRIVACY, PTR, SUBSAMPLE.
+Hint: there is DP, DIFFERENTIAL_PRIVACY, PTR, STABLE, SUBSAMPLE.
 ====
 -- case: a closed threshold that was never open
 CLOSE alarm

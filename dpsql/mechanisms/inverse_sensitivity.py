@@ -1,0 +1,409 @@
+"""The inverse sensitivity mechanism: spreads and trimmed means, by how many rows would have to change for another answer.
+
+Let ``F`` be a statistic rounded to a public grid of answers, 0 to C. The score of the answer c is minus its *length*: the
+larger of the distances from the data to the nearest table with ``F >= c`` and to the nearest one with ``F <= c``. An answer
+is chosen with probability proportional to ``exp(-rate length)``, exactly.
+
+Relation: ADD_REMOVE; tables hold values of a public grid, ``low`` to ``high``. Sensitivity: a distance to a set of tables
+moves by at most 1 where one row comes or goes, by the triangle inequality, and so does the larger of two. A unit with at
+most ``rows`` rows in a group moves a length by at most ``rows``; so with ``rate = epsilon / (2 rows groups)`` the choice is
+the exponential mechanism: pure epsilon over the groups of a unit, and of bounded range. No delta, no test that fails. The
+caller must clamp values to the grid, leave missing ones out, and bound a unit's rows in each group, and its groups, by rules
+that look at that unit alone.
+
+Why not noise by the local sensitivity: how far one row moves the answer of these data is itself told by the scale of such
+noise, and one row may change it from 0 to the whole range. Here the data's own distances decide which answers are near,
+and no row moves these distances by more than 1.
+
+Lengths come from what k edits reach. Let M(k) and m(k) be the greatest and the least F of all tables at most k edits away:
+an answer above F has the least k with ``M(k) >= c`` as its length, one below the least k with ``m(k) <= c``. So the answers
+between M(k - 1) and M(k) form one run, and the work grows with k and the distinct values near the answer, not with the grid.
+
+*IQR.* ``x(u) - x(l)``, l = ceil(n/4), u = ceil(3n/4), 0 of fewer than two rows; x(i) is ``low`` for i < 1, ``high`` for i > n.
+Let ``net`` rows be won or lost in all, l' and u' be the ranks among the n + net that there are then, and U = u' - net. The
+tables k edits away reach outwards exactly the windows [x(l' - a), x(U + b)] with a + b = e = floor((k + net) / 2): so many rows
+are added beyond the ends, and e - net taken from between, if e is larger (:mod:`dpsql.mechanisms.ptr.iqr_scale`). They span
+``u' - l' - net + e`` ranks from l' - e or later. With net + 4 for net, l' grows by 1, u' by 3 and e by 2: the windows span as
+many ranks, and begin from one rank earlier to one rank later. So all but the four greatest net up to k may be left out. Inwards
+the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net from -k suffice, likewise.
+
+*Trimmed mean.* Of n rows the g = floor(p n) least and as many greatest are left out. For given numbers a of added and r of
+removed rows every order statistic, and so the mean, is greatest where the least rows go and the new ones are ``high``; and
+either edit never lowers it: the mean gains a row above all others in it, or loses the least of them. So M(k) is the best of
+a + r = k: a mean of the ranks s + 1 to n + k - s, where s = r + floor(p (n + a - r)). With one row more removed s grows by 1
+or not at all, so it is any integer from floor(p (n + k)) to k + floor(p (n - k)). While both ends stay among equal values the
+mean is a quotient of linear functions of s, which is monotone: it is looked at where an end comes to another value. m(k) is the
+mirror image, with ranks k lower. A table without rows has no mean: it counts as having any, so no answer is more than n edits
+away.
+
+Source: Asi and Duchi (2020), near instance-optimality in differential privacy; McSherry and Talwar (2007).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.histograms import GRID_STEP, RANK_CONFIDENCE, STEP_ROWS, read_histogram
+from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import choose_exponential, flip_coins
+from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.privacy.events import BoundedRange, Event
+
+_NEVER = 30
+"""Answers of such a length that a draw falls on any of them once in exp(30) times are looked at only then."""
+_RUNGS, _FEW_RUNGS = 256, 64
+"""Numbers of edits for which what is in reach is computed beforehand; fewer where there are many edits."""
+_MANY = 1 << 12
+_AT_ONCE = 1 << 18
+"""Places that are compared at a time."""
+_FITS = 1 << 61
+
+Edits = NDArray[np.int64]
+
+
+class SortedRows:
+    """Sorted grid values as a histogram, moved so that the grid is 0 to ``top``; read by rank, also beyond the ends."""
+
+    def __init__(self, values: Integers, counts: Integers, low: int, high: int) -> None:
+        self.top = high - low
+        self.ends = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
+        """The number of rows up to each distinct value, and 0 before the first."""
+        self.n = int(self.ends[-1])
+        self._steps = np.concatenate([[0], values.astype(np.int64) - low, [self.top]])
+
+    def at(self, ranks: Edits) -> Edits:
+        """Return the values of ranks: 0 below rank 1, ``top`` above rank n."""
+        return np.asarray(self._steps[np.searchsorted(self.ends, ranks, side="left")])
+
+    @cached_property
+    def _sums(self) -> Integers:
+        """The sum of the rows up to each distinct value; Python integers where ranks up to 2 n may not fit."""
+        kind = np.int64 if self.top * (2 * self.n + 1) < _FITS else object
+        each = self._steps[1:-1].astype(kind) * np.diff(self.ends).astype(kind)
+        return np.concatenate([np.zeros(1, dtype=kind), np.cumsum(each)])
+
+    def sum_to(self, ranks: Edits) -> Integers:
+        """Return the sums of the values up to each rank, of at most 2 n: nothing below rank 1, ``top`` for each above n."""
+        place = np.searchsorted(self.ends, ranks, side="left")  # of the distinct value that has the rank
+        before, kind = np.maximum(place - 1, 0), self._sums.dtype
+        within = np.where(place > 0, ranks - self.ends[before], 0).astype(kind)
+        return np.asarray(self._sums[before] + self._steps[place].astype(kind) * within)
+
+
+class EditedStatistic(ABC):
+    """A statistic of sorted grid values, and how far it can be moved by adding and removing rows."""
+
+    @abstractmethod
+    def count_cells(self, top: int) -> int:
+        """Return the number of answers, where values lie on 0 to ``top``."""
+
+    @abstractmethod
+    def reach(self, rows: SortedRows, edits: Edits) -> tuple[Integers, Integers]:
+        """Return the least and the greatest answer of all tables that are at most so many edits away, for each number."""
+
+    @abstractmethod
+    def value(self, cell: int, low: int) -> Fraction:
+        """Return the number that an answer stands for, in steps of the values' grid, which begins at ``low``."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in words what it is."""
+
+
+@dataclass(frozen=True)
+class Spread(EditedStatistic):
+    """``IQR(x)``: the upper quartile less the lower one, as PTR has it."""
+
+    def count_cells(self, top: int) -> int:
+        return top + 1
+
+    def value(self, cell: int, low: int) -> Fraction:
+        return Fraction(cell)
+
+    def describe(self) -> str:
+        return "the upper quartile less the lower one"
+
+    def reach(self, rows: SortedRows, edits: Edits) -> tuple[Integers, Integers]:
+        least, most = np.full(len(edits), rows.top), np.zeros(len(edits), dtype=np.int64)
+        for back in range(4):
+            shift = np.minimum(back, 2 * edits)  # net lies between -edits and edits
+            most = np.maximum(most, self._extreme(rows, edits, edits - shift, outwards=True))
+            least = np.minimum(least, self._extreme(rows, edits, shift - edits, outwards=False))
+        return np.where(rows.n - edits < 2, 0, least), most
+
+    def _extreme(self, rows: SortedRows, edits: Edits, net: Edits, outwards: bool) -> Edits:
+        """Return the widest or the narrowest window for each number of edits and change in the number of rows."""
+        size = rows.n + net
+        held: Any = np.maximum(size, 2)
+        low, high = map(np.asarray, find_quartile_ranks(held))
+        high = high - net
+        moved = (edits + net) // 2 if outwards else (edits - net) // 2
+        width = high - low + (moved if outwards else -moved)
+        first = low - moved if outwards else low
+        last = low if outwards else low + moved
+        spread = _slide(rows, first, last, width, outwards)
+        return np.where(size < 2, 0 if outwards else rows.top, np.maximum(spread, 0))
+
+
+def _slide(rows: SortedRows, first: Edits, last: Edits, width: Edits, widest: bool) -> Edits:
+    """Slide windows of ``width`` ranks from ``first`` to ``last``, and return the widest or the narrowest of each.
+
+    What a window spans changes only where one of its ends comes to another value, so it is looked at there, and at first.
+    """
+    lows, highs = _find_begins(rows, first, last), _find_begins(rows, first + width, last + width)
+    found, many = [], max(1, _AT_ONCE // (len(lows) + len(highs) + 1))
+    for i in range(0, len(first), many):
+        start, stop, wide = (part[i : i + many, None] for part in (first, last, width))
+        at = np.concatenate([start, np.broadcast_to(lows, (len(start), len(lows))), highs - wide], axis=1)
+        at = np.clip(at, start, stop)
+        spread = rows.at(at + wide) - rows.at(at)
+        found.append(spread.max(axis=1) if widest else spread.min(axis=1))
+    return np.concatenate(found)
+
+
+def _find_begins(rows: SortedRows, first: Edits, last: Edits) -> Edits:
+    """Return the ranks at which another value begins, among those that some window's end comes to."""
+    begins = rows.ends + 1
+    low, high = int(first.min()), int(last.max())
+    return begins[np.searchsorted(begins, low) : np.searchsorted(begins, high, side="right")]
+
+
+@dataclass(frozen=True)
+class TrimmedMean(EditedStatistic):
+    """``TRIMMED_MEAN(x, p)``: the mean without the floor(p n) least and as many greatest values, to the nearest answer.
+
+    Args:
+        part: what is cut off at each end, at least 0 and below 1/2.
+        finer: answers to one step of the values' grid.
+    """
+
+    part: Fraction
+    finer: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.part < Fraction(1, 2) or self.finer < 1:
+            raise ValueError("a trimmed mean keeps some of the rows")
+
+    def count_cells(self, top: int) -> int:
+        return top * self.finer + 1
+
+    def value(self, cell: int, low: int) -> Fraction:
+        return low + Fraction(cell, self.finer)
+
+    def describe(self) -> str:
+        cut = (
+            f"without the lowest and the highest {float(self.part):.4g} of the rows"
+            if self.part
+            else "of all rows"
+        )
+        return f"the mean {cut}"
+
+    def reach(self, rows: SortedRows, edits: Edits) -> tuple[Integers, Integers]:
+        least = np.zeros(len(edits), dtype=np.int64)
+        most = np.full(len(edits), rows.top * self.finer, dtype=np.int64)
+        few = np.flatnonzero(edits < rows.n)
+        if len(few):
+            k = edits[few]
+            most[few] = self._extreme(rows, k, 0 * k, np.max)
+            least[few] = self._extreme(rows, k, k, np.min)
+        return least, most
+
+    def _cut(self, sizes: Edits) -> Edits:
+        """Return how many rows are cut off at each end of so many."""
+        wide = self.part.denominator * (int(sizes.max()) + 1) >= _FITS
+        cut = self.part.numerator * (sizes.astype(object) if wide else sizes) // self.part.denominator
+        return np.asarray(cut, dtype=np.int64)
+
+    def _extreme(self, rows: SortedRows, edits: Edits, lower: Edits, pick: Callable[..., Any]) -> Integers:
+        """Return the greatest or the least answer among the means of ranks s + 1 to n + k - s, all less ``lower``."""
+        size = rows.n + edits
+        first, last = self._cut(size), edits + self._cut(rows.n - edits)
+        begins = _find_begins(rows, first - lower, last - lower + 1)
+        ends = _find_begins(rows, size - last - lower, size - first - lower + 1)
+        found, many = [], max(1, _AT_ONCE // (2 * (len(begins) + len(ends) + 1)))
+        for i in range(0, len(edits), many):
+            start, stop, total, down = (part[i : i + many, None] for part in (first, last, size, lower))
+            after, before = begins + down - 1, total - down - ends
+            at = np.concatenate([start, stop, after, after - 1, before, before + 1], axis=1)
+            at = np.clip(at, start, stop)
+            found.append(pick(self._cells(rows, at - down, total - at - down), axis=1))
+        return np.concatenate(found)
+
+    def _cells(self, rows: SortedRows, before: Edits, upto: Edits) -> Integers:
+        """Return the answers nearest to the means of ranges of ranks."""
+        total, kept = rows.sum_to(upto) - rows.sum_to(before), upto - before
+        if rows.top * (2 * self.finer + 1) * (int(kept.max()) + 1) >= _FITS:
+            total = total.astype(object)
+        return np.asarray((2 * self.finer * total + kept) // (2 * kept))
+
+
+@dataclass(frozen=True)
+class AnswerRuns:
+    """The answers of one table in runs, from which one is drawn with probability proportional to ``exp(-rate length)``.
+
+    What is in reach is computed for some numbers of edits only. An answer between two of them takes part with the least
+    length that it may have, and is kept with probability ``exp(-rate (its own length - that))``, else all is drawn anew:
+    rejection, so the law is exact. So do answers far away, which are hardly ever drawn.
+    """
+
+    statistic: EditedStatistic
+    rows: SortedRows
+    rate: Fraction
+    starts: Edits
+    sizes: Edits
+    first: Edits
+    """The least length that an answer of the run may have."""
+    last: Edits
+    """The greatest."""
+
+    @classmethod
+    def cut(cls, statistic: EditedStatistic, rows: SortedRows, rate: Fraction) -> AnswerRuns:
+        """Cut the answers into runs by what some numbers of edits reach."""
+        cells, every = statistic.count_cells(rows.top), rows.n + 4  # so many edits reach every answer
+        most = min(every, max(1, math.ceil((math.log(cells) + _NEVER) / rate)))
+        stride = -(-most // (_FEW_RUNGS if most > _MANY else _RUNGS))
+        rungs = np.arange(0, most + stride, stride)
+        least, greatest = (ends.astype(np.int64) for ends in statistic.reach(rows, rungs))
+        above, below = np.append(greatest, cells - 1), np.append(least, 0)
+        following = np.append(rungs[1:], every)
+        starts = np.concatenate([least[:1], above[:-1] + 1, below[1:]])
+        sizes = np.concatenate([greatest[:1] - least[:1] + 1, np.diff(above), -np.diff(below)])
+        first = np.concatenate([[0], rungs + 1, rungs + 1])
+        last = np.concatenate([[0], following, following])
+        held = sizes > 0
+        return cls(statistic, rows, rate, starts[held], sizes[held], first[held], last[held])
+
+    def draw(self, entropy: Entropy) -> int:
+        """Draw an answer."""
+        while True:
+            i = choose_exponential(-self.first, self.rate, entropy, self.sizes)
+            chosen = int(self.starts[i]) + int(entropy.below(int(self.sizes[i]), 1)[0])
+            first, last = int(self.first[i]), int(self.last[i])
+            if first >= last:
+                return chosen
+            more = bisect_left(range(first, last), True, key=lambda k: self._reaches(k, chosen))
+            if bool(flip_coins(np.array([more], dtype=object), self.rate, entropy)[0]):
+                return chosen
+
+    def _reaches(self, edits: int, answer: int) -> bool:
+        """Say whether so many edits reach an answer from both sides."""
+        least, greatest = self.statistic.reach(self.rows, np.array([edits], dtype=np.int64))
+        return int(least[0]) <= answer <= int(greatest[0])
+
+
+@dataclass(frozen=True)
+class InverseSensitivity(Part):
+    """One released column: a statistic of a column, per group, chosen by how many rows would have to change for it.
+
+    Args:
+        query: gives the keys, ``GRID_STEP`` and ``STEP_ROWS``, one row per group and distinct value.
+        keys: names of the grouping columns.
+        name: of the released column.
+        statistic: what is asked for.
+        low: the first step of the values' grid.
+        high: its last step.
+        epsilon: for all groups of a unit together.
+        rows: rows of one privacy unit in one group.
+        groups: groups that one privacy unit may be in.
+        steps: grid steps to a unit.
+        column: gives ``GRID_STEP`` of every row, where nothing is grouped: not clamped yet, NULL where missing.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    name: str
+    statistic: EditedStatistic
+    low: int
+    high: int
+    epsilon: Fraction
+    rows: int = 1
+    groups: int = 1
+    steps: Fraction = Fraction(1)
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups) < 1:
+            raise ValueError("a choice needs a grid, an epsilon above 0, and rows and groups of at least 1")
+
+    @property
+    def event(self) -> Event:
+        return BoundedRange(self.epsilon, self.groups)
+
+    @property
+    def rate(self) -> Fraction:
+        """The log-weight of one edit."""
+        return self.epsilon / (2 * self.rows * self.groups)
+
+    @property
+    def cells(self) -> int:
+        """The number of public answers."""
+        return self.statistic.count_cells(self.high - self.low)
+
+    @property
+    def column_route(self) -> ColumnCounts | None:
+        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
+
+    def claims(self) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.groups, self.keys)
+        yield ClaimedText(self.query, claim)
+        if self.column_route is not None:
+            yield from self.column_route.claims(claim)
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        places = index_groups(table, self.keys)
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        none = np.zeros(0, dtype=np.intp)
+        held = ((values[i], counts[i]) for i in (places.get(group, none) for group in groups))
+        return self._answer(
+            [self._choose(*read_histogram(v, c, self.low, self.high), entropy) for v, c in held]
+        )
+
+    def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        present = np.flatnonzero(counts)
+        return self._answer([self._choose(present + self.low, counts[present], entropy)])
+
+    def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> int:
+        rows = SortedRows(values, counts, self.low, self.high)
+        return AnswerRuns.cut(self.statistic, rows, self.rate).draw(entropy)
+
+    def _answer(self, cells: list[int]) -> Answered:
+        shown = [float(self.statistic.value(cell, self.low) / self.steps) for cell in cells]
+        off = math.floor(self.bound_error(RANK_CONFIDENCE))
+        note = (
+            f"no interval for {self.name}: it lies between exact answers of tables at most {off} rows away, at "
+            f"{RANK_CONFIDENCE:.0%}"
+        )
+        return Answered({self.name: pa.array(shown, pa.float64())}, self.event, (note,))
+
+    def bound_error(self, confidence: float) -> float:
+        """Bound how many rows would have to change to make the answer exact (Dwork and Roth, corollary 3.12)."""
+        return (math.log(self.cells) - math.log(1 - confidence)) / float(self.rate)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        shared = f", shared by {self.groups} groups" if self.groups > 1 else ""
+        return (
+            f"Choose {self.name} ({self.statistic.describe()}) among {self.cells} public answers by inverse sensitivity "
+            f"(ε={float(self.epsilon):g}{shared}): each weighs exp(-{float(self.rate):.4g} k), where k is how many rows would "
+            f"have to come or go for the exact answer to reach it.",
+            f"{self.name}: k is at most {self.bound_error(confidence):.4g}, with {confidence:.4g} probability; no delta is "
+            f"needed, and it is never NULL.",
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        other = replace(self, epsilon=self.epsilon * factor)
+        yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))

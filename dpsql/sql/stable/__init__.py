@@ -1,0 +1,1 @@
+"""SELECT WITH STABLE: answers by inverse sensitivity."""
