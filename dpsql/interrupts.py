@@ -201,7 +201,9 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
             stopped = True
 
 
-def _do(work: Callable[[], T], stop: _Stop | None = None, made: list[WorkOutcome[T]] | None = None) -> WorkOutcome[T]:
+def _do(
+    work: Callable[[], T], stop: _Stop | None = None, made: list[WorkOutcome[T]] | None = None
+) -> WorkOutcome[T]:
     outcome = WorkOutcome[T]()
     try:
         if stop is not None:

@@ -137,7 +137,7 @@ class Pipeline:
         if statement.kind in ("show", "close"):
             return None
         if statement.kind == "declare" or statement.name:
-            declaration = bind_declare(statement, cell.catalog)
+            declaration = bind_declare(statement, cell.catalog, self._plans.fold_scalars)
             cell.thresholds[declaration.name.lower()] = declaration
             return declaration
         plan = self._plans.bind(statement, cell.catalog, cell.thresholds)

@@ -16,7 +16,7 @@ from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
 from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold
+from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
@@ -163,14 +163,14 @@ class OpenThresholds:
         self.declared[key] = declaration
         return ticket
 
-    def _ask(self, opened: OpenThreshold, value: int, threshold: int, sensitivity: int) -> bool:
-        above = opened.stream.ask(value, threshold, sensitivity)
+    def _ask(self, opened: OpenThreshold, value: int, threshold: int, sensitivity: int) -> int | None:
+        gap = opened.stream.compare(value, threshold, sensitivity)
         # Durable before it is told: a restart must not forget a hit. Both answers are written, so that a ledger which
         # can't be written tells neither.
         opened.ticket.update(opened.stream.event)
         if opened.stream.exhausted:
             self._used[opened.declaration.name.lower()] = self.close(opened.declaration.name)
-        return above
+        return gap
 
     def close(self, name: str) -> OpenThreshold:
         """Settle a threshold by the hits found.

@@ -99,6 +99,7 @@ def _options() -> str:
         "SUBSAMPLE": SUBSAMPLE_OPTIONS,
         "DECLARE": declared.DECLARE_OPTIONS,
         "DECLARE ... STABLE": declared.STABLE_OPTIONS,
+        "a question to a declared threshold": declared.PROBE_OPTIONS,
     }
     names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
     rows = (

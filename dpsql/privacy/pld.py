@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
@@ -44,6 +44,7 @@ from dpsql.privacy.events import (
     StableTest,
     require,
 )
+from dpsql.privacy.threshold_events import GaussianSparseVector
 
 POINTS = 12_000
 """How many grid points the distribution of a whole plan gets."""
@@ -131,7 +132,7 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
         step: of the grid; chosen so that the whole has about ``points`` points when it is None.
     """
     plain: Counter[tuple[str, Fraction, int]] = Counter()
-    mu_squared = infinite = Fraction(0)
+    mu_squared = infinite = shift = Fraction(0)
     parts = Counter(part for event in events for part in event.parts)
     for part, count in parts.items():
         match part:
@@ -147,6 +148,9 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
                 mu_squared += count * squared / (sigma * sigma)
             case GaussianTest(sigma):
                 mu_squared += count / (sigma * sigma)
+            case GaussianSparseVector(sigma):
+                mu_squared += count * part.rounds / (sigma * sigma)
+                shift += count * part.rounds * part.share
             case _:
                 raise ValueError(f"no privacy loss distribution is known for a {part.kind} event")
         infinite += count * part.delta  # f_{0, delta} beside the near pair dominates both kinds of pair
@@ -155,7 +159,10 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
     for (name, epsilon, fine), count in sorted(plain.items()):
         one = _laplace(float(epsilon), fine, step) if name == "laplace" else _range(float(epsilon), step)
         total = total.with_(one.times(count))
-    return total.with_(gaussian_loss(math.sqrt(mu_squared) * (1 + 1e-15), step)) if mu_squared else total
+    if mu_squared:
+        total = total.with_(gaussian_loss(math.sqrt(mu_squared) * (1 + 1e-15), step))
+    # A loss that is larger by a constant: the second distribution has the rest of its mass where the first has none.
+    return replace(total, low=total.low + math.ceil(shift / Fraction(step)))
 
 
 def find_cost(events: Iterable[Event], delta: Fraction) -> Fraction:

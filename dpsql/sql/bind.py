@@ -72,6 +72,16 @@ def bind(
         raise error.located(statement.text) from None
 
 
+def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
+    """Put, in place, released numbers where a DECLARE has queries of them.
+
+    Raises:
+        BindError, PrivacyError: it is no public query of one number.
+    """
+    with one_statement():
+        StatementBinder(catalog, finish, {}).fold_threshold(select)
+
+
 def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     """Refuse functions that other systems have by these names, unless one was registered.
 
@@ -249,6 +259,10 @@ class Plans:
     def __init__(self, finisher: Finish) -> None:
         self._finisher = finisher
         self._kept: dict[tuple[object, ...], Plan] = {}
+
+    def fold_scalars(self, select: exp.Select, catalog: Catalog) -> None:
+        """Put, in place, released numbers where a DECLARE has queries of them: as :func:`fold_scalars`."""
+        fold_scalars(select, catalog, self._finisher)
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
         """Return the plan of a query.

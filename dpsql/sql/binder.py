@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.errors import BindError
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.expressions.types import Typed
@@ -20,11 +21,28 @@ from dpsql.sql.normalize import (
     inner_queries,
     outer_queries,
 )
-from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, remove_modes, span_of, to_sql
-from dpsql.sql.parse.options import COMMON_OPTIONS, Options, Readers, is_private_call, mode_of, take_mode
-from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.parse.dialect import (
+    NAMED,
+    ModeClause,
+    bind_error,
+    privacy_error,
+    remove_modes,
+    span_of,
+    to_sql,
+)
+from dpsql.sql.parse.options import (
+    COMMON_OPTIONS,
+    Options,
+    Readers,
+    call_of,
+    is_private_call,
+    mode_of,
+    take_mode,
+)
+from dpsql.sql.parse.statements import PIVOT_HINT, make_literal
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.intervals import name_kept_results
 from dpsql.sql.relations.joins import bind_from
 from dpsql.sql.relations.projections import (
     aggregate_per_unit,
@@ -68,6 +86,7 @@ class StatementBinder(Binder):
         """Bind a query in place, and return the private relation that it keeps."""
         env = dict(env)
         if isinstance(tree, exp.Select) and mode_of(tree) == "SUBSAMPLE":
+            self.fold_scalars(tree, env)
             options = take_mode(tree, self._readers_of)
             assert options is not None
             subsample.subsample_block(self, tree, options, env)
@@ -135,6 +154,7 @@ class StatementBinder(Binder):
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         open_pivots(self, select, env)
+        self.fold_scalars(select, env)
         options = take_mode(select, self._readers_of)
         sets = has_sets(select)
         flatten_joins(select)
@@ -213,6 +233,70 @@ class StatementBinder(Binder):
             what = "EXISTS over private rows would tell exactly whether there are any."
             hint = "join the answer of a private SELECT key, COUNT(*) ... GROUP BY key HAVING COUNT(*) > 0."
             raise privacy_error(query, what, hint)
+
+    # -- released numbers where a literal stands ---------------------------------------------------------------------
+
+    def fold_scalars(self, select: exp.Select, env: Env) -> None:
+        """Put the values of public queries of one number, in place, where options, arguments and thresholds are literals.
+
+        Raises:
+            BindError: not one row and one column, or NULL.
+            PrivacyError: it reads private rows, or what is not released yet.
+        """
+        clause: ModeClause | None = select.args.get("mode")
+        if clause is not None and any(option.find(exp.Query) for option in clause.options):
+            own = ModeClause(clause.mode, [option.copy() for option in clause.options])
+            select.set("mode", own)  # copies of a SELECT share a clause
+            for option in own.options:
+                if isinstance(option, exp.EQ):
+                    self._fold(option.expression, env)
+        for item in select.expressions:
+            for node in list(item.walk(prune=lambda n: isinstance(n, exp.Query | exp.Kwarg))):
+                if isinstance(node, exp.Kwarg):
+                    self._fold(node.expression, env)
+                elif (call := call_of(node)) is not None and call.name == "ABOVE_THRESHOLD" and call.args[1:]:
+                    self._fold(call.args[1], env)
+
+    def fold_threshold(self, select: exp.Select) -> None:
+        """Do the same for the one number and the options of a DECLARE."""
+        self.fold_scalars(select, {})
+        for item in list(select.expressions):
+            self._fold(item, {})
+
+    def _fold(self, node: exp.Expr, env: Env) -> None:
+        if isinstance(node, exp.Tuple):
+            for item in list(node.expressions):
+                self._fold(item, env)
+            return
+        queries = list(node.walk(prune=lambda n: isinstance(n, exp.Query)))
+        queries = [n for n in queries if isinstance(n, exp.Subquery)]
+        if not queries:
+            return
+        beside = any(isinstance(n, exp.Column) for n in node.walk(prune=lambda n: isinstance(n, exp.Query)))
+        for place in queries if beside else [node]:
+            place.replace(self._scalar(place, env))
+
+    def _scalar(self, node: exp.Expr, env: Env) -> exp.Expr:
+        """Return the value of a public expression as a literal."""
+        query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
+        kept = name_kept_results(query, {name: k for name, k in self.catalog.kept.items() if name not in env})
+        self.public.update((item.kept.table, None) for item in kept)
+        env = {**env, **{fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}}
+        self.public_query(query, env)
+        found = self.public_relation(query, env, self.name("scalar")).inputs[0]
+        try:
+            values = self.known(found)
+        except BindError:
+            raise bind_error(
+                node, "this query gives more than one row.", "write (SELECT MAX(t) FROM best)."
+            ) from None
+        if values is None:
+            what = "this number is not released yet."
+            raise privacy_error(node, what, "release it in a cell before: best << SELECT ...")
+        value = values.column(0)[0].as_py()
+        if value is None:
+            raise bind_error(node, "this number is NULL.")
+        return make_literal(value, "the query", span_of(node))
 
     # -- sources ------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ def test_what_is_documented_is_what_is_completed() -> None:
         SUBSAMPLE_OPTIONS,
         declared.DECLARE_OPTIONS,
         declared.STABLE_OPTIONS,
+        declared.PROBE_OPTIONS,
     )
     assert {name for r in readers for name in r} == set(guide.OPTIONS)
     calls = (aggregates.NAMED_ARGUMENTS, ptr.PTR_ARGUMENTS, *selection.SELECTION_ARGUMENTS.values())

@@ -29,6 +29,7 @@ from dpsql.privacy.events import (
 )
 from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import declare
+from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 from tests.support.vectors import exact, vectors
 
 ONE = Fraction(1)
@@ -41,6 +42,10 @@ ALL: list[Event] = [
     SparseVector(Fraction(1, 3), Fraction(2, 3), 5),
     SparseVector(Fraction(1, 3), Fraction(2, 3), 5, 2),
     SparseVector(Fraction(1, 3), Fraction(2, 3), 5, 2, True),
+    StableQuestions(Fraction(1, 3), Fraction(2, 3), 5, None, False, TINY),
+    StableQuestions(Fraction(1, 3), Fraction(2, 3), 5, 2, True, TINY),
+    GaussianSparseVector(Fraction(20), Fraction(1, 2), 3, Fraction(1, 3), TINY),
+    GaussianSparseVector(Fraction(20), Fraction(1, 2), 3, Fraction(1, 3), TINY, 1, True),
     GroupSelection(ONE, TINY, 3),
     StableTest(ONE, TINY),
     GaussianTest(Fraction(7), TINY, ONE),
@@ -112,6 +117,8 @@ def test_the_kinds_and_fields_are_a_contract() -> None:
         "bounded_range",
         "pure",
         *["sparse_vector"] * 3,
+        *["stable_questions"] * 2,
+        *["gaussian_sparse_vector"] * 2,
         "group_selection",
         "stable_test",
         "gaussian_test",

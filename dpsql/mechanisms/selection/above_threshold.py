@@ -12,21 +12,30 @@ added (``monotone``), the shift is D and the factor 2 falls away.
 
 On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
 fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
+The threshold's noise may be Gaussian instead (``sigma``): what that costs is proved in
+:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian
+noise on the statistics too needs statistics with public bounds, and depends on when it stops: it is not used.
+
+The threshold is corrected by a public shift, by which a statistic at the threshold is found half the time: one-sided noise
+would find too much. With ``passes`` candidates that were not found are asked again, with fresh noise, while hits are left:
+the stream only grows longer, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
+thresholds and append queries for these two ends, precision and recall.)
+
 The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
 (Ding et al. 2019), and so may a fresh answer, from a share of its own.
 
-:class:`InteractiveThreshold` takes questions that are chosen one after another, from the answers so far.
+Questions that are chosen one after another, from the answers so far: :mod:`dpsql.mechanisms.selection.interactive_threshold`.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,12 +53,16 @@ from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.samplers import draw_geometric
+from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
+from dpsql.privacy import conversions
 from dpsql.privacy.events import Event, SparseVector, compose_events
+from dpsql.privacy.threshold_events import GaussianSparseVector
 
 FIRST_CHUNK = 256
+_CELLS = 200
+"""Quantiles of the threshold's noise by which a public shift is found."""
 
 
 def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
@@ -66,11 +79,26 @@ def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fra
     return first, epsilon - first
 
 
+def share_epsilon(
+    epsilon: Fraction, max_hits: int, monotone: bool, refresh: bool, shares: tuple[Fraction, ...] | None
+) -> tuple[Fraction, Fraction]:
+    """Split epsilon between threshold and hits by the given shares, or else by :func:`split_epsilon`."""
+    if shares is None:
+        return split_epsilon(epsilon, 1 if refresh else max_hits, monotone)
+    first = epsilon * shares[0] / (shares[0] + shares[1])
+    return first, epsilon - first
+
+
 @dataclass(frozen=True)
 class ThresholdNoise:
     """The noise of one round set: rates per grid step.
 
     ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
+
+    Args:
+        sigma, delta: of one threshold noise, where it is Gaussian: its deviation in sensitivities, and the delta at which it
+            has its share of ``epsilon1``.
+        passes: how often a statistic that is not found is asked.
     """
 
     sensitivity: int
@@ -79,6 +107,45 @@ class ThresholdNoise:
     max_hits: int
     monotone: bool
     refresh: bool = False
+    sigma: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    passes: int = 1
+
+    @classmethod
+    def gaussian(
+        cls, sensitivity: int, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, monotone: bool,
+        refresh: bool, delta: Fraction, passes: int = 1,
+    ) -> ThresholdNoise:  # fmt: skip
+        """Return noise whose threshold is Gaussian, with ``(epsilon1, delta)`` for all threshold noises together."""
+        rounds = max_hits if refresh else 1
+        sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
+        return cls(
+            sensitivity, epsilon1, epsilon2, max_hits, monotone, refresh, sigma, delta / rounds, passes
+        )
+
+    def event(self, hits: int | None = None) -> Event:
+        """Return the charge with so many hits; what is reserved, where they are not known yet."""
+        if self.sigma is None:
+            return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, hits, self.refresh)
+        share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
+        return GaussianSparseVector(
+            self.sigma, self.epsilon2, self.max_hits, share, self.delta, hits, self.refresh
+        )
+
+    def scaled(self, factor: Fraction) -> ThresholdNoise:
+        """Return the noise of both epsilons times a factor, at the same delta."""
+        first, second = self.epsilon1 * factor, self.epsilon2 * factor
+        if self.sigma is None:
+            return replace(self, epsilon1=first, epsilon2=second)
+        delta = self.delta * (self.max_hits if self.refresh else 1)
+        shared = (self.sensitivity, first, second, self.max_hits, self.monotone, self.refresh)
+        return ThresholdNoise.gaussian(*shared, delta, self.passes)
+
+    def draw_threshold(self, entropy: Entropy) -> int:
+        """Draw the noise of a threshold, in grid steps."""
+        if self.sigma is None:
+            return int(draw_geometric(self.threshold_rate, 1, entropy)[0])
+        return int(draw_rounded_gaussian(self.sigma * self.sensitivity, 1, entropy)[0])
 
     @property
     def threshold_rate(self) -> Fraction:
@@ -91,17 +158,33 @@ class ThresholdNoise:
         """The rate of a question's noise."""
         return self.epsilon2 / ((1 if self.monotone else 2) * self.max_hits * self.sensitivity)
 
-    @property
+    @cached_property
     def centre(self) -> int:
         """The public, so free, shift that makes a statistic at the threshold a hit half the time."""
-        b1, b2 = float(1 / self.threshold_rate), float(1 / self.query_rate)
-        return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
+        b2 = float(1 / self.query_rate)
+        if self.sigma is None:
+            b1 = float(1 / self.threshold_rate)
+            return max(0, round(b2 * math.log(2 * b2 / (b1 + b2))))
+        noise = [self._quantile((i + 0.5) / _CELLS) for i in range(_CELLS)]
+        low, high = -max(noise) - b2, 2 * b2 + max(noise)
+        for _ in range(60):
+            middle = (low + high) / 2
+            found = sum(math.exp(-max(0.0, middle + z) / b2) for z in noise) / _CELLS
+            low, high = (middle, high) if found > 0.5 else (low, middle)
+        return round(low)
+
+    def _quantile(self, probability: float) -> float:
+        """Return a quantile of the threshold's noise, in grid steps: for show, and for the public shift."""
+        if self.sigma is None:
+            return -math.log1p(-probability) / float(self.threshold_rate)
+        return NormalDist().inv_cdf(probability) * float(self.sigma) * self.sensitivity
 
     def reach(self, confidence: float, queries: int) -> float:
         """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
-        by_threshold = math.log(1 / doubt) / float(self.threshold_rate)
-        return by_threshold + math.log(max(queries, 1) / doubt) / float(self.query_rate)
+        return self._quantile(1 - doubt) + math.log(max(queries * self.passes, 1) / doubt) / float(
+            self.query_rate
+        )
 
 
 class ScoredOperator(base.Operator):
@@ -192,15 +275,12 @@ class AboveThreshold(ScoredOperator):
     form: UtilityForm | None = None
 
     @property
-    def _sparse(self) -> SparseVector:
-        n = self.noise
-        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, None, n.refresh)
-
-    @property
     def event(self) -> Event:
         if self.answer is None:
-            return self._sparse
-        return compose_events([self._sparse, LaplaceNoise(self.answer[1], self.noise.sensitivity).event])
+            return self.noise.event()
+        return compose_events(
+            [self.noise.event(), LaplaceNoise(self.answer[1], self.noise.sensitivity).event]
+        )
 
     def claims(self) -> Iterator[base.ClaimedText]:
         yield from self._claim_scores(self.noise.sensitivity, self.noise.monotone)
@@ -213,7 +293,7 @@ class AboveThreshold(ScoredOperator):
             if len(hits) == self.noise.max_hits:
                 break
         n = self.noise
-        used: list[Event] = [SparseVector(n.epsilon1, n.epsilon2, n.max_hits, len(hits), n.refresh)]
+        used: list[Event] = [n.event(len(hits))]
         if self.flag is not None:
             return base.Release(pa.table({self.flag: pa.array([bool(hits)])}), used[0])
         columns: dict[str, Any] = {}
@@ -237,41 +317,55 @@ class AboveThreshold(ScoredOperator):
     def _hits(
         self, read: base.Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield hits in order: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
-        noisy = _NoisyThreshold(self.noise, entropy)
-        rate, size = self.noise.query_rate, FIRST_CHUNK
+        """Yield hits as they are found: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
+        noisy = NoisyThreshold(self.noise, entropy)
+        missed: list[tuple[pa.Table, Integers, Integers, Integers]] = []
         for found in self._read_scores(read, entropy):
-            table, order, scores = found.table, found.order, to_integers(found.scores)
-            seen.append(table.schema)
+            scores = to_integers(found.scores)
+            seen.append(found.table.schema)
             if self.threshold is None:
-                level = to_integers(read_integers(table.column(CANDIDATE_THRESHOLD)))
+                level = to_integers(read_integers(found.table.column(CANDIDATE_THRESHOLD)))
             else:
                 level = to_integers([self.threshold])
             over = to_integers(scores - level)  # none of it comes near to where int64 would wrap around
-            if order is not None:
-                scores, over = scores[order], over[order]
-            at = 0
-            while at < len(over):
-                # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
-                short = noisy.short_of(over[at : at + size])
-                above = np.flatnonzero(flip_coins(short, rate, entropy))
-                for i in above:
-                    # What a geometric variable has beyond a value it reaches is geometric again: the gap.
-                    gap = max(0, -int(short[i])) + int(draw_geometric(rate, 1, entropy)[0])
-                    row = at + int(i) if order is None else int(order[at + i])
-                    yield table, row, int(scores[at + i]), gap
-                    noisy.hit()
-                    if self.noise.refresh:
-                        break
-                if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
-                    at, size = at + int(above[0]) + 1, FIRST_CHUNK
-                else:
-                    at, size = at + size, size * 2
+            rows = np.arange(len(over)) if found.order is None else found.order
+            left = yield from self._ask(noisy, found.table, rows, scores, over, entropy)
+            missed.append((found.table, left, scores, over))
+        for _ in range(self.noise.passes - 1):
+            for i, (table, rows, scores, over) in enumerate(missed):
+                left = yield from self._ask(noisy, table, rows, scores, over, entropy)
+                missed[i] = (table, left, scores, over)
+
+    def _ask(
+        self, noisy: NoisyThreshold, table: pa.Table, rows: Integers, scores: Integers, over: Integers, entropy: Entropy
+    ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:  # fmt: skip
+        """Yield the hits among some rows of candidates, in their order, and return the rows that were missed."""
+        rate, size, at = self.noise.query_rate, FIRST_CHUNK, 0
+        missed = np.ones(len(rows), dtype=bool)
+        while at < len(rows):
+            # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
+            short = noisy.short_of(over[rows[at : at + size]])
+            above = np.flatnonzero(flip_coins(short, rate, entropy))
+            for i in above:
+                # What a geometric variable has beyond a value it reaches is geometric again: the gap.
+                gap = max(0, -int(short[i])) + int(draw_geometric(rate, 1, entropy)[0])
+                row = int(rows[at + i])
+                missed[at + i] = False
+                yield table, row, int(scores[row]), gap
+                noisy.hit()
+                if self.noise.refresh:
+                    break
+            if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
+                at, size = at + int(above[0]) + 1, FIRST_CHUNK
+            else:
+                at, size = at + size, size * 2
+        return rows[missed]
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         n = self.noise
         total = float(n.epsilon1 + n.epsilon2)
         kind = "a fresh threshold for each round" if n.refresh else "one noisy threshold"
+        kind += "" if n.sigma is None else f" with Gaussian noise (σ={float(n.sigma):.4g} sensitivities)"
         reach = n.reach(confidence, self.candidates or 1) / float(self.steps)
         said = [
             f"Compare in order with {kind} (ABOVE_THRESHOLD, ε={total:g}, at most {n.max_hits} "
@@ -281,18 +375,22 @@ class AboveThreshold(ScoredOperator):
         if n.max_hits > 1:
             said.append("Hits that are not found are not paid for under basic composition"
                         + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
+        if n.passes > 1:
+            said.append(
+                f"Candidates that are missed are asked again, {n.passes} times in all, while hits are left: free."
+            )
         if self.answer is not None:
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")
         return tuple(said)
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         noise = self.noise
-        other = replace(noise, epsilon1=noise.epsilon1 * factor, epsilon2=noise.epsilon2 * factor)
+        other = noise.scaled(factor)
         reach = other.reach(confidence, self.candidates or 1) / float(self.steps)
         yield base.ExpectedError("compared with the threshold", reach)
 
 
-class _NoisyThreshold:
+class NoisyThreshold:
     """The noisy level that a noisy score must reach, in steps above the threshold."""
 
     def __init__(self, noise: ThresholdNoise, entropy: Entropy) -> None:
@@ -300,7 +398,7 @@ class _NoisyThreshold:
         self.level = self._draw()
 
     def _draw(self) -> int:
-        return self._noise.centre + int(draw_geometric(self._noise.threshold_rate, 1, self._entropy)[0])
+        return self._noise.centre + self._noise.draw_threshold(self._entropy)
 
     def short_of(self, over: Integers) -> Integers:
         """Return how far each score, less its threshold, stays below the noisy level."""
@@ -317,107 +415,3 @@ def make_answers(
     """Make the columns of fresh answers, with their intervals."""
     fresh = Sum(name, Statistic(name, noise), steps)
     return fresh.show({fresh.statistic: noise.add(exact, entropy)}, confidence).columns(name)
-
-
-class InteractiveThreshold:
-    """An interactive threshold: questions come one after another, chosen from the answers so far.
-
-    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
-    q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
-    The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
-
-    Which questions will come is not known when the threshold is drawn, and one unit may move some up and some down: so
-    the noise is the one that is right for any questions, even while all that were asked so far are counts.
-    """
-
-    _FINE = 1024
-
-    def __init__(
-        self, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, refresh: bool, entropy: Entropy
-    ) -> None:
-        self.noise = ThresholdNoise(self._FINE, epsilon1, epsilon2, max_hits, monotone=False, refresh=refresh)
-        self.hits = 0
-        self._entropy = entropy
-        self._threshold = _NoisyThreshold(self.noise, entropy)
-        self._process, self._lock = os.getpid(), threading.Lock()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a noisy threshold lives in one process, and is never written down")
-
-    @property
-    def exhausted(self) -> bool:
-        """True where no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
-        return self.hits >= self.noise.max_hits or os.getpid() != self._process
-
-    @property
-    def event(self) -> SparseVector:
-        """The event of what was used so far."""
-        n = self.noise
-        return SparseVector(n.epsilon1, n.epsilon2, n.max_hits, self.hits, n.refresh)
-
-    def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Return whether a statistic (in integer steps, like its sensitivity) is above the threshold, noisily."""
-        with self._lock:
-            if self.exhausted:
-                raise ValueError("the threshold is closed")
-            noise = int(draw_geometric(self.noise.query_rate, 1, self._entropy)[0])
-            over = (value - threshold) * self._FINE
-            above = over + sensitivity * noise >= sensitivity * self._threshold.level
-            if above:
-                self.hits += 1
-                self._threshold.hit()
-            return above
-
-
-@dataclass(frozen=True)
-class Probe(base.Operator):
-    """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
-
-    Args:
-        query: gives the exact ``dpsql_score`` in grid steps.
-        threshold: in the same steps.
-        sensitivity: in the same steps.
-        name: of the declared threshold.
-        reserved: what was reserved at DECLARE.
-        ask: puts the question to the open threshold, and records a hit durably before it answers.
-        form: what the statistic is made of, where it is no plain sum.
-    """
-
-    query: str
-    threshold: int
-    sensitivity: int
-    name: str
-    reserved: Event
-    ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
-    form: UtilityForm | None = None
-
-    prepaid = True
-
-    @property
-    def event(self) -> Event:
-        return self.reserved
-
-    @property
-    def threshold_name(self) -> str:
-        return self.name
-
-    def claims(self) -> Iterator[base.ClaimedText]:
-        claim = base.RowsClaim(self.sensitivity, each=CANDIDATE_PLACE)
-        if self.form is not None:
-            scores = self.form.claim(base.ScoresClaim(CANDIDATE_SCORE, self.sensitivity, 1))
-            claim = replace(claim, rows=self.form.rows, scores=scores)
-        yield base.ClaimedText(self.query, claim)
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return (self.query,)
-
-    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
-        table = base.add_salt(read, self.queries, entropy)(self.query)
-        score = int(read_integers(table.column(CANDIDATE_SCORE))[0])
-        above = self.ask(score, self.threshold, self.sensitivity)
-        note = "a noisy comparison: near the threshold it can be wrong either way"
-        return base.Release(pa.table({"above": pa.array([above])}), self.event, (note,))
-
-    def sentences(self, confidence: float) -> tuple[str, ...]:
-        return (f"Ask the declared threshold {self.name}; its whole cost was reserved when it was declared.",)

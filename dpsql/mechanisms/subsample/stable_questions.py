@@ -39,7 +39,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from dpsql.mechanisms.base import SALT, ClaimedText, Read, Release, bind_parameters
-from dpsql.mechanisms.selection.above_threshold import InteractiveThreshold, ThresholdNoise
+from dpsql.mechanisms.selection.above_threshold import ThresholdNoise
+from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.mechanisms.subsample.votes import find_winner, make_column
 from dpsql.noise.entropy import Entropy
@@ -153,7 +154,7 @@ class StableQuestion(BlockOperator):
     alarm: str
     rule: StabilityRule
     salt: Callable[[], int] = field(compare=False, repr=False)
-    ask: Callable[[int, int, int], bool] = field(compare=False, repr=False)
+    ask: Callable[[int, int, int], int | None] = field(compare=False, repr=False)
 
     prepaid = True
 
@@ -175,7 +176,7 @@ class StableQuestion(BlockOperator):
         level = (
             self.rule.bar + self.rule.noise.centre
         )  # the stream adds the centre, which is for other thresholds
-        unstable = self.ask(-radius, -level, 1)
+        unstable = self.ask(-radius, -level, 1) is not None
         value = winner[1] if winner is not None and not unstable else None
         note = f"{self.column}: the blocks disagree: no answer, and one of {self.rule.max_unstable} is paid"
         columns = make_column(self.column, value, results.types.get(self.column))

@@ -91,6 +91,20 @@ def read_pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
     return low, high
 
 
+def read_shares(node: exp.Expr, what: str) -> tuple[Fraction, ...]:
+    """Read two or three shares of a budget, which must add up to 1."""
+    items = node.expressions if isinstance(node, exp.Tuple) else [node]
+    shares = tuple(read_positive(item, what) for item in items)
+    if len(shares) not in (2, 3):
+        raise bind_error(node, f"{what} has a share for each stage.", f"write {what} as (0.3, 0.7).")
+    if sum(shares) != 1:
+        total = float(sum(shares))
+        raise bind_error(
+            node, f"the shares of {what} add up to {total:g}, and must to 1.", "write (0.3, 0.7)."
+        )
+    return shares
+
+
 def _end(node: exp.Expr, what: str) -> Fraction:
     """Return a number, or the seconds of a literal date, time or interval."""
     moment = moment_of(node)

@@ -7,7 +7,7 @@ import decimal
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -214,7 +214,9 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if not stable and (len(tokens) < 4 or kind != "ABOVE_THRESHOLD"):
         at = tokens[min(2, len(tokens) - 1)]
         raise token_error(at, "only ABOVE_THRESHOLD and STABLE can be declared.", usage)
-    options = next((i for i, token in enumerate(tokens) if token.text.upper() == "OPTIONS"), len(tokens))
+    depths = accumulate((t.token_type in OPENING) - (t.token_type in CLOSING) for t in tokens)
+    words = (i for i, depth in enumerate(depths) if depth == 0 and tokens[i].text.upper() == "OPTIONS")
+    options = next(words, len(tokens))
     if stable and len(tokens) > 3 and (options > 3 or tokens[-1].text != ")"):
         raise token_error(tokens[3], "only OPTIONS follow STABLE.", usage, last=tokens[-1])
     head = tokens[2]

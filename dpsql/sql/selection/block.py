@@ -11,7 +11,7 @@ from dpsql import plan
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
-from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
+from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
@@ -35,6 +35,8 @@ SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     "ABOVE_THRESHOLD": {
         "epsilon": opt.read_epsilon,
         "max_hits": opt.read_whole,
+        "passes": opt.read_whole,
+        "budget_split": opt.read_shares,
         **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
     },
     "EXPMECH": {
@@ -44,6 +46,8 @@ SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
         "answer": opt.read_truth,
     },
 }
+MAX_PASSES = 100
+"""Times that candidates may be asked."""
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
     "EXPMECH": (1, "write EXPMECH(utility)."),
@@ -102,7 +106,8 @@ class Selection:
                 hint = "the candidates are the groups; filter the answer in a query above."
                 raise privacy_error(self.select.args[key], what, hint)
         check_unit(self.options, self.bound.names, self.bound.subject)
-        if self.options.get("noise") == "GAUSSIAN":
+        gaussian = self.options.get("noise") == "GAUSSIAN"
+        if gaussian and call.name != "ABOVE_THRESHOLD":
             hint = "leave noise out: its answers have Laplace noise."
             raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
         if "error" in self.options.values:
@@ -116,15 +121,19 @@ class Selection:
         self.rows = rows_of_statistic(
             self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
         )
-        share = deal(self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], 0)
+        share = deal(
+            self.binder, self.options, self.select, [(self.given.get("epsilon"), call.node)], int(gaussian)
+        )
+        self.delta = share.delta if gaussian else Fraction(0)
         wanted = self._wanted(candidate)
         # The candidate's columns to return, as the release calls them.
         self.columns = tuple(_exact(f) for f in wanted)
         epsilon = share.parts[0]
-        own = epsilon / 2 if self.given.get("answer") else epsilon
-        answer = None
-        if self.given.get("answer"):
-            answer = (make_unique([*self.columns, "answer"])[-1], epsilon - own)
+        shares = call.named.get("budget_split")
+        own, answers = divide_for_answers(
+            shares[1] if shares else None, epsilon, self.given.get("answer"), self.given.get("budget_split")
+        )
+        answer = (make_unique([*self.columns, "answer"])[-1], answers) if answers else None
         make = self._above if call.name == "ABOVE_THRESHOLD" else self._best
         operator, made = make(own, answer)
         if answer is not None:
@@ -221,9 +230,15 @@ class Selection:
         statistic, given = self.statistic, self.given
         level, extra = level_of(threshold, statistic.steps)
         hits, refresh, gap = given.get("max_hits", 1), bool(given.get("refresh")), None
-        e1, e2 = split_epsilon(epsilon, 1 if refresh else hits, statistic.monotone)
-        sensitivity = statistic.sensitivity * self.rows_per_unit
-        noise = ThresholdNoise(sensitivity, e1, e2, hits, statistic.monotone, refresh)
+        e1, e2 = share_epsilon(epsilon, hits, statistic.monotone, refresh, given.get("budget_split"))
+        sensitivity, passes = statistic.sensitivity * self.rows_per_unit, given.get("passes", 1)
+        if passes > MAX_PASSES:
+            span = span_of(self.call.named["passes"][1])
+            raise BindError(f"at most {MAX_PASSES} passes are made.", span=span)
+        shared = (sensitivity, e1, e2, hits, statistic.monotone, refresh)
+        noise = ThresholdNoise(*shared, passes=passes)
+        if self.delta:
+            noise = ThresholdNoise.gaussian(*shared, self.delta, passes)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answer is not None or given.get("gap") or hits != 1):
             hint = "write ... OVER candidates."
@@ -322,6 +337,26 @@ class Selection:
             if new is not child:
                 child.replace(new)
         return node
+
+
+def divide_for_answers(
+    place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
+) -> tuple[Fraction, Fraction]:
+    """Return the epsilon of the comparisons and that of fresh answers: the third share, or half; 0 where none are asked.
+
+    Raises:
+        BindError: there is not a share for each stage.
+    """
+    if shares is not None and (len(shares) == 3) != bool(answer):
+        stages = (
+            "the threshold, the questions and the answers" if answer else "the threshold and the questions"
+        )
+        hint = "write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without."
+        raise bind_error(place, f"budget_split has a share for each of {stages}.", hint)
+    if not answer:
+        return epsilon, Fraction(0)
+    answers = epsilon / 2 if shares is None else epsilon * shares[2]
+    return epsilon - answers, answers
 
 
 def rows_of_statistic(

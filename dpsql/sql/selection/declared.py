@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
-from dpsql.mechanisms.selection.above_threshold import (
+from dpsql.mechanisms.selection.above_threshold import ThresholdNoise, share_epsilon
+from dpsql.mechanisms.selection.interactive_threshold import (
     InteractiveThreshold,
     Probe,
-    ThresholdNoise,
-    split_epsilon,
+    charge_answers,
 )
 from dpsql.mechanisms.subsample.stable_questions import (
     QUESTIONS,
@@ -27,9 +27,9 @@ from dpsql.mechanisms.subsample.stable_questions import (
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.accountants import suggest_delta
-from dpsql.privacy.events import Event, SparseVector
+from dpsql.privacy.events import Event
 from dpsql.sql.dp.budget_split import require_rows, within_limit
-from dpsql.sql.normalize import Env, Released, install
+from dpsql.sql.normalize import Env, Released, install, make_unique
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named
 from dpsql.sql.parse.modes import MODES
@@ -38,14 +38,17 @@ from dpsql.sql.relations.catalog import Binder, Catalog
 from dpsql.sql.relations.relation import From, column
 from dpsql.sql.relations.unit_rows import describe_protection
 from dpsql.sql.selection import candidates
-from dpsql.sql.selection.block import rows_of_statistic
+from dpsql.sql.selection.block import divide_for_answers, rows_of_statistic
 from dpsql.sql.selection.score import RowNames
 from dpsql.sql.selection.utility import bind_statistic
 
 DECLARE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,
+    "delta": opt.read_delta,
+    "noise": opt.read_one_of("LAPLACE", "GAUSSIAN"),
     "max_hits": opt.read_whole,
-    "refresh": opt.read_truth,
+    **dict.fromkeys(("answer", "gap", "refresh"), opt.read_truth),
+    "budget_split": opt.read_shares,
 }
 STABLE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,
@@ -53,8 +56,9 @@ STABLE_OPTIONS: opt.Readers = {
     "max_unstable": opt.read_whole,
     "blocks": opt.read_whole,
     "refresh": opt.read_truth,
+    "budget_split": opt.read_shares,
 }
-PROBE_OPTIONS: opt.Readers = {"max_rows_contributed": opt.read_whole}
+PROBE_OPTIONS: opt.Readers = {"max_rows_contributed": opt.read_whole, "threshold": opt.read_number}
 QUESTION_OPTIONS: opt.Readers = {"privacy_unit_column": opt.read_word}
 _MOST_BLOCKS = 1_000_000
 
@@ -64,7 +68,7 @@ class Declaration(ABC):
     """A declared stream of questions: what it is, and once it is open, how to put a question to it."""
 
     name: str
-    ask: Callable[[int, int, int], bool] | None = field(default=None, repr=False, kw_only=True)
+    ask: Callable[[int, int, int], int | None] | None = field(default=None, repr=False, kw_only=True)
     closed: bool = field(default=False, kw_only=True)
 
     @property
@@ -84,8 +88,8 @@ class Declaration(ABC):
         """Say how many of the questions that are paid were found."""
         return f"{hits} {'hit' if hits == 1 else 'hits'}"
 
-    def put(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Ask whether a statistic is above the threshold.
+    def put(self, value: int, threshold: int, sensitivity: int) -> int | None:
+        """Ask how far a statistic is above the noisy threshold; None where it is below.
 
         Raises:
             BindError: the threshold is not open.
@@ -113,27 +117,39 @@ class ThresholdDeclaration(Declaration):
     epsilon2: Fraction
     max_hits: int
     refresh: bool
+    delta: Fraction = Fraction(0)
+    gap: bool = False
+    answers: Fraction = Fraction(0)
 
     @property
-    def event(self) -> SparseVector:
-        return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, None, self.refresh)
+    def noise(self) -> ThresholdNoise:
+        """The noise for statistics that one unit moves by 1."""
+        shared = (1, self.epsilon1, self.epsilon2, self.max_hits, False, self.refresh)
+        return ThresholdNoise.gaussian(*shared, self.delta) if self.delta else ThresholdNoise(*shared)
+
+    @property
+    def event(self) -> Event:
+        return charge_answers(self.noise.event(), self.answers)
 
     def open(self, entropy: Entropy) -> InteractiveThreshold:
-        return InteractiveThreshold(self.epsilon1, self.epsilon2, self.max_hits, self.refresh, entropy)
+        return InteractiveThreshold(
+            self.epsilon1, self.epsilon2, self.max_hits, self.refresh, entropy, self.delta, self.answers
+        )
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
-        noise = ThresholdNoise(
-            1, self.epsilon1, self.epsilon2, self.max_hits, monotone=False, refresh=self.refresh
-        )
+        noise, whole = self.noise, float(self.epsilon1 + self.epsilon2 + self.answers)
         kind = "a fresh threshold for each round" if self.refresh else "one noisy threshold"
+        kind += f" with Gaussian noise (σ={float(noise.sigma):.4g})" if noise.sigma is not None else ""
+        fresh = f"Each hit is answered afresh, all of them from a share of ε={float(self.answers):g}."
         return (
             f"Open the threshold {self.name}: statistics that are asked for one after another are compared with "
-            f"{float(self.threshold):g}, by {kind} that stays in memory (ε={float(self.epsilon1 + self.epsilon2):g}, "
+            f"{float(self.threshold):g}, by {kind} that stays in memory (ε={whole:g}, "
             f"at most {self.max_hits} hit{'s' if self.max_hits > 1 else ''}).",
             f"A comparison is right beyond {noise.reach(confidence, 1):.4g} times what one privacy unit may move its "
             f"statistic by, at {confidence:.0%}.",
             "CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for "
             + ("under any accountant." if self.refresh else "under basic composition."),
+            *((fresh,) if self.answers else ()),
         )
 
 
@@ -185,7 +201,11 @@ class StableDeclaration(Declaration):
         )
 
 
-def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
+Fold = Callable[[exp.Select, Catalog], None]
+"""Puts released numbers where a SELECT has queries of them, in place."""
+
+
+def bind_declare(statement: Statement, catalog: Catalog, fold_scalars: Fold) -> Declaration:
     """Bind a DECLARE; nothing is reserved yet.
 
     Raises:
@@ -198,6 +218,7 @@ def bind_declare(statement: Statement, catalog: Catalog) -> Declaration:
         if statement.name.upper() in MODES:
             what = f"{statement.name} is a mode of its own."
             raise BindError(what, span=statement.span, hint="give the threshold another name.")
+        fold_scalars(select, catalog)
         if opt.mode_of(select) == "STABLE":
             return _declare_stable(statement, select, catalog)
         return _declare_threshold(statement, select, catalog)
@@ -213,32 +234,47 @@ def _declare_threshold(statement: Statement, select: exp.Select, catalog: Catalo
         raise BindError(what, span=statement.span, hint="write DECLARE alarm ABOVE_THRESHOLD 100.")
     threshold = opt.read_number(select.expressions[0], "the threshold")
     epsilon = _epsilon(statement, options, catalog, "write OPTIONS (epsilon = 1, max_hits = 3).")
-    hits = options.get("max_hits", 1)
-    first, second = split_epsilon(epsilon, 1 if options.get("refresh") else hits, monotone=False)
-    return ThresholdDeclaration(statement.name, threshold, first, second, hits, bool(options.get("refresh")))
+    hits, refresh = options.get("max_hits", 1), bool(options.get("refresh"))
+    shares = options.get("budget_split")
+    own, answers = divide_for_answers(
+        options.nodes.get("budget_split"), epsilon, options.get("answer"), shares
+    )
+    first, second = share_epsilon(own, hits, False, refresh, shares)
+    delta = Fraction(0)
+    if options.get("noise") == "GAUSSIAN":
+        delta = _delta(statement, options, catalog, "Gaussian noise needs a delta.")
+    return ThresholdDeclaration(
+        statement.name, threshold, first, second, hits, refresh, delta, bool(options.get("gap")), answers
+    )
 
 
 def _declare_stable(statement: Statement, select: exp.Select, catalog: Catalog) -> StableDeclaration:
     options = opt.take_mode(select, lambda mode: STABLE_OPTIONS) or opt.Options("STABLE", {}, {})
     epsilon = _epsilon(statement, options, catalog, "write OPTIONS (epsilon = 1, max_unstable = 5).")
-    delta = options.get("delta", catalog.policy.budget.default_delta)
-    if not delta:
-        left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
-        suggested = suggest_delta(left)
-        hint = (
-            f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
-        )
-        span = span_of(options.nodes.get("delta")) or statement.span
-        raise PrivacyError("exact answers need a delta.", span=span, hint=hint)
+    delta = _delta(statement, options, catalog, "exact answers need a delta.")
     many, refresh = options.get("max_unstable", 1), bool(options.get("refresh"))
-    rule = StabilityRule(*split_stable_epsilon(epsilon, delta, many, refresh), many, delta, refresh)
-    enough = (
-        1 << (rule.lead() * 5 // 4).bit_length()
-    )  # votes that need not be quite unanimous; a power of two is fastest
+    shares = options.get("budget_split")
+    divide_for_answers(options.nodes.get("budget_split"), epsilon, False, shares)
+    split = split_stable_epsilon(epsilon, delta, many, refresh)
+    if shares is not None:
+        split = share_epsilon(epsilon, many, False, refresh, shares)
+    rule = StabilityRule(*split, many, delta, refresh)
+    enough = 1 << (rule.lead() * 5 // 4).bit_length()
     blocks = int(options.get("blocks", min(enough, _MOST_BLOCKS)))
     if not 2 <= blocks <= _MOST_BLOCKS:
         raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
     return StableDeclaration(statement.name, rule, blocks)
+
+
+def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: str) -> Fraction:
+    """Return the delta of a DECLARE."""
+    delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
+    if delta:
+        return delta
+    left = catalog.delta_left() if catalog.delta_left else catalog.policy.budget.mechanism_delta
+    suggested = suggest_delta(left)
+    hint = f"write OPTIONS (delta = {write_number(suggested)})." if suggested else "no delta is left for it."
+    raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or statement.span, hint=hint)
 
 
 def _epsilon(statement: Statement, options: opt.Options, catalog: Catalog, hint: str) -> Fraction:
@@ -268,12 +304,18 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     text = rows_of_statistic(binder, select, bound, env, names, rows)
     query = candidates.statistic_sql(text, f"(SELECT 0 AS {CANDIDATE_PLACE}) AS one", (), statistic)
     name = binder.name("block")
-    threshold = math.ceil(declared.threshold * statistic.steps)  # a count is above 2.5 from 3 on
+    level = options.get("threshold", declared.threshold)
+    threshold = math.ceil(level * statistic.steps)  # a count is above 2.5 from 3 on
+    answer = declared.answers / declared.max_hits if declared.answers else None
     operator = Probe(
-        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put,
-        statistic.form_of(rows),
+        query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put, statistic.steps,
+        declared.gap, answer, options.confidence, statistic.form_of(rows),
     )  # fmt: skip
-    above = Released("above", "BOOLEAN")
-    binder.add_block(name, operator, [above], bound.inputs, describe_protection(bound, rows))
+    made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
+    if answer is not None:
+        made.append(Released("answer", "BIGINT" if statistic.steps == 1 else "DOUBLE", True))
+    binder.add_block(name, operator, made, bound.inputs, describe_protection(bound, rows))
     label = item.alias if isinstance(item, exp.Alias) else declared.name
-    install(select, table_named(name), [(label, column(above.name))], also=("order", "limit"))
+    labels = make_unique([label, *(released.name for released in made[1:])])
+    outputs = [(shown, column(released.name)) for shown, released in zip(labels, made, strict=True)]
+    install(select, table_named(name), outputs, also=("order", "limit"))

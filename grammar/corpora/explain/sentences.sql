@@ -193,3 +193,12 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   iqr(age), in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17
+====
+-- case: a threshold with answers
+DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3, answer = TRUE, gap = TRUE, budget_split = (0.2, 0.3, 0.5))
+----
+1. Open the threshold alarm: statistics that are asked for one after another are compared with 100, by one noisy threshold that stays in memory (ε=1, at most 3 hits).
+2. A comparison is right beyond 92.22 times what one privacy unit may move its statistic by, at 95%.
+3. CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for under basic composition.
+4. Each hit is answered afresh, all of them from a share of ε=0.5.
+Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

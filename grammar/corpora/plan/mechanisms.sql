@@ -144,3 +144,17 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO) CORR(ag
 columns: r
 cost: ε=1, δ=1e-06
 block: SubsampleAggregate {"events": [{"delta": "1/2000000", "epsilon": "3/8", "kind": "stable_test"}, {"delta": "1/2000000", "epsilon": "3/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1024}], "kind": "composed"}
+====
+-- case: a Gaussian threshold, asked again
+SELECT WITH DP OPTIONS (delta = 1e-6, noise = GAUSSIAN) name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1, passes => 3, budget_split => (0.3, 0.7)) OVER diseases FROM visits
+----
+columns: name
+cost: ε=1, δ=1e-06
+block: AboveThreshold {"declared_delta": "1/1000000", "declared_epsilon": "3/10", "epsilon2": "7/10", "hits": null, "kind": "gaussian_sparse_vector", "max_hits": 1, "refresh": false, "sigma": "12992382894843080364649438423871/1000000000000000000000000000000"}
+====
+-- case: a threshold that was released
+WITH best AS (SELECT 40 AS t) SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 2 * (SELECT t FROM best), epsilon => 1) OVER diseases FROM visits
+----
+columns: name
+cost: ε=1
+block: AboveThreshold {"epsilon1": "1/2", "epsilon2": "1/2", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}

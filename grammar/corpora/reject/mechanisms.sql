@@ -221,7 +221,7 @@ DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
 BindError: OPTIONS has no max_hits.
   1 |   DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
                                                    ^^^^^^^^^^^^
-Hint: there is epsilon, delta, max_unstable, blocks, refresh.
+Hint: there is epsilon, delta, max_unstable, blocks, refresh, budget_split.
 ====
 -- case: DECLARE of another mechanism
 DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
@@ -342,3 +342,43 @@ PrivacyError: this needs a delta: an answer that is tested first can't be releas
   1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = AUTO) AVG(age) FROM visits
                     ^^^^^^^^^
 Hint: write OPTIONS (delta = 2e-07).
+====
+-- case: shares that do not add up
+DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, budget_split = (0.3, 0.6))
+----
+BindError: the shares of budget_split add up to 0.9, and must to 1.
+  1 |   DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, budget_split = (0.3, 0.6))
+                                                                                ^^^^^^^^
+Hint: write (0.3, 0.7).
+====
+-- case: two shares for three stages
+SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, answer => TRUE, budget_split => (0.5, 0.5)) OVER diseases FROM visits
+----
+BindError: budget_split has a share for each of the threshold, the questions and the answers.
+  1 |   E disease = name), 100, answer => TRUE, budget_split => (0.5, 0.5)) OVER diseases FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write (0.2, 0.3, 0.5) with answer, (0.3, 0.7) without.
+====
+-- case: Gaussian noise of a choice
+SELECT WITH DP OPTIONS (noise = GAUSSIAN) EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
+----
+BindError: EXPMECH has noise of its own.
+  1 |   SELECT WITH DP OPTIONS (noise = GAUSSIAN) EXPMECH(COUNT(*) FILTER (WHERE disease = name)) OVER disea
+                                ^^^^^^^^^^^^^^^^
+Hint: leave noise out: its answers have Laplace noise.
+====
+-- case: a bound that is not released yet
+SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount, contribution_bounds_per_row => (0, (SELECT COUNT(*) FROM visits))) FROM visits
+----
+PrivacyError: this number is not released yet.
+  1 |   tribution_bounds_per_row => (0, (SELECT COUNT(*) FROM visits))) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^
+Hint: release it in a cell before: best << SELECT ...
+====
+-- case: a bound of several rows
+SELECT SUM(amount, contribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
+----
+BindError: this query gives more than one row.
+  1 |   tribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^
+Hint: write (SELECT MAX(t) FROM best).

@@ -233,7 +233,7 @@ class TestStableQuestion(OperatorContract):
         "alarm",
         rule,
         lambda: TestStableQuestion.stream.salt,
-        lambda value, threshold, moved: TestStableQuestion.stream.ask(value, threshold, moved),
+        lambda value, threshold, moved: TestStableQuestion.stream.compare(value, threshold, moved),
     )
 
     def exact(self, text: str) -> pa.Table:
