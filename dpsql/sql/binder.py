@@ -296,7 +296,11 @@ class StatementBinder(Binder):
         value = values.column(0)[0].as_py()
         if value is None:
             raise bind_error(node, "this number is NULL.")
-        return make_literal(value, "the query", span_of(node))
+        span = span_of(node)
+        literal = make_literal(value, "the query", span)
+        if span is not None:
+            literal.meta.update(start=span[0], end=span[1] - 1)
+        return literal
 
     # -- sources ------------------------------------------------------------------------------------------------
 
