@@ -112,9 +112,9 @@ CLOSE alarm""",
 STABLE = [
     """# Stable answers
 
-Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Two ways to release
+Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Three ways to release
 them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
-as it is. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
+as it is. *Inverse sensitivity*: choose an answer by how far the data are from having it. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
     OPEN.replace("NAME", "stable_answers").replace("epsilon = 30", "epsilon = 40"),
     """## The spread of spending
 
@@ -129,6 +129,25 @@ SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) ME
     """The most common site in each plan: exact, where it is stable.""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 2, delta = 1e-7, max_rows_contributed = 1) plan, MODE(site) AS most_common_site FROM visits GROUP BY plan ORDER BY plan""",
+    """## Without a test: inverse sensitivity
+
+Why not add noise by how far one person moves the answer of *these* people? Because that is private too: it may be 0 here, and the
+whole range for the same people less one. `SELECT WITH STABLE` turns the question round. Each public answer weighs the less, the
+more rows would have to come or go to make it the exact one, and nobody moves that number by more than one. Pure ε, no δ, never NULL.""",
+    """%%dpsql
+SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1) IQR(age) AS spread_of_age FROM visits""",
+    """The same question to PTR, with the same ε and a δ:""",
+    """%%dpsql
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-7, max_rows_contributed = 1) IQR(age) AS spread_of_age FROM visits""",
+    """The third way, noise for the whole range of 65 years, would be off by ±195. EXPLAIN compares the three before anything is
+paid. How many people took part in the experiment is published, so the comparison may use it.""",
+    """%%dpsql --explain
+SELECT WITH STABLE OPTIONS (epsilon = 1, max_rows_contributed = 1, units = 5912)
+       IQR(age) AS spread_of_age, TRIMMED_MEAN(doctor_visits, 0.1) AS usual_visits, MODE(health) AS usual_health FROM visits""",
+    """A mean without the tenth of rows at each end, and the most common state of health, in each plan:""",
+    """%%dpsql
+SELECT WITH STABLE OPTIONS (epsilon = 2, max_rows_contributed = 1) plan, TRIMMED_MEAN(doctor_visits, 0.1) AS usual_visits,
+       MODE(health) AS usual_health FROM visits GROUP BY plan ORDER BY plan""",
     """## Anything on blocks
 
 A correlation has no small sensitivity, but its value on each of 128 blocks of people does not vary much.""",
