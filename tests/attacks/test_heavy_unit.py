@@ -15,6 +15,7 @@ from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, bind_parameters
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
 from dpsql.mechanisms.histograms import Quantiles
+from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.parse.statements import parse
@@ -69,6 +70,8 @@ PARTS = [
     "SELECT {} MEDIAN(x) FROM t {}",
     "SELECT {} MIN(x) FROM t {}",
     "SELECT {} QUANTILE_DISC(x, 0.9) FROM t {}",
+    "SELECT WITH STABLE {} IQR(x) FROM t {}",
+    "SELECT WITH STABLE {} TRIMMED_MEAN(x, 0.1) FROM t {}",
     "SELECT {} SUM(x, contribution_bounds_per_row => AUTO) FROM t {}",
     "SELECT {} AVG(x, contribution_bounds_per_row => AUTO) FROM t {}",
 ]
@@ -83,8 +86,8 @@ def test_rows_that_are_kept(
     operator = planned(session, text).blocks[0].operator
     assert isinstance(operator, Together)
     (part,) = operator.parts
-    assert isinstance(part, Quantiles | AutoBounded)
-    count = "count" if isinstance(part, Quantiles) else "n"
+    assert isinstance(part, Quantiles | InverseSensitivity | AutoBounded)
+    count = "n" if isinstance(part, AutoBounded) else "count"
 
     def rows(found: list[dict[str, Any]]) -> dict[Any, int]:
         out: dict[Any, int] = {}

@@ -20,6 +20,7 @@ from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator, Reader
 from dpsql.mechanisms.histograms import DistinctSum, Histogram, Quantiles
+from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs
@@ -226,7 +227,7 @@ def exact(con: duckdb.DuckDBPyConnection, operator: Operator, schema: str) -> li
         query = in_schema(part.query, schema)
         if isinstance(part, Histogram | MostFrequent):
             found.append(histogram(con, query, part.keys, ("bin", "n")))
-        elif isinstance(part, Quantiles | DistinctSum):
+        elif isinstance(part, Quantiles | InverseSensitivity | DistinctSum):
             found.append(histogram(con, query, part.keys))
         else:
             found.append(rows_by_key(con, query, part.keys))
@@ -350,6 +351,7 @@ def test_the_check_notices_a_join_that_mixes_units(
     [
         ("rows", "SELECT MODE(k) FROM t"),
         ("rows", "SELECT APPROX_QUANTILES(n, 4) FROM t"),
+        ("rows", "SELECT WITH STABLE IQR(n) FROM t"),
         (
             "groups",
             "SELECT WITH DP OPTIONS (max_groups_contributed = 1) k, SUM(DISTINCT n) FROM t GROUP BY k",
@@ -358,6 +360,10 @@ def test_the_check_notices_a_join_that_mixes_units(
         (
             "groups",
             "SELECT WITH DP OPTIONS (max_groups_contributed = 1) k, APPROX_QUANTILES(x, 3) FROM t GROUP BY k",
+        ),
+        (
+            "groups",
+            "SELECT WITH STABLE OPTIONS (max_groups_contributed = 1) k, TRIMMED_MEAN(x, 0.1) FROM t GROUP BY k",
         ),
         ("noise", "SELECT SUM(DISTINCT n) FROM t"),
     ],

@@ -384,11 +384,22 @@ def statements(draw: Draw, depth: int) -> str:
     ]
     mode = f"WITH DP OPTIONS ({', '.join(option for option in options if option)})"
     where = draw(st.sampled_from(["", "", " WHERE f", " WHERE x > 1 OR n IS NULL"]))
-    shape = "" if row_level else draw(st.sampled_from(["", "", "", "", "", "", "pivot", "beside"]))
+    shape = "" if row_level else draw(st.sampled_from(["", "", "", "", "", "", "pivot", "beside", "stable"]))
     if shape == "pivot":
         group = draw(st.sampled_from([" GROUP BY k", " GROUP BY f", " GROUP BY k, f"]))
         on = "f IN (TRUE, NULL)" if "f" not in group else "n IN (1, 3, 9)"
         return f"SELECT {mode} * FROM ({source}) AS z PIVOT ({', '.join(parts)} FOR {on}{group})"
+    if shape == "stable":
+        low, high = draw(st.sampled_from(LIMITS))
+        bounded = f"{draw(st.sampled_from(_NUMBERS))} CLAMPED BETWEEN {low} AND {high}"
+        call = draw(
+            st.sampled_from(
+                [f"IQR({bounded})", "IQR(n) FILTER (WHERE f)", "TRIMMED_MEAN(x, 0.2)", f"MEDIAN({bounded})"]
+            )
+        )
+        kept = ", ".join(option for option in options[:2] if option)
+        by, shown = draw(st.sampled_from([("", ""), (" GROUP BY k", "k, ")]))
+        return f"SELECT WITH STABLE OPTIONS ({kept}) {shown}{call} AS c FROM ({source}) AS z{where}{by}"
     if shape == "beside":
         on = draw(st.sampled_from(["z.k = g.k", "z.n > label", "z.k = g.k AND f"]))
         return f"SELECT (SELECT {mode} {parts[0]} FROM ({source}) AS z WHERE {on}) AS c FROM g"

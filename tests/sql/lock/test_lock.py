@@ -54,6 +54,7 @@ STATEMENTS = [
     "SELECT COUNT(*) AS n FROM visits AS a JOIN visits AS b USING (patient_id)",
     "SELECT COUNT(*) AS n FROM visits AS v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.amount > 5)",
     "SELECT WITH PTR MODE(note) AS m FROM visits",
+    "SELECT WITH STABLE ward, IQR(amount) AS w, TRIMMED_MEAN(amount, 0.1) AS m FROM visits GROUP BY ward",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
     "WITH p(x) AS (VALUES (1.0), (2.5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE amount >= x)) OVER p AS w FROM visits",
 ]
@@ -103,6 +104,7 @@ FAULTS = {
     "a group more": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"lag\(u, 2\)", "lag(u, 3)"),
     "rows of nobody": ("SELECT COUNT(*) AS n FROM visits", r'NOT \S+ IS NULL|"\w+"\."dpsql_unit" IS NOT NULL', "1 = 1"),
     "an order without the salt": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"\$salt", "7"),
+    "a row more of each unit's in a spread": ("SELECT WITH STABLE IQR(amount) AS w FROM visits", r"lag\(u, 3\)", "lag(u, 4)"),
     "a row more of each unit": ("SELECT MEDIAN(amount) AS m FROM visits", r"lag\(u, 3\)", "lag(u, 4)"),
     "a block by the ward": (
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
