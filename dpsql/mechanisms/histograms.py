@@ -54,7 +54,7 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.moments import Count, Sum
-from dpsql.mechanisms.order_statistics import WantedRank, choose_step
+from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
@@ -289,6 +289,7 @@ class Quantiles(Part):
         steps: grid steps to a unit.
         whole: show integers (where ``steps`` is 1).
         column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
+        geometric: what steps stand for, where the bounds are nobody's: utilities and charge are the same on any grid.
     """
 
     query: str
@@ -303,6 +304,7 @@ class Quantiles(Part):
     steps: Fraction = Fraction(1)
     whole: bool = False
     column: str | None = None
+    geometric: GeometricGrid | None = None
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
@@ -381,6 +383,9 @@ class Quantiles(Part):
     def _answer(self, steps: list[list[int]]) -> Answered:
         kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
         shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
+        if self.geometric is not None:
+            grid = self.geometric
+            shown = (lambda v: int(grid.value(v))) if kind == pa.int64() else lambda v: float(grid.value(v))
         columns = {}
         for name, places in self._places().items():
             lists = [[shown(row[i]) for i in places] for row in steps]
@@ -427,6 +432,11 @@ class Quantiles(Part):
             f"Choose {', '.join(self._places())} among {self._grid} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
+        if self.geometric is not None:
+            said.append(
+                f"The points lie a part 2^-{self.geometric.BITS} of their size apart, up to 2^{self.geometric.highest} of either "
+                "sign: no bounds are needed."
+            )
         for name, places in self._places().items():
             rank = self.ranks[places[0]]
             if len(places) > 1:

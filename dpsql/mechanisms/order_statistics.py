@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -242,6 +242,51 @@ def choose_spacing(scale: Fraction, fineness: int = 1024) -> Fraction:
     while step > target:
         step /= 2
     return step
+
+
+# -- a grid for values whose bounds nobody knows -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GeometricGrid:
+    """A public grid of both signs on which every double has its place: steps grow with the values, as in a float.
+
+    Step 0 stands for sizes below ``2**lowest``; each power of two up to ``2**highest`` is cut into ``2**BITS`` equal steps,
+    and a step stands for its end nearer to 0. So a value is off by at most a part ``2**-BITS`` of itself, whole numbers up
+    to ``2**BITS`` and the powers of two not at all. Larger sizes count as the last step.
+    """
+
+    lowest: int
+    highest: int
+
+    BITS: ClassVar[int] = 10
+
+    def __post_init__(self) -> None:
+        if self.lowest >= self.highest:
+            raise ValueError("a geometric grid needs a power of two")
+
+    @property
+    def last(self) -> int:
+        """The last step; the first is its negative."""
+        return (self.highest - self.lowest) << self.BITS
+
+    def value(self, step: int) -> Fraction:
+        """Return the number that a step stands for."""
+        if step == 0:
+            return Fraction(0)
+        power, part = divmod(abs(step) - 1, 1 << self.BITS)
+        size = Fraction(2) ** (self.lowest + power) * (1 + Fraction(part, 1 << self.BITS))
+        return size if step > 0 else -size
+
+    def write_step(self, v: str) -> str:
+        """Write SQL for the step of a finite double: a function of this value alone, whatever the logarithm's last digit."""
+        cells = 1 << self.BITS
+        power = f"LEAST(GREATEST(FLOOR(LOG2(ABS({v}))), {self.lowest}), {self.highest - 1})"
+        part = f"LEAST(GREATEST(FLOOR((ABS({v}) / POW(2.0, {power}) - 1) * {cells}), 0), {cells - 1})"
+        step = f"CAST(({power} - {self.lowest}) * {cells} + {part} + 1 AS INTEGER)"
+        return (
+            f"CASE WHEN ABS({v}) < POW(2.0, {self.lowest}) THEN 0 WHEN {v} > 0 THEN {step} ELSE -{step} END"
+        )
 
 
 # -- ranks and the choice of a grid step ------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ class AggregateCall:
             per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
         self.require_number(typed, place, kinds)
         if per_row == "AUTO":
-            what = f"AUTO bounds are for SUM and AVG, not for {call.name}."
+            what = f"AUTO bounds are for SUM, AVG and quantiles, not for {call.name}."
             raise privacy_error(call.node, what, "write contribution_bounds_per_row => (0, 100).")
         for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
             if self.options.get(key) is not None:
@@ -265,11 +265,7 @@ class AggregateCall:
             return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
         low, high = _EXAMPLES.get(typed.type.kind, ("0", "100"))
-        private = (
-            ", or => AUTO to find them privately"
-            if call.name in ("SUM", "AVG") and typed.type.numeric
-            else ""
-        )
+        private = ", or => AUTO to find them privately" if call.name in _AUTO and typed.type.numeric else ""
         raise privacy_error(
             call.node,
             f"{call.name}({asked}) needs bounds for {source}; the policy declares none.",
@@ -327,6 +323,8 @@ class AggregateCall:
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
 
 
+_AUTO = ("SUM", "AVG", "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX")
+"""Aggregates of numbers that need no bounds to be given."""
 _EXAMPLES = {
     "DATE": ("DATE '2020-01-01'", "DATE '2024-12-31'"),
     "TIMESTAMP": ("TIMESTAMP '2020-01-01 00:00:00'", "TIMESTAMP '2024-12-31 23:59:59'"),

@@ -414,3 +414,10 @@ columns: n, mean
 cost: ε=1
 block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+====
+-- case: a median without bounds
+SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row => AUTO) AS m FROM visits
+----
+columns: m
+cost: ε=1
+block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
