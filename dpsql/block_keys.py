@@ -35,7 +35,7 @@ _FORM = "block 1"
 _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Count", "Sum", "Mean", "Variance", "Pair", "DistinctCount", "Histogram", "AutoBounded"), ("name",)),
     **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
-    **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode"), ("name",)),
+    **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode", "Trimmed"), ("name",)),
     **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
     "InverseSensitivity": ("name",), "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),

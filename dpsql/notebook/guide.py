@@ -260,7 +260,8 @@ ARGUMENTS = {
     "top": "EXPMECH: this many distinct winners",
     "base": "PTR's IQR: the factor that one unit may change it by; tested (chosen by a noisy count if not given)",
     "test": "PTR: 'pure', 'gaussian' (cheaper by rho, and needs twice the lead), or AUTO, which passes sooner",
-    "local_sensitivity": "PTR's MEDIAN: how far one unit may move it; tested",
+    "local_sensitivity": "PTR: how far one unit may move the answer; tested, and the noise fits it",
+    "trim": "PTR's AVG, VARIANCE and STDDEV: the part of the values left out at each end",
 }
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
 

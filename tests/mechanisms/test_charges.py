@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.per_group import LaplaceNoise, calibrate_gaussian
-from dpsql.mechanisms.ptr import proposals, ptr_statistics
+from dpsql.mechanisms.ptr import proposals, ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     OptimalTest,
     Stable,
@@ -103,6 +103,8 @@ def test_a_winsorised_mean_pays_for_its_limits_and_for_noise_that_fits_them(trim
 
 
 VALUES = "SELECT CASE WHEN i < 200 THEN 5 + i % 3 / 100 ELSE i END AS v, 1 + (i < 200)::INTEGER AS amount FROM range(300) t(i)"
+SMOOTH = "SELECT i * i // 8 AS v FROM range(-200, 200) t(i)"
+ONE = Fraction(1)
 TEST = OptimalTest(Fraction(1, 10), DELTA)  # knows distances of some two hundred
 
 
@@ -124,10 +126,22 @@ def _items(rows: int) -> list[StableItem]:
         proposals.ProposedMode(
             "a", group.replace("i < 200", "i < 150"), Fraction(1, 2), 100 * rows, TEST, noise, rows
         ),
+        trimmed.Trimmed("a", SMOOTH, ONE, 1, Fraction(1, 4), TEST, LaplaceNoise(EPSILON, 1024), rows),
+        trimmed.Trimmed(
+            "a",
+            SMOOTH,
+            ONE,
+            2,
+            Fraction(1, 4),
+            TEST,
+            LaplaceNoise(EPSILON, 1024),
+            rows,
+            Fraction(4_000_000 * rows),
+        ),
     ]
 
 
-@pytest.mark.parametrize("which", range(8))
+@pytest.mark.parametrize("which", range(10))
 def test_distances_are_in_units_where_a_unit_has_several_rows(which: int) -> None:
     with duckdb.connect() as con:
 
@@ -145,5 +159,5 @@ def test_distances_are_in_units_where_a_unit_has_several_rows(which: int) -> Non
 
 def test_all_items_of_a_block_are_charged() -> None:
     items = tuple(_items(1))
-    assert Stable(items).event.basic[1] == 8 * DELTA
-    assert Stable(items).event.basic[0] >= 8 * TEST.epsilon + 5 * EPSILON
+    assert Stable(items).event.basic[1] == 11 * DELTA
+    assert Stable(items).event.basic[0] >= 11 * TEST.epsilon + 7 * EPSILON

@@ -95,7 +95,7 @@ class RankedItem(NoisyItem):
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
         claim = RowsClaim(self.rows, self.test.groups, keys)
-        counted, values = self.queries(keys)
+        counted, values, *_ = self.queries(keys)
         yield ClaimedText(counted, RouteClaim() if keys else claim)
         yield ClaimedText(values, claim)
 

@@ -270,6 +270,11 @@ class StableItem(ABC):
     ) -> tuple[pa.DataType, Mapping[Group, Measured]]:
         """Return exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
 
+    def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Any, Decision]]:
+        """Return for each group what the test lets through, None where it fails, and its decision."""
+        decided = self.test.decide([m.radius for m in measured], entropy)
+        return [(m.exact if d.passed else None, d) for m, d in zip(measured, decided, strict=True)]
+
     def publish(
         self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
@@ -338,12 +343,12 @@ class Stable(Operator):
         for item in self.items:
             type_, found = item.measure(read, entropy, self.keys)
             measured = [found.get(name, UNMEASURED) for name in names]
-            decided = item.test.decide([m.radius for m in measured], entropy)
-            exact = [m.exact if d.passed else None for m, d in zip(measured, decided, strict=True)]
+            decided = item.decide(measured, entropy)
+            exact = [value for value, _ in decided]
             columns |= item.publish(exact, type_, entropy, self.confidence)
             missing = sum(value is None for value in exact)
             if missing and self.groups is None:
-                distance = decided[0].distance
+                distance = decided[0][1].distance
                 shown = f" (noisy distance {distance})" if distance is not None else ""
                 notes.append(f"{item.name}: {NOT_STABLE}{shown}")
             elif missing:

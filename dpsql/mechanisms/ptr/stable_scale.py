@@ -36,6 +36,8 @@ from typing import TypeAlias
 
 Number: TypeAlias = int | Fraction | float
 """An exact number, or an infinity."""
+SCALE_STEPS = 1024
+"""The steps of an answer's grid in the largest move that its scale allows: the sensitivity of the noise."""
 LEAST_EXPONENT = -1200
 """All that is smaller than two to this power is in the bottom bin."""
 
@@ -74,11 +76,13 @@ class ScaleBins:
         start = (exponent - offset) // self.bits * self.bits + offset
         return (start if start > LEAST_EXPONENT else None), start + self.bits
 
-    def reaches(self, width: Number, kept: int, exponent: int) -> bool:
-        """Return whether U is at least two to this power."""
+    def reaches(self, width: Number, kept: int, limit: Fraction) -> bool:
+        """Return whether U is at least this."""
         if kept < self.fewest or math.isinf(width):
             return True
-        return Fraction(width) ** self.power >= Fraction(2) ** exponent * (kept - 1)
+        if isinstance(width, int):
+            return bool(width**self.power * limit.denominator >= limit.numerator * (kept - 1))
+        return Fraction(width) ** self.power >= limit * (kept - 1)
 
 
 def _floor_log2(value: Fraction) -> int:
@@ -117,12 +121,14 @@ class Ranked:
         raise LookupError("this rank was not read")
 
 
-def _outwards(data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, exponent: int, most: int) -> int:
-    """Count the least a + c such that the values of ranks low - a and high + c make U reach a power; most + 1 if above."""
+def _outwards(
+    data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, limit: Fraction, most: int
+) -> int:
+    """Count the least a + c such that the values of ranks low - a and high + c make U reach a limit; most + 1 if above."""
     best = c = most + 1
     for a in range(most + 1):
         lower = data.at(low - a)
-        while c > 0 and bins.reaches(_distance(data.at(high + c - 1), lower), kept, exponent):
+        while c > 0 and bins.reaches(_distance(data.at(high + c - 1), lower), kept, limit):
             c -= 1
         best = min(best, a + c)
         if c == 0:
@@ -130,14 +136,14 @@ def _outwards(data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, exp
     return best
 
 
-def _inwards(data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, exponent: int, most: int) -> int:
-    """Count the least a + c such that the values of ranks low + a and high - c keep U below a power; most + 1 if above."""
+def _inwards(
+    data: Ranked, low: int, high: int, bins: ScaleBins, kept: int, limit: Fraction, most: int
+) -> int:
+    """Count the least a + c such that the values of ranks low + a and high - c keep U below a limit; most + 1 if above."""
     best = c = most + 1
     for a in range(min(most, high - low) + 1):
         lower = data.at(low + a)
-        while c > 0 and not bins.reaches(
-            _distance(data.at(max(high - c + 1, low + a)), lower), kept, exponent
-        ):
+        while c > 0 and not bins.reaches(_distance(data.at(max(high - c + 1, low + a)), lower), kept, limit):
             c -= 1
         best = min(best, a + c)
         if c == 0:
@@ -165,27 +171,42 @@ def measure_substitution_radius(
     ends = bins.find_ends(width, kept, row)
     if ends is None:
         return 0, 0
-    distance = _outwards(data, low, high, bins, kept, ends[1], cap)
+    distance = _outwards(data, low, high, bins, kept, Fraction(2) ** ends[1], cap)
     if ends[0] is not None:
-        distance = min(distance, _inwards(data, low, high, bins, kept, ends[0], cap))
+        distance = min(distance, _inwards(data, low, high, bins, kept, Fraction(2) ** ends[0], cap))
     return min(distance - 1, cap), ends[1]
 
 
 def measure_addition_radius(
     data: Ranked, trim: Fraction, bins: ScaleBins, row: int, cap: int
 ) -> tuple[int, int]:
-    """Measure the rows that may come or go and certainly leave U in its bin, up to ``cap``, and the power of its upper end.
-
-    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are counted
-    from below. An outer window that lacks e ranks takes at least e rows that come at its ends, and then e - net of those
-    between go: max(|net|, 2e - net) edits. An inner one that has s ranks too many takes at least s rows that go, and s + net that
-    come between: max(|net|, 2s + net). A table with too few kept rows has no bin, and takes ``|net|``.
-    """
+    """Measure the rows that may come or go and certainly leave U in its bin, up to ``cap``, and the power of its upper end."""
     low, high, kept = _window(data.n, trim)
     ends = bins.find_ends(_distance(data.at(high), data.at(low)), kept, row)
     if ends is None:
         return 0, 0
-    best = cap + 1
+    below = Fraction(2) ** ends[0] if ends[0] is not None else None
+    return max(_count_edits(data, trim, bins, below, Fraction(2) ** ends[1], cap + 1) - 1, 0), ends[1]
+
+
+def measure_proposal_radius(
+    data: Ranked, trim: Fraction, bins: ScaleBins, proposed: Fraction, cap: int
+) -> int:
+    """Measure the rows that come or go before U is as large as proposed, up to ``cap``."""
+    return _count_edits(data, trim, bins, None, proposed, cap)
+
+
+def _count_edits(
+    data: Ranked, trim: Fraction, bins: ScaleBins, below: Fraction | None, limit: Fraction, most: int
+) -> int:
+    """Count the rows that come or go until U is at least ``limit``, or less than ``below``, up to ``most``.
+
+    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are counted
+    from below. An outer window that lacks e ranks takes at least e rows that come at its ends, and then e - net of those
+    between go: max(|net|, 2e - net) edits. An inner one that has s ranks too many takes at least s rows that go, and s + net that
+    come between: max(|net|, 2s + net). A table with too few kept rows has no bound, and takes ``|net|``.
+    """
+    best = most
     change = 0
     while change < best:
         for net in {change, -change} if change <= data.n else {change}:
@@ -193,14 +214,13 @@ def measure_addition_radius(
             if kept < bins.fewest:
                 best = min(best, change)
                 continue
-            most = (best + net) // 2
-            gap = _outwards(data, low, high - net, bins, kept, ends[1], max(most, 0))
+            gap = _outwards(data, low, high - net, bins, kept, limit, max((best + net) // 2, 0))
             best = min(best, max(change, 2 * gap - net))
-            if ends[0] is not None:
-                gap = _inwards(data, low, high - net, bins, kept, ends[0], max((best - net) // 2, 0))
+            if below is not None:
+                gap = _inwards(data, low, high - net, bins, kept, below, max((best - net) // 2, 0))
                 best = min(best, max(change, 2 * gap + net))
         change += 1
-    return max(best - 1, 0), ends[1]
+    return best
 
 
 def _window(n: int, trim: Fraction) -> tuple[int, int, int]:

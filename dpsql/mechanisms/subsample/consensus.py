@@ -18,6 +18,7 @@ from dpsql.mechanisms.moments import Estimate
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import NOT_STABLE, StabilityTest
 from dpsql.mechanisms.ptr.stable_scale import (
+    SCALE_STEPS,
     Number,
     Ranked,
     ScaleBins,
@@ -28,8 +29,6 @@ from dpsql.mechanisms.subsample.votes import Combined, Combiner, ResultKind, Res
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event, compose_events
 
-SCALE_STEPS = 1024
-"""The steps of the answer's grid in the largest move of one result: the sensitivity of the noise."""
 _LARGEST = Fraction(2) ** 1000
 _BINS = ScaleBins(2)
 _BLOCKS_PER_EDIT = 8

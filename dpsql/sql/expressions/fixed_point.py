@@ -203,6 +203,27 @@ def choose_grid(kind: Type, low: Fraction, high: Fraction, fine: int = FINE_BITS
     return Grid(steps, grid.low, grid.high, wide=farther >= _NARROW // 64)
 
 
+_WIDEST = {1: 50, 2: 44}
+"""The bits of values without bounds, by the power of them that is summed exactly."""
+
+
+def choose_trimmed_grid(kind: Type, low: Fraction | None, high: Fraction | None, power: int) -> Grid:
+    """Return the grid of values whose smallest and largest are left out: within bounds, or as wide as exact sums allow.
+
+    Without bounds floats have 2^20 steps to a unit (2^14 where squares are summed), and what lies beyond 2^30 is held to it.
+    """
+    if low is not None and high is not None and low < high:
+        grid = choose_grid(kind, low, high)
+        return coarsen_for_products(grid, low, high) if power == 2 else grid
+    farthest = 1 << _WIDEST[power]
+    steps = Fraction(1 << _WIDEST[power] - 30)
+    if kind.kind == "INTEGER":
+        steps = Fraction(1)
+    elif kind.kind == "DECIMAL":
+        steps = min(steps, Fraction(10) ** kind.digits[1])
+    return Grid(steps, -farthest, farthest, wide=True)
+
+
 PRODUCT_BITS = 30
 """Products of two values are added about their centre: bounds that many bits apart leave them 60, and weights the rest."""
 

@@ -46,6 +46,7 @@ class SqlName:
 
 
 _BOTH: tuple[_Mode, ...] = ("DP", "SUBSAMPLE")
+_TESTED: tuple[_Mode, ...] = ("DP", "PTR", "SUBSAMPLE")
 _BLOCK: tuple[_Mode, ...] = ("SUBSAMPLE",)
 _ORDERED: tuple[_Mode, ...] = ("DP", "PTR", "STABLE", "SUBSAMPLE")
 _SPREAD = "a noisy spread"
@@ -63,15 +64,15 @@ AGGREGATES: tuple[SqlName, ...] = (
     SqlName("SUM", _BOTH, classes=(exp.Sum,), old=("ANON_SUM",), clamped="group",
             help="a noisy sum, each value held to bounds",
             example="SUM(x, contribution_bounds_per_row => (0, 10))"),
-    SqlName("AVG", _BOTH, classes=(exp.Avg,), aliases=("MEAN",), old=("ANON_AVG",), clamped="group",
+    SqlName("AVG", _TESTED, classes=(exp.Avg,), aliases=("MEAN",), old=("ANON_AVG",), clamped="group",
             help="a noisy mean", example="AVG(x, epsilon => 0.1)"),
     SqlName("GEOMEAN", ("DP",), aliases=("GEOMETRIC_MEAN",), help="a noisy geometric mean of values above 0",
             example="GEOMEAN(x, contribution_bounds_per_row => (1, 100))"),
-    SqlName("STDDEV", _BOTH, classes=(exp.Stddev,), help=_SPREAD, example="STDDEV(x)"),
-    SqlName("STDDEV_SAMP", _BOTH, classes=(exp.StddevSamp,), help=_SPREAD),
-    SqlName("STDDEV_POP", _BOTH, classes=(exp.StddevPop,), old=("ANON_STDDEV_POP",), help=_SPREAD),
-    SqlName("VARIANCE", _BOTH, classes=(exp.Variance,), aliases=("VAR_SAMP",), help=_SPREAD),
-    SqlName("VAR_POP", _BOTH, classes=(exp.VariancePop,), old=("ANON_VAR_POP",), help=_SPREAD),
+    SqlName("STDDEV", _TESTED, classes=(exp.Stddev,), help=_SPREAD, example="STDDEV(x)"),
+    SqlName("STDDEV_SAMP", _TESTED, classes=(exp.StddevSamp,), help=_SPREAD),
+    SqlName("STDDEV_POP", _TESTED, classes=(exp.StddevPop,), old=("ANON_STDDEV_POP",), help=_SPREAD),
+    SqlName("VARIANCE", _TESTED, classes=(exp.Variance,), aliases=("VAR_SAMP",), help=_SPREAD),
+    SqlName("VAR_POP", _TESTED, classes=(exp.VariancePop,), old=("ANON_VAR_POP",), help=_SPREAD),
     SqlName("MEDIAN", _ORDERED, classes=(exp.Median,), help=_NEAR, example="QUANTILE_CONT(x, 0.9)"),
     SqlName("QUANTILE_CONT", _ORDERED, (2, 2), (exp.PercentileCont, exp.ApproxQuantile),
             ("PERCENTILE_CONT", "APPROX_QUANTILE"), old=("ANON_PERCENTILE_CONT",), help=_NEAR),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
-from dpsql.mechanisms.ptr import iqr_scale, proposals, ptr_statistics
+from dpsql.mechanisms.ptr import iqr_scale, proposals, ptr_statistics, trimmed
 from dpsql.mechanisms.ptr.stability_test import (
     STABILITY_TESTS,
     StabilityTest,
@@ -18,6 +19,7 @@ from dpsql.mechanisms.ptr.stability_test import (
     StableItem,
     make_stability_test,
 )
+from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
@@ -48,17 +50,26 @@ def read_base(node: exp.Expr, what: str) -> Fraction:
     return value
 
 
+def read_trim(node: exp.Expr, what: str) -> Fraction:
+    """Read the part of the values that is left out at either end."""
+    value = opt.read_number(node, what)
+    if not 0 < value < Fraction(1, 2) or value.denominator > 10**6:
+        raise bind_error(node, f"{what} must lie between 0 and 0.5.", f"write {what} => 0.05.")
+    return value
+
+
 _BASE_HINT = "write 1.02: a smaller base means less noise, and needs more rows."
 PTR_ARGUMENTS: opt.Readers = {
     "epsilon": opt.read_epsilon,
     "local_sensitivity": opt.read_positive,
     "base": read_base,
+    "trim": read_trim,
     "test": opt.read_one_of(*STABILITY_TESTS),
 }
-PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX", "QUANTILE_CONT")
-_PROPOSING = ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR", "MODE")
+PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX", "QUANTILE_CONT", *trimmed.FORMS)
+_PROPOSING = ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR", "MODE", *trimmed.FORMS)
 """The functions with an answer that a unit may move by a distance."""
-_ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",)}
+_ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",), "trim": tuple(trimmed.FORMS)}
 """Arguments that some functions take."""
 _COUNT_SHARE = Fraction(1, 20)
 """The part of an IQR's epsilon that counts the rows where no base is given."""
@@ -193,7 +204,7 @@ class PtrBlock(AggregatingBlock):
             shown = to_sql(call.args[0])
             hint = f"write QUANTILE_DISC({shown}, {to_sql(call.args[1])}), or local_sensitivity => b, with noise for b."
             raise bind_error(call.node, "a value between two others is not released exactly.", hint)
-        noisy = call.name == "IQR" or proposed is not None
+        noisy = call.name == "IQR" or call.name in trimmed.FORMS or proposed is not None
         if noisy and not kind.numeric:
             hint = "MODE(x) without local_sensitivity is exact, of any type." if call.name == "MODE" else None
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
@@ -202,6 +213,8 @@ class PtrBlock(AggregatingBlock):
         test = options.get("test", "AUTO")
         if call.name == "ARG_MAX":
             values, make = self._arg_max(call, name, typed, test)
+        elif call.name in trimmed.FORMS:
+            values, make = self._trimmed(call, name, typed, options)
         elif proposed is not None:
             make = self._proposed(call, name, proposed, test)
         elif call.name == "IQR":
@@ -253,6 +266,47 @@ class PtrBlock(AggregatingBlock):
             return proposals.PROPOSED[call.name](name, query, step, bound, test, noise, self.rows)
 
         return make
+
+    def _trimmed(
+        self, call: opt.Call, name: str, typed: Typed, options: dict[str, Any]
+    ) -> tuple[dict[str, str], Make]:
+        """Return what makes the item of a mean or a variance of the values in the middle."""
+        form, kind, proposed = (
+            trimmed.FORMS[call.name],
+            options.get("test", "AUTO"),
+            options.get("local_sensitivity"),
+        )
+        if form.get("root") and proposed is not None:
+            hint = "propose that of the variance: SQRT(VAR_POP(x, local_sensitivity => b))."
+            raise bind_error(call.node, f"{call.name} has no local sensitivity that could be tested.", hint)
+        bounds = typed.bounds
+        ends = (bounds.low, bounds.high) if bounds is not None else (None, None)
+        grid = grids.choose_trimmed_grid(typed.type, ends[0], ends[1], form["power"])
+        steps = grids.write_clamped(to_sql(grids.write_steps(typed, grid)), grid)
+        steps_proposed = proposed * grid.steps ** form["power"] if proposed is not None else None
+
+        def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
+            test, noise = (
+                self._tests_and_noise(kind, epsilon, delta)
+                if proposed is None
+                else self._test_and_noise(kind, epsilon, delta, SCALE_STEPS)
+            )
+            return trimmed.Trimmed(
+                name, query, grid.steps, trim=options.get("trim", trimmed.TRIM), test=test, noise=noise, rows=self.rows,
+                proposed=steps_proposed, ends=(grid.low, grid.high), **form,
+            )  # fmt: skip
+
+        return {"v": self.filtered(call, steps)}, make
+
+    def _tests_and_noise(
+        self, kind: str, epsilon: Fraction, delta: Fraction
+    ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
+        """Return a test that is made twice, with three eighths of epsilon each, and a noise with a quarter."""
+        share, quarter, steps = 3 * epsilon / 8, epsilon / 4, SCALE_STEPS
+        if kind == "GAUSSIAN":
+            noise = GaussianNoise.calibrate(quarter, delta / 3, steps, self.groups)
+            return self._test(kind, share, delta / 3), noise
+        return self._test(kind, share, delta / 2), LaplaceNoise(quarter, steps, self.groups)
 
     def _arg_max(self, call: opt.Call, name: str, group: Typed, test: str) -> tuple[dict[str, str], Make]:
         """Return what makes the item of ``ARG_MAX(k, SUM(x))``: the k whose rows add up to most."""

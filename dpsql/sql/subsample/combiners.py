@@ -18,9 +18,10 @@ from dpsql.errors import BindError, Error, PolicyError
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
+from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
 from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
-from dpsql.mechanisms.subsample.consensus import SCALE_STEPS, ConsensusMean
+from dpsql.mechanisms.subsample.consensus import ConsensusMean
 from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.expressions.types import BIGINT, BOOLEAN, DOUBLE, TEXT, Type

@@ -217,3 +217,16 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                                          ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   quantile_cont(weight, 0.9), in rows   ±2 729   ±1 365   ±545.9   ±272.9   ±136.5   ±54.59
+====
+-- case: the mean of the values in the middle
+EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount) AS a, STDDEV(age, trim => 0.01) AS s, AVG(age, local_sensitivity => 0.5) AS p FROM visits
+----
+1. Each patient_id in visits is protected, with at most 1 row in one group.
+2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more.
+3. a: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
+4. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more.
+5. s: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
+6. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+7. p: then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
+8. A test that fails gives NULL, and is charged like one that passes.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

@@ -158,3 +158,10 @@ WITH best AS (SELECT 40 AS t) SELECT name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHER
 columns: name
 cost: ε=1
 block: AboveThreshold {"epsilon1": "1/2", "epsilon2": "1/2", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}
+====
+-- case: the mean and the spread of the values in the middle
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount) AS a, STDDEV(age, trim => 0.01) AS s, VAR_POP(age, local_sensitivity => 0.5) AS v FROM visits
+----
+columns: a, s, v
+cost: ε=1, δ=1e-06
+block: Stable {"events": [{"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/12", "kind": "discrete_laplace", "sensitivity": 1024}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/12", "kind": "discrete_laplace", "sensitivity": 1024}, {"delta": "1/3000000", "epsilon": "1/6", "kind": "stable_test"}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 1024}], "kind": "composed"}

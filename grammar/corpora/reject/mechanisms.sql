@@ -59,7 +59,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visit
 PrivacyError: CORR has no stability test.
   1 |   SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) CORR(age, amount) FROM visits
                                                             ^^^^^^^^^^^^^^^^^
-Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT.
+Hint: SELECT WITH SUBSAMPLE takes any query; PTR knows IQR, MEDIAN, QUANTILE_DISC, MODE, ARG_MAX, QUANTILE_CONT, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
 ====
 -- case: a mean with STABLE
 SELECT WITH STABLE OPTIONS (epsilon = 1) AVG(age) FROM visits
@@ -324,7 +324,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AR
 BindError: ARG_MAX does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE.
+Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR, MODE, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
 ====
 -- case: another combiner without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM visits
@@ -382,3 +382,27 @@ BindError: this query gives more than one row.
   1 |   tribution_bounds_per_row => (0, (SELECT * FROM (VALUES (1), (2))))) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^
 Hint: write (SELECT MAX(t) FROM best).
+====
+-- case: all values left out
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount, trim => 0.5) FROM visits
+----
+BindError: trim must lie between 0 and 0.5.
+  1 |   ws_contributed = 1) AVG(amount, trim => 0.5) FROM visits
+                                                ^^^
+Hint: write trim => 0.05.
+====
+-- case: a proposed sensitivity of a root
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) STDDEV(amount, local_sensitivity => 1) FROM visits
+----
+BindError: STDDEV has no local sensitivity that could be tested.
+  1 |   delta = 1e-6, max_rows_contributed = 1) STDDEV(amount, local_sensitivity => 1) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: propose that of the variance: SQRT(VAR_POP(x, local_sensitivity => b)).
+====
+-- case: a part left out of a median
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
+----
+BindError: MEDIAN does not take this here.
+  1 |   delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: trim => belongs to AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.

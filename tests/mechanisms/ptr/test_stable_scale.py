@@ -15,6 +15,7 @@ from dpsql.mechanisms.ptr.stable_scale import (
     ScaleBins,
     count_trimmed,
     measure_addition_radius,
+    measure_proposal_radius,
     measure_substitution_radius,
 )
 from tests.support.exhaustive import Table, distances, neighbours, tables
@@ -154,6 +155,25 @@ def test_distances_to_another_bin_equal_exhaustive_search(relation: str, bins: S
     assert deep > 0.6 * checked
 
 
+@pytest.mark.parametrize("proposed", [Fraction(1, 2), Fraction(3), Fraction(20)])
+@pytest.mark.parametrize("bins", [ScaleBins(2), ScaleBins(2, 2)])
+def test_distances_to_a_larger_bound_than_proposed_equal_exhaustive_search(
+    bins: ScaleBins, proposed: Fraction
+) -> None:
+    trim, size = TRIMS[0], 9
+    domain = (-FAR, 0, 1, 3, 7, FAR)
+    bad = [t for t in tables(domain, size) if bound(t, trim, bins) >= proposed]
+    found = distances(bad, domain, "add_remove", size)
+    checked = 0
+    for table in tables(domain[1:-1], size):
+        truth = found.get(table, LARGE)
+        if len(table) + truth <= size:
+            assert measure_proposal_radius(ranked(table), trim, bins, proposed, 20) == truth, table
+            assert measure_proposal_radius(ranked(table), trim, bins, proposed, 1) == min(truth, 1)
+            checked += 1
+    assert checked > 100
+
+
 @pytest.mark.parametrize("row", [0, 1])
 @pytest.mark.parametrize("bins", [ScaleBins(2), ScaleBins(2, 2)])
 @pytest.mark.parametrize("relation", ["add_remove", "substitute"])
@@ -191,7 +211,9 @@ def test_a_lead_that_looks_upwards_only_is_too_long() -> None:
             there = bin_of(other, trim, bins, 0)
             if here and there and here[1] > there[1]:
                 low, high = 6, 19
-                upwards = stable_scale._outwards(ranked(table), low, high, bins, 12, here[1], 9) - 1
+                upwards = (
+                    stable_scale._outwards(ranked(table), low, high, bins, 12, Fraction(2) ** here[1], 9) - 1
+                )
                 fooled += upwards > 0
                 assert measure_substitution_radius(ranked(table), trim, bins, 0, 9)[0] == 0
     assert fooled > 0

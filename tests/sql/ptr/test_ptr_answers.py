@@ -128,6 +128,42 @@ def test_proposed_sensitivities(session: dpsql.Session, call: str, answer: float
         assert found == pytest.approx(answer, abs=near)
 
 
+@pytest.mark.parametrize(
+    ("call", "answer", "near"),
+    [
+        ("AVG(even)", 999.875, 40),
+        ("AVG(even, trim => 0.2, test => 'gaussian')", 999.875, 40),
+        ("AVG(even, local_sensitivity => 2)", 999.875, 30),
+        ("VAR_POP(even, trim => 0.1)", 1600**2 / 12, 30_000),
+        ("STDDEV(even, trim => 0.1)", 1600 / 12**0.5, 30),
+        ("AVG(same)", 7, 0.1),
+        ("AVG(wild)", None, 0),
+        ("AVG(nothing)", None, 0),
+        ("VARIANCE(even, local_sensitivity => 1)", None, 0),
+    ],
+)
+def test_means_and_variances_of_the_middle(
+    session: dpsql.Session, call: str, answer: float | None, near: float
+) -> None:
+    result = session.sql(f"SELECT WITH PTR OPTIONS (epsilon = 40) {call} AS a FROM t")
+    (found,) = result.fetchone() or (0.0,)
+    assert (found is None) == (answer is None)
+    if answer is not None:
+        assert found == pytest.approx(answer, abs=near)
+        ((low, high),) = result.intervals["a"]
+        assert low <= found <= high
+    assert spent(session) > 0
+
+
+def test_a_mean_of_the_middle_in_groups_of_users(con: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(con, policy=policy("basic", "u")) as session:
+        text = "SELECT sex, AVG(even) AS a FROM t WITH PTR OPTIONS (epsilon = 200) GROUP BY sex ORDER BY sex"
+        (f, m, x) = session.sql(text).fetchall()
+        assert f[1] == pytest.approx(1000, abs=100)
+        assert m[1] == pytest.approx(1000, abs=100)
+        assert x == ("x", None)
+
+
 def test_proposed_sensitivities_in_groups(session: dpsql.Session) -> None:
     text = (
         "SELECT sex, MODE(usual, local_sensitivity => 2) AS m, QUANTILE_DISC(even, 0.5, local_sensitivity => 9) AS q "
