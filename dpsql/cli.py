@@ -1,4 +1,4 @@
-"""``dpsql`` on the command line: demo, sql, explain, report, policy check and import.
+"""``dpsql`` on the command line: demo, sql, explain, report, ledger, policy check and import.
 
 Answers go to standard output; what they cost, and errors, go to standard error. The exit status is 0 for an
 answer, 1 for an error of ours, 2 for wrong usage.
@@ -68,6 +68,9 @@ def make_parser() -> argparse.ArgumentParser:
     report.add_argument("--ledger", type=Path, help="the same")
     report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
     report.add_argument("--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there")
+    report.add_argument(
+        "--page", type=int, default=1, help="which statements: 1, the newest; the sums are of all"
+    )
     report.add_argument("-o", "--output", type=Path, help="write to this file: .html, .csv, .json, else text")
     report.set_defaults(run=_report)
 
@@ -79,6 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--fresh", action="store_true", help="begin anew where the ledger is gone: a new budget"
     )
     adopt.set_defaults(run=_adopt)
+
+    _ledger_actions(deeds)
 
     policy = commands.add_parser("policy", help="for the data owner")
     actions = policy.add_subparsers(required=True, metavar="action")
@@ -103,6 +108,32 @@ def make_parser() -> argparse.ArgumentParser:
     )
     taken.set_defaults(run=_policy_import)
     return top
+
+
+def _ledger_actions(actions: Any) -> None:
+    """Add what an owner does to a ledger beside granting terms."""
+    verify = actions.add_parser("verify", help="look at every row, text, checkpoint and stored answer")
+    verify.set_defaults(run=_verify)
+    backup = actions.add_parser("backup", help="copy the ledger while sessions run, and verify the copy")
+    backup.add_argument("file", type=Path, help="the copy, which must not exist")
+    backup.set_defaults(run=_backup)
+    restore = actions.add_parser(
+        "restore", help="put a backup in place; what was charged since is written off"
+    )
+    restore.add_argument("file", type=Path, help="the backup")
+    restore.add_argument(
+        "--spent", metavar="EPSILON", help="what was charged since, where that can't be read"
+    )
+    restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="the delta of it; default 0")
+    restore.set_defaults(run=_restore)
+    forget = actions.add_parser("forget", help="blank texts and their stored answers; charges stay")
+    forget.add_argument("--before", required=True, metavar="DATE", help="a day, as 2026-01-31 (UTC)")
+    forget.set_defaults(run=_forget)
+    upgrade = actions.add_parser("upgrade", help="upgrade an older ledger; a copy is kept beside it")
+    upgrade.set_defaults(run=_upgrade)
+    for command in (verify, backup, restore, forget, upgrade):
+        command.add_argument("--policy", type=Path, help="the ledger beside this policy")
+        command.add_argument("--ledger", type=Path, help="the ledger")
 
 
 def _session_arguments(command: argparse.ArgumentParser) -> None:
@@ -230,9 +261,10 @@ def _report(given: argparse.Namespace) -> None:
         for warning in ledger.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         if given.output is None:
-            print(report_text(ledger, accountant=given.accountant), end="")
+            print(report_text(ledger, accountant=given.accountant, page=given.page), end="")
         else:
-            print(f"written to {write_report(ledger, None, given.output, accountant=given.accountant)}")
+            where = write_report(ledger, None, given.output, accountant=given.accountant, page=given.page)
+            print(f"written to {where}")
 
 
 def _adopt(given: argparse.Namespace) -> None:
@@ -248,6 +280,56 @@ def _adopt(given: argparse.Namespace) -> None:
     finally:
         engine.close()
     print("\n".join(changes) if changes else "nothing had to change.")
+
+
+def _ledger_of(given: argparse.Namespace) -> Path:
+    if given.ledger is None and given.policy is None:
+        raise ParseError("give the ledger, or the policy that it lies beside.", hint="--ledger visits.ledger")
+    return Path(given.ledger) if given.ledger is not None else _beside(given.policy)
+
+
+def _verify(given: argparse.Namespace) -> None:
+    from dpsql.ledger.upkeep import verify_ledger
+
+    print(verify_ledger(_ledger_of(given)).sentence())
+
+
+def _backup(given: argparse.Namespace) -> None:
+    from dpsql.ledger.upkeep import back_up
+
+    made = back_up(_ledger_of(given), given.file)
+    print(f"written to {given.file}; {made.sentence()}")
+
+
+def _restore(given: argparse.Namespace) -> None:
+    from dpsql.ledger.upkeep import restore_ledger
+    from dpsql.policy.toml import parse_number
+
+    try:
+        spent = None if given.spent is None else (parse_number(given.spent), parse_number(given.spent_delta))
+    except ValueError:
+        raise ParseError(
+            "--spent and --spent-delta are numbers.", hint="--spent 0.5 --spent-delta 1e-7"
+        ) from None
+    print("\n".join(restore_ledger(_ledger_of(given), given.file, spent)))
+
+
+def _forget(given: argparse.Namespace) -> None:
+    from datetime import date
+
+    from dpsql.ledger.upkeep import forget_before
+
+    try:
+        before = date.fromisoformat(given.before)
+    except ValueError:
+        raise ParseError(f"{given.before!r} is not a day.", hint="--before 2026-01-31") from None
+    print("\n".join(forget_before(_ledger_of(given), before)))
+
+
+def _upgrade(given: argparse.Namespace) -> None:
+    from dpsql.ledger.upkeep import upgrade
+
+    print(upgrade(_ledger_of(given)))
 
 
 def _beside(policy: Path) -> Path:

@@ -26,9 +26,22 @@ from dpsql.sql.selection.declared import Declaration
 from dpsql.stored_blocks import PreparedPlan
 
 
-def show(policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = ()) -> Result:
-    """Return the relation that ``SHOW <what>`` displays; ``kept`` are the names of kept results."""
-    columns = _SHOWN[what](policy, ledger)
+def show(
+    policy: Policy, ledger: Ledger, what: str, kept: Iterable[str] = (), limit: int | None = None
+) -> Result:
+    """Return the relation that ``SHOW <what>`` displays.
+
+    Args:
+        policy: the owner's.
+        ledger: the session's.
+        what: the word after SHOW.
+        kept: the names of kept results.
+        limit: the most rows of SHOW LEDGER: the last ones.
+    """
+    if what == "LEDGER":
+        columns = _columns(*list_entries(ledger.entries(limit), ledger.terms.accountant))
+    else:
+        columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
         for name in kept:
             for values, value in zip(columns.values(), (name, "kept result", "", None, None), strict=True):
@@ -97,7 +110,6 @@ _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
     "TABLES": _tables,
     "POLICY": _policy,
     "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state())),
-    "LEDGER": lambda policy, ledger: _columns(*list_entries(ledger.entries(), ledger.terms.accountant)),
     "TRADEOFF": _tradeoff,
 }
 

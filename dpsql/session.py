@@ -142,7 +142,7 @@ class Session:
     def _answer(self, statement: Statement, bound: Bound, fresh: bool) -> Result:
         line = self._pipeline
         if statement.kind == "show":
-            return show(self.policy, self._ledger, statement.name, line.kept.names)
+            return show(self.policy, self._ledger, statement.name, line.kept.names, statement.limit)
         if statement.kind == "explain":
             return line.explain(statement, bound).result()
         with _locate(statement):
@@ -189,9 +189,9 @@ class Session:
         """Return what is left and what was spent: :meth:`dpsql.ledger.ledger.Ledger.state`."""
         return self._ledger.state()
 
-    def ledger(self) -> list[Entry]:
-        """Return every charge and refusal, in order."""
-        return self._ledger.entries()
+    def ledger(self, last: int | None = None) -> list[Entry]:
+        """Return every charge and refusal, in order; or the ``last`` ones."""
+        return self._ledger.entries(last)
 
     @property
     def account(self) -> Ledger:

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
 from dpsql.errors import BindError, PostprocessingError
+from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.ledger.store import StoredRelease, hash_release
 from dpsql.mechanisms.base import Release
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
@@ -98,6 +98,8 @@ class RequestedBlock:
     lent: Mapping[str, pa.Table] | None = None
     """What it reads, where that is known already: its answer is drawn over the very rows that its key tells of."""
     stored: StoredRelease | None = None
+    dropped: str = ""
+    """The time of its answer, where that was dropped to make room for others."""
     same: RequestedBlock | None = None
     """An equal block before it, whose answer is its own."""
     release: Release | None = None
@@ -151,6 +153,7 @@ class PreparedPlan:
     def notes(self) -> tuple[str, ...]:
         """The sentences that belong under the result, each once."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
+        said += [_say_dropped(item) for item in self.asked if item.dropped]
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
 
     def sentences(self) -> tuple[str, ...]:
@@ -163,6 +166,8 @@ class PreparedPlan:
                 said.append(f"{which} is stored since {item.stored.when_text}: free.")
             elif item.same is not None:
                 said.append(f"{which} is the same as another: one draw and one charge.")
+            elif item.dropped:
+                said.append(f"{which} is charged again: {_say_dropped(item)}.")
         return (*said, *([f"{self.changed[:1].upper()}{self.changed[1:]}."] if self.changed else ()))
 
 
@@ -214,6 +219,9 @@ class StoredBlocks:
                 if found is not None:
                     item.stored = found
                     item.release = _unpack_answer(item, found.release)
+                elif not fresh:
+                    gone = self.ledger.find_dropped(item.key)
+                    item.dropped = "" if gone is None else gone.when_text
             elif item.same.release is not None:
                 item.release = _rename(item.same, item)
         prepared = PreparedPlan(plan, asked)
@@ -349,6 +357,10 @@ class StoredBlocks:
                 item.stored = self.ledger.replay(next(iter(found[0].blocks)))
                 if item.stored is not None:
                     item.release = _unpack_answer(item, item.stored.release)
+
+
+def _say_dropped(item: RequestedBlock) -> str:
+    return f"the answer of {item.dropped} was dropped, for the owner limits what answers may take (keep_answers_mb)"
 
 
 def _identify_question(plan: Plan, place: int) -> str:

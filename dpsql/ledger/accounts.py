@@ -1,158 +1,68 @@
-"""The statements and charges of a log, and the running sums that a filter decides on.
+"""The charges of a log, and the running sums that a filter decides on.
 
 An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same
-rows folded under another accountant say what they would have cost there.
+rows folded under another accountant say what they would have cost there. A checkpoint holds all of a fold, so that
+the rows before it need not be read again.
 
 How much is left: what the displays, the price of EXPLAIN and the error of a refused statement say.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from dpsql.errors import BudgetExceeded
+from dpsql.ledger.entries import OUTCOMES, read_event
+from dpsql.ledger.filter_states import FilterState, open_states, restore_states, write_limits
 from dpsql.ledger.log_file import START, Row, damaged_error, read_body
 from dpsql.ledger.terms import Terms
 from dpsql.numerics.exact_numbers import DOWN, UP, write_pair, write_short
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import MANY, Accountant, Spent, format_percent, say_what_is_left
+from dpsql.privacy.accountants import MANY, format_percent, say_what_is_left
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS
 
-OUTCOMES = ("released", "failed", "interrupted")
-"""How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
-gone.
-"""
-
-_FOLD_ABOVE = 64
-
 
 @dataclass(frozen=True)
-class Entry:
-    """One statement in the ledger, with what it is charged.
+class Reservation:
+    """A charge that has not ended: counted in full, and settled once."""
 
-    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was
-    refused.
-    ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
-    ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``.
-    """
-
-    statement_id: int
-    when: str
+    statement: int
     analyst: str
-    text: str
-    outcome: str
-    event: Event | None
-    asked: Event | None
-    reason: str = ""
-    key: str = ""
-    user: str = ""
-    process: str = ""
+    process: str
+    event: Event
     progress: Event | None = None
-    release: str | None = None
-    blocks: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the answers of its private blocks that were kept, by their keys."""
-
-    def kept(self, key: str) -> str | None:
-        """Return the digest of the answer that was kept under a key; None where none was."""
-        if self.outcome != "released":
-            return None
-        return self.blocks.get(key) or (self.release if key == self.key else None)
-
-    @property
-    def loss(self) -> str:
-        """The loss as people read it; ``"0"`` for what was refused."""
-        return "0" if self.event is None else self.event.sentence()
-
-    def charge(self, accountant: str) -> str:
-        """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
-        event = self.charged(accountant)
-        return "0" if event is None else event.sentence()
-
-    def charged(self, accountant: str) -> Event | None:
-        """Return the charge as an accountant counts it; None for what was refused."""
-        return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
-
-    @property
-    def when_text(self) -> str:
-        """The time in the reader's time zone: the hour for today, the date too for other days."""
-        return format_local_time(self.when)
-
-
-class FilterState:
-    """An open filter and its running sums. Open reservations are summed apart, because they may still shrink.
-
-    Args:
-        whose: the analyst whose share it limits; None for the whole.
-        accountant: the filter.
-    """
-
-    def __init__(self, whose: str | None, accountant: Accountant) -> None:
-        self.whose = whose
-        self.filter = accountant
-        self._base: Spent = accountant.start
-        self._open: dict[int, Event] = {}
-        self._folded: dict[int, Event] = {}
-        self._sum: Spent | None = self._base
-
-    @property
-    def spent(self) -> Spent:
-        """Everything that counts: settled, and reserved in full."""
-        if self._sum is None:
-            self._sum = self._add(self._base, self._open.values())
-        return self._sum
-
-    def after(self, events: Iterable[Event]) -> Spent:
-        """Return what would count with further events."""
-        return self._add(self.spent, events)
-
-    def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
-        for event in events:
-            spent = self.filter.add(spent, event)
-        return spent
-
-    def reserve(self, statement: int, event: Event) -> None:
-        """Count a reservation in full."""
-        self._open[statement] = event
-        self._sum = None
-        if len(self._open) > _FOLD_ABOVE:  # left behind by processes that died: keep the sum short
-            oldest = next(iter(self._open))
-            self._folded[oldest] = self._open.pop(oldest)
-            self._base = self.filter.add(self._base, self._folded[oldest])
-
-    def settle(self, statement: int, event: Event) -> bool:
-        """Replace what was reserved by what was used. False when only a new fold of everything can do so."""
-        if statement not in self._open:
-            return self._folded.pop(statement, None) == event
-        unchanged = self._open.pop(statement) == event
-        known = self._sum if unchanged else None
-        self._base = known if known is not None and not self._open else self.filter.add(self._base, event)
-        self._sum = known
-        return True
 
 
 class Account:
-    """The log so far, folded.
+    """The log so far, folded: what is left, and what has not ended. It does not grow with the statements.
 
-    ``terms`` (when given) rule instead of the granted ones: tighter, or for reading.
+    Args:
+        terms: rule instead of the granted ones, when given: tighter, or for reading.
+        limits: texts of :func:`write_limits`: of budgets whose sums are kept as well, from the first row on.
     """
 
-    def __init__(self, terms: Terms | None = None) -> None:
+    def __init__(self, terms: Terms | None = None, limits: Iterable[str] = ()) -> None:
         self.ledger_id = ""
         self.seq = 0
         self.head = START
         self.granted: Terms | None = None
         self.policy = ""
-        self.entries: dict[int, Entry] = {}
+        self.count = 0
+        """The number of the last statement."""
+        self.open: dict[int, Reservation] = {}
         self.notices: list[str] = []
+        self.forgotten = ""
+        """The time before which the owner blanked texts."""
+        self.sealed = 0
+        """The row of the last checkpoint."""
         self._asked = terms
         self._last = ""
-        self._filters: list[FilterState] | None = None
+        self._charged = False
+        self._sums: dict[str, list[FilterState]] = {text: open_states(text) for text in limits}
 
     @property
     def terms(self) -> Terms:
@@ -162,6 +72,32 @@ class Account:
             raise damaged_error("it has no beginning")
         return terms if self.granted is None else terms.under(self.granted)
 
+    def _ruling(self) -> list[str]:
+        """Return the limits that must all admit: those of the terms that rule, and the granted ones."""
+        granted, terms = self.granted, self.terms
+        rules = [write_limits(terms)]
+        if granted is not None and granted.accountant == terms.accountant:
+            rules.append(write_limits(granted))
+        return list(dict.fromkeys(rules))
+
+    def find_missing(self) -> list[str]:
+        """Return the limits that rule and whose sums were not kept so far: they take a fold of the whole log."""
+        missing = [text for text in self._ruling() if text not in self._sums]
+        if missing and not self._charged:
+            self._sums.update((text, open_states(text)) for text in missing)
+            return []
+        return missing
+
+    @property
+    def limits(self) -> list[str]:
+        """The limits whose sums are kept: those that rule first."""
+        return list(dict.fromkeys([*self._ruling(), *self._sums]))
+
+    @property
+    def sums(self) -> Mapping[str, list[FilterState]]:
+        """The filters with their sums, by the limits that they are solved from."""
+        return self._sums
+
     def filters(self, analyst: str | None) -> list[FilterState]:
         """Return the filters that must all admit: the whole's first, then the analyst's own where there is a share.
 
@@ -169,17 +105,10 @@ class Account:
         budget looks at another order, so what it admits is not sure to be what the granted one would. Both together stop
         no later than either. (Another accountant's reading has its own filters alone.)
         """
-        if self._filters is None:
-            granted, terms = self.granted, self.terms
-            rules = [terms]
-            if (
-                granted is not None
-                and granted.accountant == terms.accountant
-                and granted.limits() != terms.limits()
-            ):
-                rules.append(granted)
-            self._filters = [state for rule in rules for state in self._open_filters(rule)]
-        return [state for state in self._filters if state.whose in (None, analyst)]
+        if self.find_missing():
+            raise damaged_error("its sums are not those of its terms")
+        states = [state for text in self._ruling() for state in self._sums[text]]
+        return [state for state in states if state.whose in (None, analyst)]
 
     def find_excess(self, analyst: str | None, *events: Event) -> BudgetExceeded | None:
         """Return the error for the first event that a filter does not admit; None if all fit."""
@@ -205,7 +134,7 @@ class Account:
             except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
                 raise damaged_error(f"row {row.seq} can't be read") from None
             if row.at < self._last:
-                self.notices.append(f"the clock went back before row {row.seq}: {self._last} to {row.at}")
+                self._note(f"the clock went back before row {row.seq}: {self._last} to {row.at}")
             self.seq, self.head, self._last = row.seq, row.hash, row.at
 
     # -- one method for each kind of row ----------------------------------------------------------
@@ -220,106 +149,155 @@ class Account:
     def _on_adopt(self, row: Row, body: Mapping[str, Any]) -> None:
         self.granted = Terms.from_json(body["terms"])
         self.policy = self.granted.policy
-        self.notices.append(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
-        self._filters = None
+        self._note(f"{row.at[:10]} the owner changed the terms: {'; '.join(body['changes'])}")
 
     def _on_policy(self, row: Row, body: Mapping[str, Any]) -> None:
         self.policy = str(body["policy"])
 
     def _on_notice(self, row: Row, body: Mapping[str, Any]) -> None:
-        self.notices.append(str(body["text"]))
+        self._note(str(body["text"]))
+
+    def _on_upgrade(self, row: Row, body: Mapping[str, Any]) -> None:
+        if not isinstance(body["head"], str):
+            raise TypeError("text expected")
+
+    def _on_restore(self, row: Row, body: Mapping[str, Any]) -> None:
+        self._note(f"{row.at[:10]} the owner restored an older copy: {body['lost']}")
+
+    def _on_forget(self, row: Row, body: Mapping[str, Any]) -> None:
+        before = body["before"]
+        if not isinstance(before, str):
+            raise TypeError("text expected")
+        self.forgotten = max(self.forgotten, before)
+
+    def _on_checkpoint(self, row: Row, body: Mapping[str, Any]) -> None:
+        self.sealed = row.seq
 
     def _on_reserve(self, row: Row, body: Mapping[str, Any]) -> None:
-        event = read_event(body["event"])
-        entry = self._entry(row, body, "reserved", event, event)
-        for state in self.filters(entry.analyst):
+        analyst, event = self._begin(row, body), read_event(body["event"])
+        self.open[row.statement] = Reservation(row.statement, analyst, str(body.get("process", "")), event)
+        for state in self._states(analyst):
             state.reserve(row.statement, event)
-        self.entries[row.statement] = entry
 
     def _on_progress(self, row: Row, body: Mapping[str, Any]) -> None:
-        entry = self._reserved(row)
-        event = read_event(body["event"])
-        self._check_cheaper(entry, event)
-        self.entries[row.statement] = replace(entry, progress=event)
+        reserved, event = self.open[row.statement], read_event(body["event"])
+        _check_cheaper(reserved, event)
+        self.open[row.statement] = replace(reserved, progress=event)
 
     def _on_settle(self, row: Row, body: Mapping[str, Any]) -> None:
-        entry = self._reserved(row)
-        event, outcome, release = read_event(body["event"]), body["outcome"], body["release"]
-        self._check_cheaper(entry, event)
-        blocks = body.get("blocks", {})  # none in the ledgers of versions that kept whole statements
-        if outcome not in OUTCOMES or not isinstance(release, str | None):
-            raise ValueError(outcome)
-        if not all(isinstance(text, str) for pair in blocks.items() for text in pair):
-            raise TypeError("text expected")
-        states = self.filters(entry.analyst)
-        self.entries[row.statement] = replace(
-            entry, event=event, outcome=outcome, release=release, blocks=dict(blocks)
-        )
-        if not all(state.settle(row.statement, event) for state in states):
-            self._filters = None
+        reserved, event = self.open[row.statement], read_event(body["event"])
+        _check_cheaper(reserved, event)
+        if body["outcome"] not in OUTCOMES:
+            raise ValueError(body["outcome"])
+        for state in self._states(reserved.analyst):
+            state.settle(row.statement, event)
+        del self.open[row.statement]
 
     def _on_refuse(self, row: Row, body: Mapping[str, Any]) -> None:
-        asked = None if body["event"] is None else read_event(body["event"])
-        self.entries[row.statement] = self._entry(row, body, "refused", None, asked)
+        self._begin(row, body)
+        if body["event"] is not None:
+            read_event(body["event"])
+
+    def _on_spend(self, row: Row, body: Mapping[str, Any]) -> None:
+        """Count what the owner wrote off: against everybody's share, where nobody knows whose it was."""
+        analyst, event = self._begin(row, body), read_event(body["event"])
+        for state in self._states(None if body["everybody"] else analyst):
+            state.reserve(row.statement, event)
+            state.settle(row.statement, event)
 
     # -- helpers ----------------------------------------------------------------------------------
 
-    def _entry(
-        self, row: Row, body: Mapping[str, Any], outcome: str, event: Event | None, asked: Event | None
-    ) -> Entry:
-        if row.statement != len(self.entries) + 1:
+    def _begin(self, row: Row, body: Mapping[str, Any]) -> str:
+        """Count a statement, and return who asked it."""
+        if row.statement != self.count + 1:
             raise ValueError("statements are numbered in order")
-        told = [body["analyst"], body["text"], body["user"], body.get("reason", ""), body.get("key", "")]
+        told = [body["analyst"], body["user"], body["said"]]
         if not all(isinstance(value, str) for value in told):
             raise TypeError("text expected")
-        analyst, text, user, reason, key = told
-        process = str(body.get("process", ""))
-        return Entry(row.statement, row.at, analyst, text, outcome, event, asked, reason, key, user, process)
+        self.count = row.statement
+        return str(told[0])
 
-    def _reserved(self, row: Row) -> Entry:
-        entry = self.entries[row.statement]
-        if entry.outcome != "reserved":
-            raise ValueError("settled twice")
-        return entry
+    def _states(self, analyst: str | None) -> list[FilterState]:
+        """Return the sums that a charge of an analyst enters: of every limit; of every share too, where it is None."""
+        if not self._charged:
+            self.find_missing()
+            self._charged = True
+        states = [state for states in self._sums.values() for state in states]
+        return states if analyst is None else [s for s in states if s.whose in (None, analyst)]
 
-    @staticmethod
-    def _check_cheaper(entry: Entry, event: Event) -> None:
-        if entry.asked is None or not event.is_within(entry.asked):
-            raise ValueError("more was used than reserved")
+    def _note(self, text: str) -> None:
+        self.notices.append(text)
+        if len(self.notices) > _NOTICES:
+            self.notices[:2] = [_MORE]
 
-    def _open_filters(self, terms: Terms) -> list[FilterState]:
-        """Open the filters of these terms, and charge everything so far to them."""
-        states = [FilterState(None, terms.open_filter(terms.epsilon, terms.delta))]
-        states += [FilterState(name, terms.open_filter(*share)) for name, share in terms.shares.items()]
-        for entry in self.entries.values():
-            for state in states:
-                if entry.event is not None and state.whose in (None, entry.analyst):
-                    state.reserve(entry.statement_id, entry.event)
-                    if entry.outcome != "reserved":
-                        state.settle(entry.statement_id, entry.event)
-        return states
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    def seal(self) -> dict[str, Any]:
+        """Return everything that later rows are folded on to, for a checkpoint: exact, as JSON."""
+        assert self.granted is not None
+        return {
+            "ledger": self.ledger_id,
+            "terms": self.granted.to_json(),
+            "policy": None if self.policy == self.granted.policy else self.policy,
+            "count": self.count,
+            "charged": self._charged,
+            "forgotten": self.forgotten,
+            "last": self._last,
+            "notices": list(self.notices),
+            "open": [
+                [r.statement, r.analyst, r.process, r.event.to_json(),
+                 None if r.progress is None else r.progress.to_json()]
+                for r in self.open.values()
+            ],
+            "sums": {
+                text: [state.base.to_json() for state in self._sums[text]]
+                for text in self.limits[:_MOST_LIMITS] if text in self._sums
+            },
+        }  # fmt: skip
+
+    @classmethod
+    def restore(cls, row: Row, terms: Terms | None) -> Account:
+        """Go on from a checkpoint.
+
+        Raises:
+            LedgerError: it is not what :meth:`seal` wrote.
+        """
+        account, body = cls(terms), read_body(row)
+        try:
+            account.granted = Terms.from_json(body["terms"])
+            account.ledger_id, account.policy = (
+                str(body["ledger"]),
+                str(body["policy"] or account.granted.policy),
+            )
+            account.count, account._charged = int(body["count"]), bool(body["charged"])
+            account.forgotten, account._last = str(body["forgotten"]), str(body["last"])
+            account.notices = [str(text) for text in body["notices"]]
+            for number, analyst, process, event, progress in body["open"]:
+                account.open[number] = Reservation(
+                    number, analyst, process, read_event(event), None if progress is None else read_event(progress)
+                )  # fmt: skip
+            for text, sums in body["sums"].items():
+                states = restore_states(text, sums)
+                if states is not None:
+                    account._sums[text] = states
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+            raise damaged_error(f"the checkpoint in row {row.seq} can't be read") from None
+        for reserved in account.open.values():
+            for state in account._states(reserved.analyst):
+                state.reserve(reserved.statement, reserved.event)
+        account.seq, account.head, account.sealed, account._last = row.seq, row.hash, row.seq, row.at
+        return account
 
 
-def read_event(body: Mapping[str, Any]) -> Event:
-    """Read an event from a row. ValueError when it costs less than nothing."""
-    return _read_event(json.dumps(body, sort_keys=True))
+_NOTICES = 100
+_MORE = "there were more notices before these: the log holds them"
+_MOST_LIMITS = 4
+"""Budgets whose sums a checkpoint holds: a session under another one folds the whole log once."""
 
 
-@lru_cache(maxsize=4096)
-def _read_event(text: str) -> Event:
-    event = Event.from_json(json.loads(text))
-    if min(event.basic) < 0 or event.basic[1] > 1:
-        raise ValueError("an event can't cost less than nothing")
-    return event
-
-
-def format_local_time(when: str) -> str:
-    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
-    from datetime import datetime
-
-    moment = datetime.fromisoformat(when).astimezone()
-    today = moment.date() == datetime.now().astimezone().date()
-    return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")
+def _check_cheaper(reserved: Reservation, event: Event) -> None:
+    if not event.is_within(reserved.event):
+        raise ValueError("more was used than reserved")
 
 
 @dataclass(frozen=True)

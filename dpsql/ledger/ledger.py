@@ -10,7 +10,7 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
-from dpsql.ledger.accounts import OUTCOMES, BudgetState, Entry, make_budget_state
+from dpsql.ledger.accounts import BudgetState, Reservation, make_budget_state
+from dpsql.ledger.answers import ASKED, LARGEST_RELEASE, StoredRelease, check_release, hash_release
+from dpsql.ledger.entries import OUTCOMES, Entry
 from dpsql.ledger.log_file import START, Row, link_row
 from dpsql.ledger.state_files import Checkpoint
-from dpsql.ledger.store import LedgerStore, StoredRelease, format_now
+from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import format_percent
@@ -111,13 +113,15 @@ class Ledger:
         where = None if path is None else Path(path).expanduser().resolve()
         first = _first(terms)
         if where is None:
-            return cls(LedgerStore(None, terms, first=first), policy, analyst)
+            keep = policy.ledger.answer_bytes
+            return cls(LedgerStore(None, terms, first=first, keep_answers=keep), policy, analyst)
         if not where.exists():
             gone = state_files.explain_missing(where)
             if gone and not where.exists():  # not just made by another process
                 raise gone
             log_file.create_ledger_file(where, first)
-        ledger = cls(LedgerStore(where, terms, timeout=timeout), policy, analyst)
+        keep = policy.ledger.answer_bytes
+        ledger = cls(LedgerStore(where, terms, timeout=timeout, keep_answers=keep), policy, analyst)
         try:
             ledger._begin(where, terms)
         except BaseException:
@@ -134,11 +138,11 @@ class Ledger:
         Raises:
             LedgerError: there is no such ledger, or it can't be trusted.
         """
-        where = _existing(path)
+        where = find_existing(path)
         book = LedgerStore(where, None, read_only=True)
         try:
             ledger = cls(book, _policy_kept(book.current().policy))
-            replaced = _replaced(where, book)
+            replaced = find_replaced(where, book)
             ledger.warnings = (replaced.message,) if replaced else ()
             return ledger
         except BaseException:
@@ -176,12 +180,12 @@ class Ledger:
                 state_files.checkpoint_path(where).unlink()
             cls.open(where, policy, dataset).close()
             return ("a new ledger was begun",)
-        book = LedgerStore(_existing(where), None)
+        book = LedgerStore(find_existing(where), None)
         try:
             account = book.current()
             terms, granted = Terms.of(policy, dataset), account.terms
             changes = granted.grants(terms, adopting=True)
-            if _replaced(where, book):
+            if find_replaced(where, book):
                 changes.append("this copy was put in place of a newer or another one")
                 state_files.leave_register(where, account.ledger_id)
             if changes:
@@ -195,7 +199,7 @@ class Ledger:
     def _begin(self, path: Path, terms: Terms) -> None:
         """Check whose ledger this is, close what dead processes left open, and enter it into the register."""
         account = self._book.current()
-        replaced = _replaced(path, self._book)
+        replaced = find_replaced(path, self._book)
         if replaced:
             raise replaced
         wants = account.granted.grants(terms) if account.granted else []
@@ -207,13 +211,20 @@ class Ledger:
             )
         if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
             self._try_write("policy", {"policy": terms.policy})
-        for entry in list(account.entries.values()):
-            if entry.outcome == "reserved" and entry.progress and store.is_certainly_gone(entry.process):
+        gone = {
+            process: store.is_certainly_gone(process)
+            for process in {r.process for r in account.open.values()}
+        }
+        for held in list(account.open.values()):
+            if held.progress and gone[held.process]:
                 with suppress(LedgerError):
-                    self._settle(entry.statement_id, entry.progress, KeptReleases(), "interrupted")
+                    self._settle(held.statement, held.progress, KeptReleases(), "interrupted")
+        if self._book.checkpoint_is_due:
+            with suppress(LedgerError), self._book.writing(durable=False):
+                pass  # the next one to open it need not read all of this again
         mark = state_files.read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
-            first = Checkpoint(account.ledger_id, 1, str(self._book.hash_at(1)))
+            first = Checkpoint(account.ledger_id, 1, str(self._book.hashes_at(1)[0]))
             if mark is None:
                 state_files.write_checkpoint(path, first)
             mark = first
@@ -238,11 +249,11 @@ class Ledger:
         self._check_continued()
         with self._book.writing() as (write, _):
             account = self._book.account
-            number = len(account.entries) + 1
+            number = account.count + 1
             refusal = account.find_excess(self.analyst, event)
             if refusal is None:
-                body = {"process": self._book.process, "key": "", "event": event.to_json()}
-                write("reserve", number, self._who(text) | body)
+                body = {"process": self._book.process, "event": event.to_json()}
+                write("reserve", number, self._who() | body, {"text": text[:_TEXT_LIMIT]})
         if refusal is not None:
             raise refusal
         return Ticket(number, event, account.ledger_id, self)
@@ -277,9 +288,10 @@ class Ledger:
         Best effort: the analyst's own error matters more than a log line, so a failure to write is not
         raised.
         """
-        body = {"reason": reason, "event": None if event is None else event.to_json()}
+        body = {"event": None if event is None else event.to_json()}
+        said = {"text": text[:_TEXT_LIMIT], "reason": reason}
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
-            write("refuse", len(self._book.account.entries) + 1, self._who(text) | body)
+            write("refuse", self._book.account.count + 1, self._who() | body, said)
 
     def replay(self, key: str) -> StoredRelease | None:
         """Return the release that was paid for under this key, free and not logged; None when there is none.
@@ -287,40 +299,61 @@ class Ledger:
         Raises:
             LedgerError: the stored release was changed.
         """
-        with self._book.reading() as connection:
-            found = store.get_release(connection, key)
-            entries = self._book.account.entries
-        return None if found is None else store.check_release(entries.get(found[0]), key, found[1])
+        with self._book.reading():
+            found = self._book.answers.get(key)
+            if found is None or found[1] is None:
+                return None
+            return check_release(self._book.find_entry(found[0]), key, found[1])
+
+    def find_dropped(self, key: str) -> Entry | None:
+        """Return the statement whose answer was kept under a key, and dropped since to make room for others."""
+        with self._book.reading():
+            found = self._book.answers.get(key)
+            return self._book.find_entry(found[0]) if found is not None and found[1] is None else None
 
     def asked(self, question: str) -> tuple[Entry, bytes] | None:
         """Return the last statement that answered a question, and what :class:`KeptReleases` noted of it then."""
-        with self._book.reading() as connection:
-            found = store.get_release(connection, store.ASKED + question)
-            entries = self._book.account.entries
-        entry = entries.get(found[0]) if found is not None else None
-        return None if found is None or entry is None else (entry, found[1])
+        with self._book.reading():
+            found = self._book.answers.get(ASKED + question)
+            entry = self._book.find_entry(found[0]) if found is not None else None
+        return None if found is None or found[1] is None or entry is None else (entry, found[1])
 
     def _progress(self, ticket: Ticket, event: Event) -> None:
         with self._book.writing() as (write, _):
-            entry = self._book.account.entries[ticket.statement_id]
-            _check_open(entry)
+            held = self._require_open(ticket.statement_id)
             if not event.is_within(ticket.event):
                 raise _more()
-            if entry.progress is not None and event.basic[0] < entry.progress.basic[0]:
+            if held.progress is not None and event.basic[0] < held.progress.basic[0]:
                 raise LedgerError("An interactive threshold can't take back what it has told.")
             write("progress", ticket.statement_id, {"event": event.to_json()})
 
     def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> None:
-        held = {key: r for key, r in kept.releases.items() if len(r) <= store.LARGEST_RELEASE}
-        body: dict[str, Any] = {"outcome": outcome, "event": event.to_json(), "release": None}
-        if held:
-            body["blocks"] = {key: store.hash_release(release) for key, release in held.items()}
-        with self._book.writing(durable=False) as (write, connection):
-            _check_open(self._book.account.entries[number])
-            write("settle", number, body)
-            asked = {store.ASKED + question: items for question, items in kept.questions.items()}
-            for key, release in {**held, **asked}.items():
-                store.put_release(connection, key, number, release)
+        releases = {key: r for key, r in kept.releases.items() if len(r) <= LARGEST_RELEASE}
+        body: dict[str, Any] = {"outcome": outcome, "event": event.to_json()}
+        said = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
+        with self._book.writing(durable=False) as (write, _):
+            self._require_open(number)
+            write("settle", number, body, said if releases else None)
+        asked = {ASKED + question: items for question, items in kept.questions.items()}
+        with (
+            suppress(LedgerError),
+            self._book.reading(),
+        ):  # the charge is settled: what is not kept is asked again
+            self._book.answers.put({**releases, **asked}, number)
+
+    def _require_open(self, number: int) -> Reservation:
+        """Return a reservation that has not ended.
+
+        Raises:
+            LedgerError: it has.
+        """
+        held = self._book.account.open.get(number)
+        if held is None:
+            entry = self._book.find_entry(number)
+            raise LedgerError(
+                f"Statement {number} was settled already ({entry.outcome if entry else 'in another copy'})."
+            )
+        return held
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -348,16 +381,41 @@ class Ledger:
         used = held.used_by(event)
         return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
 
-    def entries(self) -> list[Entry]:
-        """Return every charge and refusal, in order.
+    def entries(self, last: int | None = None) -> list[Entry]:
+        """Return every charge and refusal, in order; or the ``last`` ones.
 
         What has not ended is ``open``, or ``unsettled`` once its process died.
 
         Raises:
             LedgerError: the ledger can't be read, or was replaced since it was opened.
         """
+        count = self.count
+        return list(self.walk(1 if last is None else count - last + 1, count))
+
+    def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
+        """Yield statements by their numbers, in order, with a page of them in memory.
+
+        Raises:
+            LedgerError: as for :meth:`entries`.
+        """
+        gone: dict[str, bool] = {}
+        for entry in self._book.entries(first, self.count if last is None else last):
+            if entry.outcome != "reserved":
+                yield entry
+                continue
+            if entry.process not in gone:
+                gone[entry.process] = store.is_certainly_gone(entry.process)
+            yield replace(entry, outcome="unsettled" if gone[entry.process] else "open")
+
+    @property
+    def count(self) -> int:
+        """The number of charges and refusals.
+
+        Raises:
+            LedgerError: as for :meth:`entries`.
+        """
         self._check_continued()
-        return [_shown(entry) for entry in list(self._book.current().entries.values())]
+        return self._book.current().count
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -393,12 +451,12 @@ class Ledger:
         """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
         if self.path is None or not self._book.charges:
             return
-        told = _explain_rollback(self.path, self._book, state_files.read_checkpoint(self.path))
+        told = explain_replaced(self.path, self._book, state_files.read_checkpoint(self.path))
         if told is not None:
             raise told
 
-    def _who(self, text: str) -> dict[str, Any]:
-        return {"analyst": self.analyst or "", "user": self._book.user, "text": text[:_TEXT_LIMIT]}
+    def _who(self) -> dict[str, Any]:
+        return {"analyst": self.analyst or "", "user": self._book.user}
 
     def _try_write(self, kind: str, body: dict[str, Any]) -> None:
         """Write a row that charges nothing. A ledger that can't be written says so when it must."""
@@ -419,38 +477,5 @@ def _policy_kept(text: str) -> Policy | None:
         return None
 
 
-def _existing(path: str | Path) -> Path:
-    where = Path(path).expanduser().resolve()
-    if not where.exists():
-        raise state_files.explain_missing(where) or LedgerError(f"There is no ledger {where}.")
-    return where
-
-
-def _replaced(path: Path, book: LedgerStore) -> LedgerError | None:
-    """Return the error for a ledger that does not continue what its mark and the register saw of it."""
-    register = state_files.read_register(path, book.account.ledger_id)
-    return _explain_rollback(path, book, state_files.read_checkpoint(path), *register)
-
-
-def _explain_rollback(path: Path, book: LedgerStore, *seen: Checkpoint | None) -> LedgerError | None:
-    for mark in filter(None, seen):
-        there = book.hash_at(mark.seq)  # read after the mark, so that the ledger is never behind its own mark
-        told = state_files.explain_rollback(path, mark, book.account.ledger_id, book.account.seq, there)
-        if told is not None:
-            return told
-    return None
-
-
-def _check_open(entry: Entry) -> None:
-    if entry.outcome != "reserved":
-        raise LedgerError(f"Statement {entry.statement_id} was settled already ({entry.outcome}).")
-
-
 def _more() -> LedgerError:
     return LedgerError("More was used than was reserved; nothing may be released. The charge stays.")
-
-
-def _shown(entry: Entry) -> Entry:
-    if entry.outcome != "reserved":
-        return entry
-    return replace(entry, outcome="unsettled" if store.is_certainly_gone(entry.process) else "open")

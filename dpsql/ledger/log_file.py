@@ -6,6 +6,10 @@ row shows. The chain has no secret key: it shows accidents and clumsy edits, not
 recomputes all of it (the witness in :mod:`dpsql.ledger.state_files` makes that harder; the owner's backups settle
 it).
 
+What an analyst wrote, and the keys made of it, stand apart from the rows: a row holds a salted digest of them. The
+owner may blank such a text, with its salt, and the chain still verifies; without the salt no guess at the text can
+be confirmed.
+
 The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
 
 One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something
@@ -22,7 +26,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +36,10 @@ from dpsql.errors import LedgerError
 START = "0" * 64
 """The hash before the first row."""
 
-ROW_KINDS = ("open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice")
+ROW_KINDS = (
+    "open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice",
+    "checkpoint", "spend", "forget", "restore", "upgrade",
+)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -51,39 +58,85 @@ class Row(NamedTuple):
 
 def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: str) -> str:
     """Hash a row that follows the row with hash ``previous``."""
-    text = json.dumps([previous, seq, kind, statement, at, body], ensure_ascii=True, separators=(",", ":"))
+    text = _write_hashed([previous, seq, kind, statement, at, body])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: dict[str, Any]) -> Row:
     """Make a new row, chained to ``previous``."""
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    text = write_json(body)
     return Row(seq, kind, statement, at, text, hash_row(previous, seq, kind, statement, at, text))
 
 
-def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> list[Row]:
-    """Return the rows, if they follow row ``seq`` with hash ``head``.
+def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> Iterator[Row]:
+    """Yield the rows, while they follow row ``seq`` with hash ``head``.
 
     Raises:
         LedgerError: a row is missing, out of place, of the wrong type, or does not fit its hash.
     """
-    found = []
     for raw in rows:
         row = _typed(raw, seq + 1)
         if row.hash != hash_row(head, *row[:5]):
             raise damaged_error(f"row {row.seq} does not fit its hash")
-        found.append(row)
+        yield row
         seq, head = row.seq, row.hash
-    return found
+
+
+class Said(NamedTuple):
+    """What stands apart from a row: the content as JSON, and the salt of the digest that the row holds of it."""
+
+    salt: str
+    content: str
+
+    @property
+    def digest(self) -> str:
+        """The digest, which tells nothing of the content without the salt."""
+        return hashlib.sha256(f"{self.salt}\n{self.content}".encode()).hexdigest()
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Said:
+        """Return the content with a salt of its own."""
+        return cls(secrets.token_hex(16), write_json(content))
+
+
+def write_json(body: Mapping[str, Any]) -> str:
+    """Write JSON as the log holds it."""
+    return _write_body(body)
+
+
+def check_said(row: Row, body: Mapping[str, Any], said: Said | None, forgotten: str) -> dict[str, Any] | None:
+    """Return what was said in a row; None where the owner had it forgotten.
+
+    Args:
+        row: the row.
+        body: its body, with the digest.
+        said: what stands apart for it; None where nothing does.
+        forgotten: the time before which the owner blanked what was said.
+
+    Raises:
+        LedgerError: it was changed, or is missing although it was not forgotten.
+    """
+    if said is None:
+        if row.at < forgotten:
+            return None
+        raise damaged_error(f"what was said in row {row.seq} is missing")
+    if said.digest != body["said"]:
+        raise damaged_error(f"what was said in row {row.seq} does not fit its digest")
+    return parse_object(said.content, row.seq)
 
 
 def read_body(row: Row) -> dict[str, Any]:
     """Return the body of a row as a dictionary. NaN and infinities are not JSON and are refused."""
+    return parse_object(row.body, row.seq)
+
+
+def parse_object(text: str, seq: int) -> dict[str, Any]:
+    """Read the JSON object of a row."""
     body = None
     with suppress(ValueError, RecursionError):
-        body = json.loads(row.body, parse_constant=_no_constant)
+        body = _read_body(text)
     if not isinstance(body, dict):
-        raise damaged_error(f"row {row.seq} can't be read")
+        raise damaged_error(f"row {seq} can't be read")
     return body
 
 
@@ -110,18 +163,39 @@ def _no_constant(name: str) -> object:
     raise ValueError(name)
 
 
-APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
-VERSION = 1
+_write_hashed = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_write_body = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+).encode
+_read_body = json.JSONDecoder(parse_constant=_no_constant).decode
 
+
+APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
+VERSION = 2
+"""The version of the tables. Ledgers of version 1 are upgraded, see :mod:`dpsql.ledger.upgrade`."""
+
+_LOG = (
+    "CREATE TABLE log (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, statement INTEGER NOT NULL, "
+    "at TEXT NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL)"
+)
 TABLES = {
-    "log": (
-        "CREATE TABLE log (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, statement INTEGER NOT NULL, "
-        "at TEXT NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL)"
-    ),
-    "replay": (
-        "CREATE TABLE replay (key TEXT PRIMARY KEY, statement INTEGER NOT NULL, release BLOB NOT NULL)"
-    ),
+    "log": _LOG,
+    "log_statement": "CREATE INDEX log_statement ON log (statement)",
+    "log_checkpoint": "CREATE INDEX log_checkpoint ON log (seq) WHERE kind = 'checkpoint'",
+    "said": "CREATE TABLE said (seq INTEGER PRIMARY KEY, salt TEXT NOT NULL, content TEXT NOT NULL)",
 }
+OLDER_TABLES = {
+    1: {
+        "log": _LOG,
+        "replay": (
+            "CREATE TABLE replay (key TEXT PRIMARY KEY, statement INTEGER NOT NULL, release BLOB NOT NULL)"
+        ),
+    }
+}
+"""The tables of earlier versions."""
+
+_CHECKED_WHOLE = 1 << 22
+"""Bytes of a file whose every page is looked at when it is opened; of larger ones only ``dpsql ledger verify`` does so."""
 
 
 def create_ledger_file(path: Path, first: Row) -> bool:
@@ -140,7 +214,7 @@ def create_ledger_file(path: Path, first: Row) -> bool:
                 write_first_row(connection, first)
             finally:
                 connection.close()
-        return _put(draft, path)
+        return give_name(draft, path)
     except OSError as error:
         raise LedgerError(
             f"The ledger {path} can't be created: {error.strerror}.",
@@ -183,6 +257,7 @@ def connect_to_ledger(
         )
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA secure_delete = ON")
             _recognise(connection, path)
         except BaseException:
             connection.close()
@@ -204,9 +279,31 @@ def wal_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def append_row(connection: sqlite3.Connection, row: Row) -> None:
-    """Append a row to the log."""
+def append_row(connection: sqlite3.Connection, row: Row, said: Said | None = None) -> None:
+    """Append a row to the log, and what stands apart for it."""
     connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
+    if said is not None:
+        connection.execute("INSERT INTO said VALUES (?, ?, ?)", (row.seq, *said))
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    """Read the version of a ledger's tables."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def find_checkpoint(connection: sqlite3.Connection) -> Row | None:
+    """Return the last row that holds a checkpoint, if it follows the row before it; None where there is none.
+
+    Raises:
+        LedgerError: it does not fit its hash.
+    """
+    found = connection.execute(
+        "SELECT seq FROM log WHERE kind = 'checkpoint' ORDER BY seq DESC LIMIT 1"
+    ).fetchone()
+    if found is None:
+        return None
+    head = read_hash(connection, found[0] - 1)
+    return next(verify_rows(read_rows_after(connection, found[0] - 1), found[0] - 1, str(head)))
 
 
 def read_rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
@@ -220,6 +317,14 @@ def read_hash(connection: sqlite3.Connection, seq: int) -> object:
     """Read the hash stored in row ``seq``; None when there is no such row."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()
     return row[0] if row else None
+
+
+def read_hashes(connection: sqlite3.Connection, seq: int) -> tuple[object, ...]:
+    """Read the hash stored in row ``seq``, and the one that it had before the ledger was upgraded."""
+    row = connection.execute("SELECT hash, body FROM log WHERE seq = ?", (seq,)).fetchone()
+    if row is None:
+        return ()
+    return row[0], parse_object(row[1], seq).get("was") if type(row[1]) is str else None
 
 
 @contextmanager
@@ -289,18 +394,28 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} is a SQLite database, but not a dpsql ledger.",
             hint="give the right file with ledger='...'.",
         )
-    if version != VERSION:
+    if version != VERSION and version not in OLDER_TABLES:
         raise LedgerError(
             f"The ledger {path} has format {version}; this dpsql writes format {VERSION}.",
             hint="use the version of dpsql that wrote it (pip install -U dpsql).",
         )
-    if schema != TABLES:  # a trigger or a view could quietly undo a charge
+    if schema != OLDER_TABLES.get(version, TABLES):  # a trigger or a view could quietly undo a charge
         raise damaged_error("its tables are not those of a ledger")
+    if path.stat().st_size <= _CHECKED_WHOLE or version != VERSION:
+        check_pages(connection)
+
+
+def check_pages(connection: sqlite3.Connection) -> None:
+    """Look at every page of the file.
+
+    Raises:
+        LedgerError: some do not fit together.
+    """
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise damaged_error("some pages of the file do not fit together")
 
 
-def _put(draft: Path, path: Path) -> bool:
+def give_name(draft: Path, path: Path) -> bool:
     """Give a finished file its name unless that name is taken, and make the name durable."""
     try:
         os.link(draft, path)

@@ -28,7 +28,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -261,7 +261,7 @@ def explain_missing(path: Path) -> LedgerError | None:
 
 
 def explain_rollback(
-    path: Path, mark: Checkpoint, ledger: str, seq: int, hash_there: object
+    path: Path, mark: Checkpoint, ledger: str, seq: int, hashes_there: Collection[object]
 ) -> LedgerError | None:
     """Return the error for a ledger that does not continue what was seen of it; None when it does."""
     if mark.ledger == "":
@@ -270,7 +270,7 @@ def explain_rollback(
         what = "another ledger was here before"
     elif seq < mark.seq:
         what = f"it ends at row {seq}, but row {mark.seq} was written before"
-    elif hash_there != mark.hash:
+    elif mark.hash not in hashes_there:
         what = f"its row {mark.seq} is not the one that was written"
     else:
         return None

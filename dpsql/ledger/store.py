@@ -1,12 +1,4 @@
-"""The store of releases: what was answered once may be shown again, for that is post-processing.
-
-Each private block's release is kept under a key of its own; ledgers of older versions hold whole statements' releases
-under the statements' keys, and these are found as they were.
-
-It holds what mechanisms let out and nothing else; the bytes come in with the settlement, in the same
-transaction, and the settlement's row holds their digest, so a changed answer shows.
-
-Who holds an open reservation, and whether that process is certainly gone.
+"""Who holds an open reservation, and whether that process is certainly gone.
 
 Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in
 a table; so every doubt is answered with "alive".
@@ -19,85 +11,25 @@ Everything that goes wrong here ends the same way: nothing half-written, nothing
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
 import socket
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
-from dpsql.ledger.accounts import Account, Entry, format_local_time
-from dpsql.ledger.log_file import START, Row, damaged_error, link_row, verify_rows
+from dpsql.ledger.accounts import Account
+from dpsql.ledger.answers import AnswerStore
+from dpsql.ledger.entries import Entry, read_entries, read_entry
+from dpsql.ledger.log_file import START, Row, Said, damaged_error, link_row, verify_rows
 from dpsql.ledger.terms import Terms
-from dpsql.privacy.events import Event
-
-_PIECE = 1 << 24
-ASKED = "asked "
-"""Before the key of what a question was about: it decides nothing, and only says later what has changed."""
-LARGEST_RELEASE = 999_000_000
-"""Bytes of a release that is kept: SQLite has no larger values."""
-
-
-@dataclass(frozen=True)
-class StoredRelease:
-    """A release that was paid for: its bytes, when, by which statement, and what that cost then."""
-
-    release: bytes
-    when: str
-    statement_id: int
-    event: Event
-
-    @property
-    def when_text(self) -> str:
-        """The time as shown: ``"14:02"``, with the date when it was not today."""
-        return format_local_time(self.when)
-
-
-def put_release(connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
-    """Keep a release, inside the transaction that settles it. A fresh answer replaces an older one."""
-    if len(release) <= _PIECE:
-        connection.execute("INSERT OR REPLACE INTO replay VALUES (?, ?, ?)", (key, statement, release))
-        return
-    # a value that is bound is copied once more: the release of ten million groups is written piece by piece
-    made = connection.execute(
-        "INSERT OR REPLACE INTO replay VALUES (?, ?, zeroblob(?))", (key, statement, len(release))
-    )
-    with connection.blobopen("replay", "release", made.lastrowid or 0) as blob:
-        for start in range(0, len(release), _PIECE):
-            blob.write(release[start : start + _PIECE])
-
-
-def get_release(connection: sqlite3.Connection, key: str) -> tuple[int, bytes] | None:
-    """Return the statement and the bytes kept under a key."""
-    row = connection.execute("SELECT statement, release FROM replay WHERE key = ?", (key,)).fetchone()
-    return None if row is None else (row[0], bytes(row[1]))
-
-
-def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
-    """Return the release, if the log knows it as released, under this key, with these bytes.
-
-    Raises:
-        LedgerError: it was changed, or never paid for.
-    """
-    if entry is None or entry.event is None or entry.kept(key) != hash_release(release):
-        raise LedgerError(
-            "The stored answer of this statement does not fit the ledger's record of it.",
-            hint="--fresh (in Python: fresh=True) pays for a new answer.",
-        )
-    return StoredRelease(release, entry.when, entry.statement_id, entry.event)
-
-
-def hash_release(release: bytes) -> str:
-    """Hash a release."""
-    return hashlib.sha256(release).hexdigest()
+from dpsql.ledger.upgrade import upgrade_ledger
 
 
 def identify_process(pid: int | None = None) -> str:
@@ -145,8 +77,18 @@ def _text(path: Path) -> str:
         return ""
 
 
-Write = Callable[[str, int, dict[str, Any]], None]
-"""Appends a row: its kind, its statement (0: none), what it says."""
+class Write(Protocol):
+    """Appends a row: its kind, its statement (0: none), what it says, and what is said apart from the chain."""
+
+    def __call__(
+        self, kind: str, statement: int, body: dict[str, Any], content: Mapping[str, Any] | None = None, /
+    ) -> None: ...
+
+
+ROWS_BETWEEN_CHECKPOINTS = 1000
+"""Rows after which a checkpoint is written: at most so many are read when a ledger is opened, and a few more."""
+
+_PAGE = 2000
 
 
 class LedgerStore:
@@ -155,6 +97,7 @@ class LedgerStore:
     Args:
         path: the file; None for a new ledger in memory, which begins with ``first``.
         terms: the terms that rule the sums; None for those that the ledger grants.
+        keep_answers: bytes of answers that are kept; None for no limit.
     """
 
     def __init__(
@@ -166,17 +109,20 @@ class LedgerStore:
         connection: sqlite3.Connection | None = None,
         read_only: bool = False,
         timeout: float = 30.0,
+        keep_answers: int | None = None,
     ) -> None:
         self.path = path
+        self.answers = AnswerStore(path, keep_answers, timeout)
         self.process = identify_process()
         self.user = get_user()
         self.account = Account(terms)
         self._terms = terms
+        self._folded_whole = False
         self._read_only = read_only
         self._timeout = timeout
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._trusted = True
+        self._trusted = False
         self._closed = False
         self._connection: sqlite3.Connection | None = connection or self._connect()
         self._file = None if path is None else _inode(path)
@@ -191,7 +137,9 @@ class LedgerStore:
         return self.path is not None and not self._read_only
 
     def copy(self, terms: Terms) -> LedgerStore:
-        """Copy the rows into memory, to be read under other terms and never charged."""
+        """Open the ledger once more, to be read under other terms and never charged."""
+        if self.path is not None:
+            return LedgerStore(self.path, terms, read_only=True, timeout=self._timeout)
         memory = log_file.connect_to_ledger(None)
         with self.reading() as connection:
             connection.backup(memory)
@@ -217,10 +165,30 @@ class LedgerStore:
         with self.reading():
             return self.account
 
-    def hash_at(self, seq: int) -> object:
-        """Return the hash stored in a row; None when there is no such row."""
+    def hashes_at(self, seq: int) -> tuple[object, ...]:
+        """Return the hash stored in a row, and the one it had before an upgrade; none when there is no such row."""
         with self.reading() as connection:
-            return log_file.read_hash(connection, seq)
+            return log_file.read_hashes(connection, seq)
+
+    def find_entry(self, number: int) -> Entry | None:
+        """Return one statement; None where there is no such number."""
+        with self.reading() as connection:
+            return read_entry(connection, number, self.account.forgotten)
+
+    def entries(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the statements from number ``first`` to ``last``, as they are when their page is read."""
+        for start in range(max(1, first), last + 1, _PAGE):
+            with self.reading() as connection:
+                page = list(
+                    read_entries(connection, start, min(last, start + _PAGE - 1), self.account.forgotten)
+                )
+            yield from page
+
+    @property
+    def checkpoint_is_due(self) -> bool:
+        """True where reading on from the last checkpoint has become long."""
+        since = self.account.seq - (0 if self._folded_whole else self.account.sealed)
+        return self.charges and since >= ROWS_BETWEEN_CHECKPOINTS
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
@@ -231,20 +199,28 @@ class LedgerStore:
         """
         rows: list[Row] = []
 
-        def write(kind: str, statement: int, body: dict[str, Any]) -> None:
+        def write(
+            kind: str, statement: int, body: dict[str, Any], content: Mapping[str, Any] | None = None
+        ) -> None:
+            said = None if content is None else Said.of(content)
             seq, head = (rows[-1].seq, rows[-1].hash) if rows else (self.account.seq, self.account.head)
+            body = body if said is None else body | {"said": said.digest}
             row = link_row(head, seq + 1, kind, statement, format_now(), body)
-            log_file.append_row(connection, row)
+            log_file.append_row(connection, row, said)
             rows.append(row)
 
         with self._lock, self._guarded() as connection:
             log_file.set_durable(connection, durable)
             connection.execute("BEGIN IMMEDIATE")
             self._catch_up(connection)
+            if self.checkpoint_is_due:
+                write("checkpoint", 0, self.account.seal())
             yield write, connection
             connection.execute("COMMIT")
             self._check_kept()
             self._fold(rows)
+            if rows and rows[0].kind == "checkpoint":
+                self._folded_whole = False
             if durable and rows and self.path is not None:
                 mark = state_files.Checkpoint(self.account.ledger_id, rows[-1].seq, rows[-1].hash)
                 state_files.write_checkpoint(self.path, mark)
@@ -256,7 +232,7 @@ class LedgerStore:
             wal = _inode(log_file.wal_path(self.path))
             self._wal = self._wal or wal
             if _inode(self.path) != self._file or wal != self._wal:
-                raise _replaced(self.path)
+                raise _moved_error(self.path)
 
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
@@ -278,16 +254,21 @@ class LedgerStore:
         if self._pid != os.getpid():
             self._after_fork()
         if self.path is not None and _inode(self.path) != self._file:
-            raise _replaced(self.path)
+            raise _moved_error(self.path)
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         self._wal = None
-        return log_file.connect_to_ledger(self.path, read_only=self._read_only, timeout=self._timeout)
+        connection = log_file.connect_to_ledger(self.path, read_only=self._read_only, timeout=self._timeout)
+        if self.path is None or log_file.read_version(connection) == log_file.VERSION:
+            return connection
+        return upgrade_ledger(connection, self.path, read_only=self._read_only)
 
     def _disconnect(self) -> None:
+        if self._pid == os.getpid():
+            self.answers.close()
         if self._connection is not None and self._pid == os.getpid():
             self._connection.close()
             self._connection = None
@@ -313,16 +294,27 @@ class LedgerStore:
     def _catch_up(self, connection: sqlite3.Connection) -> Account:
         """Fold the rows written since, after checking that the log still goes through the last one."""
         if not self._trusted:
-            self.account = Account(self._terms)
+            checkpoint = log_file.find_checkpoint(connection)
+            self.account = (
+                Account(self._terms) if checkpoint is None else Account.restore(checkpoint, self._terms)
+            )
         account = self.account
         if account.seq and log_file.read_hash(connection, account.seq) != account.head:
             raise damaged_error(f"row {account.seq} is not the one that was written")
         self._fold(verify_rows(log_file.read_rows_after(connection, account.seq), account.seq, account.head))
         if account.head == START:
             raise damaged_error("it has no rows")
-        return account
+        if account.find_missing():
+            self._fold_whole(connection)
+        return self.account
 
-    def _fold(self, rows: list[Row]) -> None:
+    def _fold_whole(self, connection: sqlite3.Connection) -> None:
+        """Fold the log from the first row on, under limits whose sums no checkpoint holds."""
+        self.account = Account(self._terms, self.account.limits)
+        self._fold(verify_rows(log_file.read_rows_after(connection, 0)))
+        self._folded_whole = True
+
+    def _fold(self, rows: Iterable[Row]) -> None:
         self._trusted = False  # until done: an interruption in the middle must not leave half a sum
         self.account.apply(rows)
         self._trusted = True
@@ -344,11 +336,43 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino)
 
 
-def _replaced(path: Path) -> LedgerError:
+def _moved_error(path: Path) -> LedgerError:
     return LedgerError(
         f"The ledger {path} was removed or replaced while it was open; nothing can be charged.",
         hint="put it back and connect again.",
     )
+
+
+def find_existing(path: str | Path) -> Path:
+    """Return the path of a ledger that is there.
+
+    Raises:
+        LedgerError: there is none; it says so where there has been one.
+    """
+    where = Path(path).expanduser().resolve()
+    if not where.exists():
+        raise state_files.explain_missing(where) or LedgerError(f"There is no ledger {where}.")
+    return where
+
+
+def find_replaced(path: Path, book: LedgerStore) -> LedgerError | None:
+    """Return the error for a ledger that does not continue what its mark and the register saw of it."""
+    register = state_files.read_register(path, book.account.ledger_id)
+    return explain_replaced(path, book, state_files.read_checkpoint(path), *register)
+
+
+def explain_replaced(
+    path: Path, book: LedgerStore, *seen: state_files.Checkpoint | None
+) -> LedgerError | None:
+    """Return the error for a ledger that does not continue what was seen of it."""
+    for mark in filter(None, seen):
+        there = book.hashes_at(
+            mark.seq
+        )  # read after the mark, so that the ledger is never behind its own mark
+        told = state_files.explain_rollback(path, mark, book.account.ledger_id, book.account.seq, there)
+        if told is not None:
+            return told
+    return None
 
 
 def _before_fork() -> None:

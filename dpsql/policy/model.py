@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dpsql.errors import PolicyError
 from dpsql.policy import validate
@@ -32,7 +33,9 @@ from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_s
 from dpsql.policy.validate import NameMapping, Value, fold
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
-__all__ = ["Analyst", "Budget", "Column", "Format", "Hop", "NameMapping", "Policy", "Table", "Value", "fold"]
+__all__ = [
+    "Analyst", "Budget", "Column", "Format", "Hop", "LedgerRules", "NameMapping", "Policy", "Table", "Value", "fold",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,23 @@ class Analyst(Section):
 
 
 @dataclass(frozen=True)
+class LedgerRules(Section):
+    """What the ledger keeps beside the charges.
+
+    Args:
+        keep_answers_mb: megabytes of answers that are kept, so that to ask again is free; the oldest are dropped to make
+            room, and then to ask again is charged again. By default all are kept; 0 keeps none.
+    """
+
+    keep_answers_mb: int | None = declare_field(validate.settle_count)
+
+    @property
+    def answer_bytes(self) -> int | None:
+        """The same in bytes; None for no limit."""
+        return None if self.keep_answers_mb is None else self.keep_answers_mb * 10**6
+
+
+@dataclass(frozen=True)
 class Policy(Section):
     """The owner's declaration as a whole.
 
@@ -100,6 +120,7 @@ class Policy(Section):
         budget: what may be lost.
         tables: what may be asked about, by name.
         analysts: shares of the budget, by name.
+        ledger: what the ledger keeps beside the charges.
         base: the folder that relative sources start from.
 
     Raises:
@@ -111,6 +132,7 @@ class Policy(Section):
     )
     tables: Mapping[str, Table] = declare_field(validate.settle_names, sections=Table)
     analysts: Mapping[str, Analyst] = declare_field(validate.settle_names, sections=Analyst)
+    ledger: LedgerRules = declare_field(None, LedgerRules(), section=LedgerRules)
     base: Path | None = field(default=None, compare=False)
 
     def _check_together(self) -> None:
@@ -192,10 +214,15 @@ class Policy(Section):
 
     def dumps(self) -> str:
         """Return TOML that :meth:`loads` reads back as an equal policy."""
+        kept = self.ledger.collect()
+        return write_toml({**self._collect_meaning(), **({"ledger": kept} if kept else {})}, _INLINE)
+
+    def _collect_meaning(self) -> dict[str, Any]:
+        """Return all that answers and charges rest on."""
         said = {"budget": self.budget.collect()}
         said["tables"] = {name: table.collect() for name, table in self.tables.items()}
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
-        return write_toml(said, _INLINE)
+        return said
 
     def dump(self, path: str | Path) -> None:
         """Write the policy to a file."""
@@ -203,8 +230,8 @@ class Policy(Section):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the policy says, however it was written down."""
-        return hashlib.sha256(self.dumps().encode()).hexdigest()
+        """SHA-256 of what the policy says of answers and charges, however it was written down."""
+        return hashlib.sha256(write_toml(self._collect_meaning(), _INLINE).encode()).hexdigest()
 
 
 _INLINE = frozenset(Column.__dataclass_fields__)

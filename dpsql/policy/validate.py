@@ -174,6 +174,13 @@ def settle_probability(key: str, value: object) -> Fraction:
     return settle_share(key, value, "far less than one over the number of privacy units, like 1e-6.")
 
 
+def settle_count(key: str, value: object) -> int:
+    """Accept a whole number, which may be 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise PolicyError(f"{key} is a whole number, at least 0.", hint=f"{key} = 1000")
+    return value
+
+
 def settle_whole(key: str, value: object) -> int:
     """Read a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:

@@ -9,11 +9,12 @@ where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from operator import le
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
 from dpsql.privacy.events import Event, PureDP
@@ -52,28 +53,70 @@ class Spent:
     renyi: tuple[Fraction, ...] = ()
     orders: tuple[Fraction, ...] = ()
 
-    def plus(self, event: Event) -> Spent:
-        """Add one event. The sums are exact while the numbers are short, else rounded up.
+    def plus(self, event: Event, times: int = 1) -> Spent:
+        """Add one event, or many equal ones. The sums are exact while the numbers are short, else rounded up.
 
         Raises:
             TypeError: not an event: an approximation, for example, by which nothing may be charged.
         """
         if not isinstance(event, Event):
             raise TypeError(f"only events are charged, not a {type(event).__name__}")
-        epsilon, delta = event.basic
-        loss = event.epsilon
-        divergences = (event.renyi(order) for order in self.orders)
+        epsilon, delta, loss, rho, mu_squared, aside, divergences = _find_costs(event, self.orders)
         return Spent(
-            count=self.count + 1,
-            epsilon=shorten(self.epsilon + epsilon),
-            delta=shorten(self.delta + delta),
-            near=None if self.near is None or loss is None else shorten(self.near + loss),
-            rho=shorten(self.rho + event.rho),
-            mu_squared=shorten(self.mu_squared + event.mu**2),
-            aside=shorten(self.aside + event.delta),
-            renyi=tuple(shorten(old + new) for old, new in zip(self.renyi, divergences, strict=True)),
+            count=self.count + times,
+            epsilon=shorten(self.epsilon + times * epsilon),
+            delta=shorten(self.delta + times * delta),
+            near=None if self.near is None or loss is None else shorten(self.near + times * loss),
+            rho=shorten(self.rho + times * rho),
+            mu_squared=shorten(self.mu_squared + times * mu_squared),
+            aside=shorten(self.aside + times * aside),
+            renyi=tuple(shorten(old + times * new) for old, new in zip(self.renyi, divergences, strict=True)),
             orders=self.orders,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sums for a checkpoint: exact fractions, as texts."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Spent | None:
+        """Read the sums that :meth:`to_json` wrote; None where another version of dpsql kept other sums.
+
+        Raises:
+            ValueError, TypeError, ZeroDivisionError: no sums, or below 0.
+        """
+        if body.keys() != {item.name for item in fields(cls)}:
+            return None
+        read = cls(**{name: _read(value) for name, value in body.items()})
+        if type(read.count) is not int or type(read.renyi) is not tuple or type(read.orders) is not tuple:
+            raise TypeError("no sums")
+        single = (read.epsilon, read.delta, read.near or _NOTHING, read.rho, read.mu_squared, read.aside)
+        if read.count < 0 or min(*single, *read.renyi) < 0 or len(read.renyi) != len(read.orders):
+            raise ValueError("sums are not below 0")
+        return read
+
+
+_Costs = tuple[Fraction, Fraction, Fraction | None, Fraction, Fraction, Fraction, tuple[Fraction, ...]]
+
+
+@lru_cache(maxsize=4096)
+def _find_costs(event: Event, orders: tuple[Fraction, ...]) -> _Costs:
+    """Return what an event adds to each sum: a log repeats its events."""
+    epsilon, delta = event.basic
+    divergences = tuple(event.renyi(order) for order in orders)
+    return epsilon, delta, event.epsilon, event.rho, event.mu**2, event.delta, divergences
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [str(part) for part in value]
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(Fraction, value))
+    return value if value is None or isinstance(value, int) else Fraction(value)
 
 
 @dataclass(frozen=True)
@@ -154,9 +197,9 @@ class Accountant:
         """Decide whether an event may run after what was spent, in exact arithmetic."""
         return self.holds(self.add(spent, event)) or self._admits_whole_plan(spent, event)
 
-    def add(self, spent: Spent, event: Event) -> Spent:
-        """Return the sums after an event ran, admitted or not: a log is folded as it is."""
-        return spent.plus(event)
+    def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
+        """Return the sums after an event ran (or many equal ones), admitted or not: a log is folded as it is."""
+        return spent.plus(event, times)
 
     def fold(self, events: Iterable[Event]) -> Spent:
         """Return the sums of a list of events."""
@@ -293,13 +336,13 @@ class RuleAccountant(Accountant):
     def mechanism_delta(self) -> Fraction:
         return self.aside
 
-    def add(self, spent: Spent, event: Event) -> Spent:
+    def add(self, spent: Spent, event: Event, times: int = 1) -> Spent:
         """Return the sums after an event ran, with hits that were not found.
 
         Raises:
             ValueError: the sums were begun for another filter, with other orders.
         """
-        return self._own(spent).plus(self.charge(event) if isinstance(event, Event) else event)
+        return self._own(spent).plus(self.charge(event) if isinstance(event, Event) else event, times)
 
     def holds(self, spent: Spent) -> bool:
         plain = spent.near is not None and spent.near <= self.epsilon

@@ -7,13 +7,15 @@ charge is decided by the filters, in exact fractions.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from dpsql.ledger.accounts import BudgetState, Entry
+from dpsql.ledger.accounts import BudgetState
+from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import write_pair, write_short
@@ -22,7 +24,8 @@ from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.tradeoff import from_profile
-from dpsql.report.tables import clip_text, name_of
+from dpsql.report.sums import LedgerSums, sum_days
+from dpsql.report.tables import name_of
 
 _Profile = Callable[[float], float]
 """Delta as a function of epsilon: smaller is more private."""
@@ -75,14 +78,14 @@ def gaussian_profile(mu: float) -> _Profile:
 
 def spent_profile(events: Iterable[Event]) -> _Profile:
     """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
-    charged = list(events)
-    epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
-    both = float(sum((e.basic[1] for e in charged), Fraction(0)))
+    charged = Counter(events)
+    epsilon = float(sum((n * e.basic[0] for e, n in charged.items()), Fraction(0)))
+    both = float(sum((n * e.basic[1] for e, n in charged.items()), Fraction(0)))
     profiles = [approximate_profile(epsilon, min(1.0, both))]
-    delta = float(sum(e.delta for e in charged))
-    profiles.append(concentrated_profile(float(sum(e.rho for e in charged)), min(1.0, delta)))
+    delta = float(sum(n * e.delta for e, n in charged.items()))
+    profiles.append(concentrated_profile(float(sum(n * e.rho for e, n in charged.items())), min(1.0, delta)))
     if delta == 0:
-        profiles.append(gaussian_profile(math.sqrt(sum(e.mu**2 for e in charged))))
+        profiles.append(gaussian_profile(math.sqrt(sum(n * e.mu**2 for e, n in charged.items()))))
     return lambda x: min(profile(x) for profile in profiles)
 
 
@@ -128,18 +131,20 @@ def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, 
 
 
 FORMAT = 1
-_STEPS = 400
+_DAYS = 400
+"""Rows of the sums by day and person."""
 SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
 """The parts of a report, in the order in which an owner asks for them."""
 
 
-def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
+def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) -> dict[str, Any]:
     """Return the report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
         ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the
         question). policy: the policy to state the assumptions from; by default the one that the ledger was
         last opened with.
+        page: which statements are told one by one: 1, the newest. All sums are of all statements.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
@@ -147,7 +152,8 @@ def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
     policy = policy or ledger.policy
     state = ledger.state()
     whole = state.whole or state
-    entries = ledger.entries()
+    sums = LedgerSums(ledger, page)
+    entries = sums.entries
     return {
         "format": FORMAT,
         "written": format_now(),
@@ -155,19 +161,25 @@ def make_report(ledger: Ledger, policy: Policy | None = None) -> dict[str, Any]:
         "dataset": ledger.dataset,
         "warnings": list(ledger.warnings),
         "notices": [notice for notice in ledger.notices if notice not in ledger.warnings],
-        "left": _left(whole, entries),
-        "asked": _asked(ledger, entries, whole.accountant),
+        "left": _left(whole, sums),
+        "pages": {
+            "page": sums.page,
+            "of": sums.pages,
+            "first": sums.first,
+            "last": sums.last,
+            "count": sums.count,
+        },
+        "asked": _asked(ledger, sums, whole.accountant),
         "refused": [
             _entry(e, whole.accountant) | {"reason": e.reason} for e in entries if e.outcome == "refused"
         ],
         "guarantee": _guarantee(whole, policy),
         "assumptions": _assumptions(policy),
-        "pictures": _pictures(ledger, whole, entries),
+        "pictures": _pictures(whole, sums),
     }
 
 
-def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
-    charged = [e for e in entries if e.event is not None]
+def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
     return {
         "sentence": whole.sentence,
         "accountant": whole.accountant,
@@ -183,31 +195,30 @@ def _left(whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
         "about": whole.about,
         "about_text": whole.about_text,
         "default_epsilon": None if whole.default_epsilon is None else float(whole.default_epsilon),
-        "charges": len(charged),
-        "unsettled": sum(e.outcome in ("unsettled", "open") for e in charged),
+        "charges": sums.charges,
+        "unsettled": sums.unsettled,
     }
 
 
-def _asked(ledger: Ledger, entries: list[Entry], accountant: str) -> dict[str, Any]:
-    charged = [e for e in entries if e.event is not None]
+def _asked(ledger: Ledger, sums: LedgerSums, accountant: str) -> dict[str, Any]:
     rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
-    people: dict[str, dict[str, Any]] = {}
-    for entry in charged:
-        event = entry.charged(accountant)
-        assert event is not None
-        told = people.setdefault(name_of(entry), {"who": name_of(entry), "statements": 0, "sum": Fraction(0)})
-        told["statements"] += 1
-        told["sum"] += event.basic[0]
-    for told in people.values():
-        told["epsilon"] = float(told.pop("sum"))
-        share = ledger.terms.shares.get(told["who"])
-        told["share"] = None if share is None else float(share[0])
+    shares = ledger.terms.shares
     return {
-        "people": list(people.values()),
-        "statements": [
-            _entry(e, accountant) | {"price": _price(rule, e.charged(accountant))} for e in charged
+        "people": [
+            {"who": who, "statements": tally.statements, "epsilon": float(tally.epsilon),
+             "share": float(shares[who][0]) if who in shares else None}
+            for who, tally in sums.people.items() if tally.statements
         ],
-    }
+        "days": [
+            {"day": day, "who": who, "statements": tally.statements, "refused": tally.refused,
+             "epsilon": float(tally.epsilon), "delta": float(tally.delta)}
+            for day, who, tally in sum_days(sums.days, _DAYS)
+        ],
+        "statements": [
+            _entry(e, accountant) | {"price": _price(rule, e.charged(accountant))}
+            for e in sums.entries if e.event is not None
+        ],
+    }  # fmt: skip
 
 
 def _price(rule: Accountant, event: Event | None) -> str:
@@ -314,15 +325,15 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
     return {"sentences": sentences, "tables": tables}
 
 
-def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[str, Any]:
+def _pictures(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
     epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
-    events = [e.event for e in entries if e.event is not None]
+    events = sums.events
     promise = approximate_profile(epsilon, delta)
     spent = spent_profile(events)
     grid = [1.5 * epsilon * i / 150 for i in range(151)]
     now_at = min(epsilon, float(whole.limit_epsilon - whole.left_epsilon))
     return {
-        "burn_down": _burn_down(ledger, entries),
+        "burn_down": sums.burn_down,
         "epsilon_delta": {
             "epsilon": grid,
             "promise": [promise(x) for x in grid],
@@ -344,29 +355,6 @@ def _pictures(ledger: Ledger, whole: BudgetState, entries: list[Entry]) -> dict[
             for k in range(1, 6)
         ],
     }
-
-
-def _burn_down(ledger: Ledger, entries: list[Entry]) -> dict[str, Any]:
-    """Compute what one more statement might have cost, after each charge.
-
-    Refused statements stand at the level that they asked for.
-    """
-    rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
-    charges = sum(e.event is not None for e in entries)
-    every = max(1, charges // _STEPS)
-    spent, left, count = rule.start, rule.epsilon, 0
-    steps: list[dict[str, Any]] = [{"charges": 0, "left": float(left), "text": ""}]
-    refused: list[dict[str, Any]] = []
-    for entry in entries:
-        if entry.event is not None:
-            spent, count = rule.add(spent, entry.event), count + 1
-            if count % every == 0 or count == charges:
-                left = rule.fits(spent)
-                steps.append({"charges": count, "left": float(left), "text": clip_text(entry.text, 90)})
-        elif entry.asked is not None and len(refused) < _STEPS:
-            level = float(left - entry.asked.basic[0])
-            refused.append({"charges": count, "level": level, "text": clip_text(entry.text, 90)})
-    return {"limit": float(rule.epsilon), "charges": charges, "steps": steps, "refused": refused}
 
 
 def _bounds(column: Column) -> list[str | float] | None:

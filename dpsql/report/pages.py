@@ -24,7 +24,7 @@ def write_page(data: dict[str, Any]) -> str:
     """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
         ("left", "How much is left", _write_left(data)),
-        ("asked", "What was asked, by whom, and what it cost", _write_asked(data["asked"])),
+        ("asked", "What was asked, by whom, and what it cost", _write_asked(data["asked"], data["pages"])),
         ("refused", "What was refused", _write_refused(data["refused"])),
         ("guarantee", "What is promised", fill("guarantee.html", **data["guarantee"])),
         ("assumptions", "Under which assumptions", _write_assumptions(data["assumptions"])),
@@ -67,23 +67,50 @@ def _scroll(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: s
     return tag("div", table.html(), class_="scroll")
 
 
-def _write_asked(asked: dict[str, Any]) -> Html:
-    if not asked["statements"]:
+def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
+    if not asked["people"]:
         return tag("p", "Nothing yet.")
+    days = [
+        (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
+        for d in asked["days"]
+    ]
     people = [
         (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}", _write_share(p["share"]))
         for p in asked["people"]
     ]
     rows = [
-        (e["when_text"], e["who"], _write_charge(e), e["outcome"], tag("code", e["text"]))
+        (
+            e["when_text"],
+            e["who"],
+            _write_charge(e),
+            e["outcome"],
+            tag("code", clip_text(e["text"], _TEXT_WIDTH)),
+        )
         for e in asked["statements"]
     ]
     return (
         _scroll("who|statements|charged|of", people, "Sums by person: plain sums of epsilon", "statements|charged|of")
         + Html("<br>")
+        + _scroll("day|who|statements|refused|charged", days,
+                  "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")
+        + Html("<br>")
         + _scroll("when|who|charge|outcome|statement", rows,
-                  "Statements in order; times as where this was written", "charge")
+                  f"Statements in order{_say_page(pages)}; times as where this was written", "charge")
     )  # fmt: skip
+
+
+_TEXT_WIDTH = 600
+"""Characters of a statement on a page; the CSV has all of them."""
+
+
+def _say_page(pages: dict[str, Any]) -> str:
+    """Say which statements are told; empty where all are."""
+    if pages["of"] == 1:
+        return ""
+    more = (
+        f"; the others are on the pages to {pages['of']}: dpsql report --page 2" if pages["page"] == 1 else ""
+    )
+    return f", {pages['first']} to {pages['last']} of {pages['count']} (page {pages['page']} of {pages['of']}){more}"
 
 
 def _write_charge(entry: dict[str, Any]) -> Html:
@@ -101,7 +128,8 @@ def _write_refused(refused: list[dict[str, Any]]) -> Html:
         return tag("p", "Nothing.")
     rows = [
         (e["when_text"], e["who"], e["asked"] or "—",
-         tag("code", e["text"]) + tag("span", e["reason"], class_="reason"))
+         tag("code", clip_text(e["text"], _TEXT_WIDTH))
+         + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason"))
         for e in refused
     ]  # fmt: skip
     caption = "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
@@ -132,7 +160,12 @@ def _write_declared(column: dict[str, Any]) -> str:
 
 
 def write_report(
-    ledger: Ledger, policy: Policy | None, path: str | Path, *, accountant: str | None = None
+    ledger: Ledger,
+    policy: Policy | None,
+    path: str | Path,
+    *,
+    accountant: str | None = None,
+    page: int = 1,
 ) -> Path:
     """Write the report to a file, as its suffix says: ``.html``, ``.json``, ``.csv``, else text.
 
@@ -141,13 +174,14 @@ def write_report(
         policy: for the assumptions; None takes the one that the ledger holds.
         path: the file to write.
         accountant: counts the same events as this accountant would have; the whole report says so.
+        page: which statements are told one by one: 1, the newest. Sums, and the CSV, are of all.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
         Error: the file can't be written.
     """
     path = Path(path)
-    text = _write_as(path.suffix.lower(), ledger, policy, accountant)
+    text = _write_as(path.suffix.lower(), ledger, policy, accountant, page)
     try:
         write_private(path, text)
     except OSError as error:
@@ -156,21 +190,28 @@ def write_report(
     return path
 
 
-def report_text(ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None) -> str:
+def report_text(
+    ledger: Ledger, policy: Policy | None = None, *, accountant: str | None = None, page: int = 1
+) -> str:
     """Return the report for a terminal; with ``accountant``, as that one would have counted."""
-    return _write_as(".txt", ledger, policy, accountant)
+    return _write_as(".txt", ledger, policy, accountant, page)
 
 
-def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: str | None) -> str:
+def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: str | None, page: int) -> str:
     if accountant is not None:
         with ledger.under(accountant) as other:
-            return _write_as(suffix, other, policy or ledger.policy, None)
+            return _write_as(suffix, other, policy or ledger.policy, None, page)
     if suffix == ".csv":
-        names, rows = list_entries(ledger.entries(), ledger.terms.accountant)
         sheet = io.StringIO()
-        csv.writer(sheet).writerows([names, *rows])
+        names: tuple[str, ...] = ()
+        for entry in ledger.walk():
+            told, rows = list_entries([entry], ledger.terms.accountant)
+            csv.writer(sheet).writerows(rows if names else [told, *rows])
+            names = told
+        if not names:
+            csv.writer(sheet).writerow(list_entries([], ledger.terms.accountant)[0])
         return sheet.getvalue()
-    data = make_report(ledger, policy)
+    data = make_report(ledger, policy, page=page)
     if suffix in (".html", ".htm"):
         return write_page(data) + "\n"
     if suffix == ".json":
@@ -183,7 +224,12 @@ def _write_text(data: dict[str, Any]) -> str:
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
-    lines += ["Asked:"] + [
+    if data["pages"]["of"] > 1:
+        lines += ["By day (UTC) and person, plain sums of epsilon:"] + [
+            f"  {d['day']:<10}  {d['who']:<12} {d['statements']:>8} charged {d['refused']:>6} refused  ε={d['epsilon']:.4g}"
+            for d in data["asked"]["days"]
+        ] + [""]  # fmt: skip
+    lines += [f"Asked{_say_page(data['pages'])}:"] + [
         f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpsql.numerics.exact_numbers import write_short
 
 if TYPE_CHECKING:
-    from dpsql.ledger.accounts import BudgetState, Entry
+    from dpsql.ledger.accounts import BudgetState
+    from dpsql.ledger.entries import Entry
     from dpsql.ledger.ledger import Ledger
 
 _Value = str | int | float | None
@@ -207,20 +208,20 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
 
 def write_budget_text(ledger: Ledger, last: int = 20) -> str:
     """Write what ``%dpsql budget`` prints: the bar, and the latest ``last`` statements."""
-    state, entries = ledger.state(), ledger.entries()
+    state, entries, count = ledger.state(), ledger.entries(last), ledger.count
     lines = [_bar_line(s) for s in _states(state)]
     if ledger.path is None:
         lines.append("this budget lasts for this process only")
     if entries and last:
         lines.append(_latest(entries, last, state, _CELL_WIDTH).text())
-    if len(entries) > last:
-        lines.append(f"{len(entries) - last} earlier: SHOW LEDGER")
+    if count > last:
+        lines.append(f"{count - last} earlier: SHOW LEDGER")
     return "\n".join([*lines, *(f"note: {notice}" for notice in ledger.notices)])
 
 
 def write_budget_html(ledger: Ledger, last: int = 20) -> str:
     """Write the same as HTML, readable with styles off."""
-    state, entries = ledger.state(), ledger.entries()
+    state, entries, count = ledger.state(), ledger.entries(last), ledger.count
     parts = []
     for s in _states(state):
         used = float(s.share)
@@ -230,8 +231,8 @@ def write_budget_html(ledger: Ledger, last: int = 20) -> str:
         parts.append(tag("p", "This budget lasts for this process only."))
     if entries and last:
         parts.append(replace(_latest(entries, last, state, 200), caption=(state.sentence,)).html())
-    if len(entries) > last:
-        parts.append(tag("p", f"{len(entries) - last} earlier: SHOW LEDGER"))
+    if count > last:
+        parts.append(tag("p", f"{count - last} earlier: SHOW LEDGER"))
     parts += [tag("p", f"Note: {notice}") for notice in ledger.notices]
     return tag("div", join(parts), class_="dpsql-budget")
 

@@ -182,7 +182,7 @@ def test_an_answer_is_replayed_after_a_restart(ledger: Ledger, reopen: Reopen) -
 def test_a_large_answer_is_written_piece_by_piece(
     ledger: Ledger, reopen: Reopen, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("dpsql.ledger.store._PIECE", 1000)
+    monkeypatch.setattr("dpsql.ledger.answers._PIECE", 1000)
     for turn in range(2):  # the second takes the place of the first
         release = bytes((7 * i + turn) % 251 for i in range(size))
         ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": release}), "released")
@@ -194,7 +194,7 @@ def test_a_large_answer_is_written_piece_by_piece(
 def test_what_the_store_can_not_hold_is_answered_all_the_same(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.ledger.store.LARGEST_RELEASE", 10)
+    monkeypatch.setattr("dpsql.ledger.ledger.LARGEST_RELEASE", 10)
     ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"key": b"0123456789"}), "released")
     assert ledger.replay("key") is not None
     ledger.settle(ledger.reserve(TENTH, "q"), TENTH, KeptReleases({"more": b"0123456789a"}), "released")

@@ -44,6 +44,10 @@ def change(path: Path, *statements: str) -> None:
     connection.close()
 
 
+def change_answers(path: Path, statement: str) -> None:
+    change(path.with_name(path.name + "-answers"), statement)
+
+
 def rewrite(path: Path, row: int, edit: Callable[[dict[str, object]], None]) -> None:
     """Changes a row and recomputes the whole chain, as somebody would who knows how it is made."""
     with sqlite3.connect(path) as connection:
@@ -96,8 +100,8 @@ def test_any_other_database(path: Path, reopen: Reopen) -> None:
 
 
 def test_a_newer_format(spent: Path, reopen: Reopen) -> None:
-    change(spent, "PRAGMA user_version = 2")
-    with pytest.raises(LedgerError, match="has format 2; this dpsql writes format 1"):
+    change(spent, "PRAGMA user_version = 3")
+    with pytest.raises(LedgerError, match="has format 3; this dpsql writes format 2"):
         reopen()
 
 
@@ -144,7 +148,7 @@ TAMPERED = {
     "a gap": "UPDATE log SET seq = 9 WHERE seq = 5",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log WHERE seq = new.seq; END",
     "a view": "CREATE VIEW v AS SELECT 1",
-    "a table gone": "DROP TABLE replay",
+    "a table gone": "DROP TABLE said",
 }
 
 
@@ -162,7 +166,7 @@ REWRITTEN: dict[str, tuple[int, Callable[[dict[str, object]], None]]] = {
     "division by zero": (2, lambda row: row.update(event={"kind": "pure", "epsilon": "1/0"})),
     "unknown kind": (2, lambda row: row.update(event={"kind": "free"})),
     "no event": (2, lambda row: row.update(event=None)),
-    "an event without text": (2, lambda row: row.pop("text")),
+    "an event without text": (2, lambda row: row.pop("said")),
     "a cheaper settlement": (3, lambda row: row.update(event={"kind": "pure", "epsilon": "1/20"})),
     "a refund": (5, lambda row: row.update(outcome="refunded")),
     "a negative budget": (1, lambda row: row["terms"].update(epsilon="-1")),  # type: ignore[attr-defined]
@@ -185,27 +189,27 @@ def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen, regis
     """
     with reopen() as again:
         again.reserve(TENTH, "third")
-    rewrite(spent, 2, lambda row: row.update(text="nothing to see"))
+    rewrite(spent, 2, lambda row: row.update(user="nobody to see"))
     with pytest.raises(LedgerError, match="is not the one that was written"):
         reopen()
     spent.with_name(spent.name + "-id").unlink()
     with pytest.raises(LedgerError, match="is not the one that was written"):
         reopen()
     (register / "ledgers.sqlite").unlink()
-    assert reopen().entries()[0].text == "nothing to see"
+    assert reopen().entries()[0].user == "nobody to see"
 
 
 def test_a_changed_release_shows(spent: Path, reopen: Reopen) -> None:
-    change(spent, "UPDATE replay SET release = x'00'")
+    change_answers(spent, "UPDATE answers SET release = x'00'")
     with pytest.raises(LedgerError, match="does not fit the ledger's record"):
         reopen().replay("key")
-    change(spent, "UPDATE replay SET release = CAST('released' AS BLOB), key = 'other'")
+    change_answers(spent, "UPDATE answers SET release = CAST('released' AS BLOB), key = 'other'")
     with pytest.raises(LedgerError, match="does not fit the ledger's record"):
         reopen().replay("other")
 
 
 def test_a_release_for_a_failed_statement_shows(spent: Path, reopen: Reopen) -> None:
-    change(spent, "INSERT INTO replay VALUES ('', 2, x'00')")
+    change_answers(spent, "INSERT INTO answers VALUES ('', 2, 1, x'00')")
     with pytest.raises(LedgerError, match="does not fit"):
         reopen().replay("")
 

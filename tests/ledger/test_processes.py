@@ -19,7 +19,8 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger import store
-from dpsql.ledger.accounts import Account, Entry
+from dpsql.ledger.accounts import Account
+from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.privacy.events import PureDP, SparseVector
 from tests.support.ledgers import policy_of

@@ -27,8 +27,8 @@ class Statement:
     """One statement of a cell.
 
     ``text`` is the cell it stands in and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or
-    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``keep`` the name that its
-    result is kept by.
+    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``limit`` how many rows
+    SHOW LEDGER may have; ``keep`` the name that its result is kept by.
     """
 
     kind: StatementKind
@@ -38,6 +38,7 @@ class Statement:
     name: str = ""
     json: bool = False
     keep: str = ""
+    limit: int | None = None
 
     @property
     def source(self) -> str:
@@ -200,8 +201,15 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
-    _nothing_after(tokens, 2)
-    return Statement("show", text, span, name=name)
+    limit = None
+    if name == "LEDGER" and len(tokens) > 2 and tokens[2].text.upper() == "LIMIT":
+        if len(tokens) < 4 or not (tokens[3].text.isascii() and tokens[3].text.isdigit()):
+            raise token_error(
+                tokens[min(3, len(tokens) - 1)], "LIMIT takes a whole number.", "write SHOW LEDGER LIMIT 20."
+            )
+        limit = min(int(tokens[3].text[:10]), 2**31)
+    _nothing_after(tokens, 2 if limit is None else 4)
+    return Statement("show", text, span, name=name, limit=limit)
 
 
 def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:

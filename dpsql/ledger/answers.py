@@ -1,0 +1,267 @@
+"""The store of answers: what was answered once may be shown again, for that is post-processing.
+
+It is a file of its own beside the ledger, ``<ledger>-answers``, up to the size that the owner sets: then the oldest
+answers are dropped, and to ask again is a new answer, which is charged. Charges need nothing of it. Each private
+block's release is kept under a key of its own; ledgers of older versions hold whole statements' releases under the
+statements' keys, and these are found as they were.
+
+It holds what mechanisms let out and nothing else; the ledger's row of the settlement commits to the bytes, so a changed
+answer shows. They are written once the settlement is: what a killed process did not write is asked, and paid, again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpsql.errors import LedgerError
+from dpsql.ledger.entries import Entry, format_local_time
+from dpsql.ledger.log_file import set_durable
+from dpsql.ledger.state_files import make_private_file, read_mode
+from dpsql.privacy.events import Event
+
+_PIECE = 1 << 24
+ASKED = "asked "
+"""Before the key of what a question was about: it decides nothing, and only says later what has changed."""
+LARGEST_RELEASE = 999_000_000
+"""Bytes of a release that is kept: SQLite has no larger values."""
+_DROPPED = 10_000
+"""Keys of dropped answers that are remembered, to say that they were; the oldest are forgotten."""
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, statement INTEGER NOT NULL, size INTEGER NOT NULL, release BLOB)",
+    "CREATE INDEX IF NOT EXISTS answers_statement ON answers (statement, size)",
+    "CREATE TABLE IF NOT EXISTS held (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL)",
+    "INSERT OR IGNORE INTO held VALUES (1, 0)",
+)
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """A release that was paid for: its bytes, when, by which statement, and what that cost then."""
+
+    release: bytes
+    when: str
+    statement_id: int
+    event: Event
+
+    @property
+    def when_text(self) -> str:
+        """The time as shown: ``"14:02"``, with the date when it was not today."""
+        return format_local_time(self.when)
+
+
+def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
+    """Return the release, if the log knows it as released, under this key, with these bytes.
+
+    Raises:
+        LedgerError: it was changed, or never paid for.
+    """
+    if entry is None or entry.event is None or entry.kept(key) != hash_release(release):
+        raise LedgerError(
+            "The stored answer of this statement does not fit the ledger's record of it.",
+            hint="--fresh (in Python: fresh=True) pays for a new answer.",
+        )
+    return StoredRelease(release, entry.when, entry.statement_id, entry.event)
+
+
+def hash_release(release: bytes) -> str:
+    """Hash a release."""
+    return hashlib.sha256(release).hexdigest()
+
+
+def answers_path(path: Path) -> Path:
+    """Return the path of the answers of a ledger."""
+    return path.with_name(path.name + "-answers")
+
+
+class AnswerStore:
+    """The answers beside a ledger. It is made with the first answer; the ledger's lock guards it.
+
+    Args:
+        ledger: the path of the ledger; None keeps the answers in memory.
+        limit: bytes that are kept; None for no limit.
+        timeout: seconds to wait for another process that is writing.
+    """
+
+    def __init__(self, ledger: Path | None, limit: int | None = None, timeout: float = 30.0) -> None:
+        self.path = None if ledger is None else answers_path(ledger)
+        self.limit = limit
+        self._ledger, self._timeout = ledger, timeout
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None and self.path is not None:
+            self._connection.close()
+            self._connection = None
+
+    def abandon(self) -> None:
+        """Let go of a connection that belongs to the process this one was forked from."""
+        self._connection = None
+
+    def get(self, key: str) -> tuple[int, bytes | None] | None:
+        """Return the statement and the bytes kept under a key; None for the bytes of an answer that was dropped."""
+        with self._open(make=False) as connection:
+            if connection is None:
+                return None
+            row = connection.execute(
+                "SELECT statement, release FROM answers WHERE key = ?", (key,)
+            ).fetchone()
+        return None if row is None else (row[0], None if row[1] is None else bytes(row[1]))
+
+    def put(self, releases: Mapping[str, bytes], statement: int) -> None:
+        """Keep releases. Fresh answers replace older ones; then the oldest are dropped, down to the limit."""
+        if not releases:
+            return
+        with self._writing() as connection:
+            for key, release in releases.items():
+                _remove(connection, "key = ?", key)
+                self._put_one(connection, key, statement, release)
+            self._make_room(connection)
+
+    def forget(self, statements: tuple[int, ...]) -> int:
+        """Remove the answers of statements, with their keys, and return how many there were."""
+        with self._writing(make=False) as connection:
+            if connection is None:
+                return 0
+            gone = sum(_remove(connection, "statement = ?", number) for number in statements)
+        self.compact()
+        return gone
+
+    def compact(self) -> None:
+        """Write the file anew, so that nothing of what was removed is left in it."""
+        with self._open(make=False) as connection:
+            if connection is not None and self.path is not None:
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def all(self) -> Iterator[tuple[str, int, bytes]]:
+        """Yield the key, the statement and the bytes of each answer that is kept."""
+        with self._open(make=False) as connection:
+            if connection is not None:
+                yield from connection.execute(
+                    "SELECT key, statement, release FROM answers WHERE release IS NOT NULL ORDER BY statement"
+                )
+
+    def _put_one(self, connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
+        size = len(release)
+        if self.limit is not None and size > self.limit:
+            connection.execute("INSERT INTO answers VALUES (?, ?, 0, NULL)", (key, statement))
+            return
+        connection.execute("UPDATE held SET bytes = bytes + ?", (size,))
+        if size <= _PIECE:
+            connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (key, statement, size, release))
+            return
+        # a value that is bound is copied once more: the release of ten million groups is written piece by piece
+        made = connection.execute(
+            "INSERT INTO answers VALUES (?, ?, ?, zeroblob(?))", (key, statement, size, size)
+        )
+        with connection.blobopen("answers", "release", made.lastrowid or 0) as blob:
+            for start in range(0, size, _PIECE):
+                blob.write(release[start : start + _PIECE])
+
+    def _make_room(self, connection: sqlite3.Connection) -> None:
+        held = connection.execute("SELECT bytes FROM held").fetchone()[0]
+        if self.limit is None or held <= self.limit:
+            return
+        dropped = []
+        for key, size in connection.execute(
+            "SELECT key, size FROM answers WHERE size > 0 ORDER BY statement"
+        ):
+            if held <= self.limit:
+                break
+            held -= size
+            dropped.append((key,))
+        connection.executemany("UPDATE answers SET release = NULL, size = 0 WHERE key = ?", dropped)
+        connection.execute("UPDATE held SET bytes = ?", (held,))
+        connection.execute(
+            "DELETE FROM answers WHERE release IS NULL AND key NOT IN "
+            "(SELECT key FROM answers WHERE release IS NULL ORDER BY statement DESC LIMIT ?)",
+            (_DROPPED,),
+        )
+
+    @contextmanager
+    def _writing(self, make: bool = True) -> Iterator[sqlite3.Connection]:
+        with self._open(make) as connection:
+            if connection is None:
+                yield connection  # type: ignore[misc]
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _open(self, make: bool) -> Iterator[sqlite3.Connection | None]:
+        try:
+            yield self._connect(make)
+            return
+        except sqlite3.Error:
+            name = "" if self.path is None else f" {self.path}"
+        raise LedgerError(
+            f"The file{name} of stored answers can't be read or written.",
+            hint="move it away: charges need nothing of it, and answers are then paid for again.",
+        )
+
+    def _connect(self, make: bool) -> sqlite3.Connection | None:
+        if self.path is None:
+            if self._connection is None:
+                self._connection = _connect(":memory:", self._timeout)
+            return self._connection
+        if self._connection is not None and _inode(self.path) != self._file:
+            self.close()  # it was moved away
+        if self._connection is None:
+            if not self.path.exists():
+                if not make:
+                    return None
+                assert self._ledger is not None
+                with suppress(OSError):
+                    make_private_file(self.path, read_mode(self._ledger))
+            self._connection, self._file = _connect(str(self.path), self._timeout), _inode(self.path)
+        return self._connection
+
+
+def _connect(name: str, timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=timeout)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA secure_delete = ON")
+        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'held'").fetchone()[0] == 0:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        set_durable(connection, False)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _remove(connection: sqlite3.Connection, where: str, value: str | int) -> int:
+    held = connection.execute(f"SELECT count(*), coalesce(sum(size), 0) FROM answers WHERE {where}", (value,))
+    count, size = held.fetchone()
+    if count:
+        connection.execute(f"DELETE FROM answers WHERE {where}", (value,))
+        connection.execute("UPDATE held SET bytes = bytes - ?", (size,))
+    return int(count)
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)

@@ -1,0 +1,182 @@
+"""The statements of a log as people read them: what was asked, by whom, how it ended, at what charge.
+
+They are read page by page, through an index, and never needed to decide a charge: that takes the sums alone (see
+:mod:`dpsql.ledger.accounts`). Each row that is read is checked against its own hash and the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from dpsql.ledger.log_file import START, Row, Said, check_said, damaged_error, read_body, verify_rows
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
+
+OUTCOMES = ("released", "failed", "interrupted")
+"""How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
+gone.
+"""
+WRITTEN_OFF = "written off"
+"""The outcome of a charge that the owner wrote off when an older copy of the ledger was restored."""
+FORGOTTEN = "(forgotten)"
+"""What stands for a text that the owner had forgotten."""
+
+_PAGE = 2000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One statement in the ledger, with what it is charged.
+
+    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was
+    refused.
+    ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
+    ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``,
+    ``written off``.
+    """
+
+    statement_id: int
+    when: str
+    analyst: str
+    text: str
+    outcome: str
+    event: Event | None
+    asked: Event | None
+    reason: str = ""
+    key: str = ""
+    user: str = ""
+    process: str = ""
+    progress: Event | None = None
+    release: str | None = None
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the answers of its private blocks that were kept, by their keys."""
+
+    def kept(self, key: str) -> str | None:
+        """Return the digest of the answer that was kept under a key; None where none was."""
+        if self.outcome != "released":
+            return None
+        return self.blocks.get(key) or (self.release if key == self.key else None)
+
+    @property
+    def loss(self) -> str:
+        """The loss as people read it; ``"0"`` for what was refused."""
+        return "0" if self.event is None else self.event.sentence()
+
+    def charge(self, accountant: str) -> str:
+        """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
+        event = self.charged(accountant)
+        return "0" if event is None else event.sentence()
+
+    def charged(self, accountant: str) -> Event | None:
+        """Return the charge as an accountant counts it; None for what was refused."""
+        return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
+
+    @property
+    def when_text(self) -> str:
+        """The time in the reader's time zone: the hour for today, the date too for other days."""
+        return format_local_time(self.when)
+
+
+def read_event(body: Mapping[str, Any]) -> Event:
+    """Read an event from a row. ValueError when it costs less than nothing."""
+    return _read_event(json.dumps(body, sort_keys=True))
+
+
+@lru_cache(maxsize=4096)
+def _read_event(text: str) -> Event:
+    event = Event.from_json(json.loads(text))
+    if min(event.basic) < 0 or event.basic[1] > 1:
+        raise ValueError("an event can't cost less than nothing")
+    return event
+
+
+def format_local_time(when: str) -> str:
+    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
+    moment = datetime.fromisoformat(when).astimezone()
+    today = moment.date() == datetime.now().astimezone().date()
+    return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")
+
+
+_ROWS = """
+    SELECT log.seq, log.kind, log.statement, log.at, log.body, log.hash, before.hash, said.salt, said.content
+    FROM log LEFT JOIN log AS before ON before.seq = log.seq - 1 LEFT JOIN said ON said.seq = log.seq
+    WHERE log.statement BETWEEN ? AND ? ORDER BY log.statement, log.seq"""
+
+
+def read_entries(
+    connection: sqlite3.Connection, first: int, last: int, forgotten: str = ""
+) -> Iterator[Entry]:
+    """Yield the statements from number ``first`` to ``last``, a page at a time in memory.
+
+    Args:
+        connection: to the ledger.
+        first, last: numbers of statements.
+        forgotten: the time before which the owner blanked texts.
+
+    Raises:
+        LedgerError: a row does not fit its hash, or says what no ledger says.
+    """
+    for start in range(max(1, first), last + 1, _PAGE):
+        rows = connection.execute(_ROWS, (start, min(last, start + _PAGE - 1))).fetchall()
+        found = [_read_row(raw, forgotten) for raw in rows]
+        for number, lines in groupby(found, key=lambda line: line[0].statement):
+            try:
+                yield _fold(number, list(lines))
+            except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+                raise damaged_error(f"statement {number} can't be read") from None
+
+
+def read_entry(connection: sqlite3.Connection, number: int, forgotten: str = "") -> Entry | None:
+    """Return one statement; None where there is no such number."""
+    return next(read_entries(connection, number, number, forgotten), None) if number > 0 else None
+
+
+_Line = tuple[Row, dict[str, Any], dict[str, Any] | None]
+"""A row, its body, and what was said in it: None where nothing was, or the owner had it forgotten."""
+
+
+def _read_row(raw: tuple[Any, ...], forgotten: str) -> _Line:
+    head = START if raw[0] == 1 else str(raw[6])
+    (row,) = verify_rows([raw[:6]], int(raw[0]) - 1, head)
+    body = read_body(row)
+    said = None if raw[7] is None else Said(*raw[7:])
+    return row, body, check_said(row, body, said, forgotten) if "said" in body else None
+
+
+def _fold(number: int, lines: list[_Line]) -> Entry:
+    """Return the statement that rows amount to."""
+    (row, body, said), *rest = lines
+    if row.kind not in _BEGIN:
+        raise ValueError("a statement that did not begin")
+    known: dict[str, Any] = {"text": FORGOTTEN} if said is None else said
+    event = None if body["event"] is None else read_event(body["event"])
+    told = [body["analyst"], known["text"], body["user"], known.get("reason", ""), known.get("key", "")]
+    if not all(isinstance(value, str) for value in told):
+        raise TypeError("text expected")
+    analyst, text, user, reason, key = told
+    outcome, charged = _BEGIN[row.kind], None if row.kind == "refuse" else event
+    process = str(body.get("process", ""))
+    entry = Entry(number, row.at, analyst, text, outcome, charged, event, reason, key, user, process)
+    for row, body, said in rest:
+        if entry.outcome != "reserved":
+            raise ValueError("settled twice")
+        event = read_event(body["event"])
+        if row.kind == "progress":
+            entry = replace(entry, progress=event)
+            continue
+        known = said or {}
+        entry = replace(
+            entry, event=event, outcome=body["outcome"], release=known.get("release"),
+            blocks=dict(known.get("blocks", {})),
+        )  # fmt: skip
+    return entry
+
+
+_BEGIN = {"reserve": "reserved", "refuse": "refused", "spend": WRITTEN_OFF}

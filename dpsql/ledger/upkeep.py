@@ -1,0 +1,362 @@
+"""What an owner does to a ledger beside granting terms: verify, back up, restore, have texts forgotten, upgrade.
+
+A backup is taken while sessions run. To restore one is the owner's way past the detection of rollbacks: what was charged
+since is charged to the restored ledger as well, so no answer that left is ever unpaid.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+from dpsql.errors import LedgerError
+from dpsql.ledger import log_file, state_files
+from dpsql.ledger.accounts import Account
+from dpsql.ledger.answers import ASKED, AnswerStore, check_release
+from dpsql.ledger.entries import Entry
+from dpsql.ledger.filter_states import compare_sums
+from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
+from dpsql.ledger.state_files import Checkpoint
+from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_user
+from dpsql.privacy.events import Event, GroupSelection, PureDP
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a whole verification looked at."""
+
+    rows: int
+    statements: int
+    checkpoints: int
+    forgotten: int
+    answers: int
+    head: str
+
+    def sentence(self) -> str:
+        """Say it in one line."""
+        gone = f", {self.forgotten} texts forgotten" if self.forgotten else ""
+        return (
+            f"whole: {self.rows} rows, {self.statements} statements, {self.checkpoints} checkpoints, "
+            f"{self.answers} stored answers{gone}; last hash {self.head}"
+        )
+
+
+def verify_ledger(path: str | Path) -> Verified:
+    """Verify a ledger as a whole: every page, row, text, checkpoint and stored answer.
+
+    The sums of each checkpoint are compared with those of a fold from the first row on.
+
+    Raises:
+        LedgerError: something does not fit, or the ledger was rolled back.
+    """
+    where = find_existing(path)
+    book = LedgerStore(where, None, read_only=True)
+    try:
+        replaced = find_replaced(where, book)
+        if replaced is not None:
+            raise replaced
+        with book.reading() as connection:
+            log_file.check_pages(connection)
+            rows, checkpoints, forgotten, account = _verify_rows(connection)
+        return Verified(
+            rows, account.count, checkpoints, forgotten, _verify_answers(book, where), account.head
+        )
+    finally:
+        book.close()
+
+
+def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account]:
+    sealed = connection.execute("SELECT body FROM log WHERE kind = 'checkpoint'")
+    limits = {text for (body,) in sealed for text in log_file.parse_object(str(body), 0).get("sums", {})}
+    before = connection.execute("SELECT seq, body FROM log WHERE kind = 'forget'")
+    blanked = max(
+        (str(log_file.parse_object(str(body), seq).get("before")) for seq, body in before), default=""
+    )
+    if connection.execute("SELECT count(*) FROM said WHERE seq NOT IN (SELECT seq FROM log)").fetchone()[0]:
+        raise damaged_error("something was said in a row that is not there")
+    account, checkpoints, forgotten = Account(None, sorted(limits)), 0, 0
+    texts = _Texts(connection)
+    for row in verify_rows(log_file.read_rows_after(connection, 0)):
+        body = read_body(row)
+        if "said" in body:
+            forgotten += check_said(row, body, texts.at(row.seq), blanked) is None
+        if row.kind == "checkpoint":
+            checkpoints += 1
+            _check_sums(account, body, row.seq)
+        account.apply([row])
+    return account.seq, checkpoints, forgotten, account
+
+
+class _Texts:
+    """What stands apart, read in the order of the rows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._rows = connection.execute("SELECT seq, salt, content FROM said ORDER BY seq")
+        self._next = self._rows.fetchone()
+
+    def at(self, seq: int) -> Said | None:
+        if self._next is None or self._next[0] != seq:
+            return None
+        found, self._next = Said(*self._next[1:]), self._rows.fetchone()
+        return found
+
+
+def _check_sums(account: Account, body: dict[str, object], seq: int) -> None:
+    """Compare a checkpoint with what the rows before it add up to."""
+    found = account.seal()
+    wrong = [
+        name
+        for name in ("ledger", "terms", "policy", "count", "forgotten", "open")
+        if found[name] != body[name]
+    ]
+    sums = body["sums"]
+    if wrong or not isinstance(sums, dict) or not compare_sums(sums, account.sums):
+        raise damaged_error(f"the checkpoint in row {seq} is not what the rows before it add up to")
+
+
+def _verify_answers(book: LedgerStore, path: Path) -> int:
+    count = 0
+    answers = AnswerStore(path)
+    try:
+        for key, number, release in answers.all():
+            if not key.startswith(ASKED):
+                check_release(book.find_entry(number), key, bytes(release))
+                count += 1
+    finally:
+        answers.close()
+    return count
+
+
+def back_up(path: str | Path, file: str | Path) -> Verified:
+    """Copy a ledger to a file that must not exist, while sessions may go on; and verify the copy.
+
+    The stored answers stay where they are: charges need nothing of them.
+
+    Args:
+        path: the ledger.
+        file: the copy, which nobody else may read.
+
+    Raises:
+        LedgerError: the ledger can't be trusted, or the copy not be written.
+    """
+    where, target = find_existing(path), Path(file).expanduser().resolve()
+    with closing(LedgerStore(where, None, read_only=True)) as book:
+        replaced = find_replaced(where, book)
+        if replaced is not None:
+            raise replaced
+        with book.reading() as connection:
+            _copy(connection, target)
+    return verify_ledger(target)
+
+
+def _copy(source: sqlite3.Connection, target: Path) -> None:
+    draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, state_files.OWNER_ONLY))
+        with log_file.explain_errors(target), closing(sqlite3.connect(draft)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+        with draft.open("rb") as made:
+            os.fsync(made.fileno())
+        if not log_file.give_name(draft, target):
+            raise LedgerError(
+                f"{target} exists already; it is not overwritten.", hint="give another file name."
+            )
+    except OSError as error:
+        raise LedgerError(
+            f"{target} can't be written: {error.strerror}.", hint="give another file name."
+        ) from None
+    finally:
+        for side in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                draft.with_name(draft.name + side).unlink()
+
+
+def restore_ledger(
+    path: str | Path, file: str | Path, spent: tuple[Fraction, Fraction] | None = None
+) -> tuple[str, ...]:
+    """Put a backup in the place of a ledger, with what was charged since written off as spent.
+
+    Where the ledger that is there can be read as a whole and continues the backup, the charges since are taken from it,
+    one by one. Else the owner says what they were.
+
+    Args:
+        path: the ledger.
+        file: the backup.
+        spent: epsilon and delta of what was charged since the backup, counted against the whole and every share.
+
+    Returns:
+        What was done, in sentences.
+
+    Raises:
+        LedgerError: the backup can't be trusted or is of another ledger; or what was charged since is not known.
+    """
+    where, source = Path(path).expanduser().resolve(), find_existing(file)
+    checked = _verify_backup(source)
+    lost = _find_lost(where, source, checked)
+    if lost is None and spent is None:
+        raise LedgerError(
+            f"What was charged since row {checked.seq} of the backup is not known: the ledger {where} is gone, damaged, or "
+            "no continuation of it.",
+            hint="say what is to be written off as spent: --spent EPSILON [--spent-delta DELTA]; all that was left is safe.",
+        )
+    charges: list[tuple[str, str, Event, str, bool]] = [
+        (e.analyst, e.user, e.event, e.text, False) for e in lost or () if e.event is not None
+    ]
+    if spent is not None and any(spent):
+        charges.append(("", get_user(), make_spent_event(*spent), "written off by the owner", True))
+    draft = where.with_name(f".{where.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    with closing(LedgerStore(source, None, read_only=True)) as book, book.reading() as connection:
+        _copy(connection, draft)
+    said = f"{len(charges)} charges since row {checked.seq} were written off as spent"
+    mark = _write_off(draft, charges, said)
+    moved = _move_away(where)
+    draft.replace(where)
+    state_files.write_checkpoint(where, mark)
+    state_files.leave_register(where, mark.ledger)
+    _drop_unknown_answers(where)
+    return said, *([f"the ledger that was there is now {moved}"] if moved else [])
+
+
+def make_spent_event(epsilon: Fraction, delta: Fraction) -> Event:
+    """Return the event of answers of which only (epsilon, delta) is known.
+
+    Raises:
+        LedgerError: no loss.
+    """
+    if epsilon <= 0 or not 0 <= delta < 1:
+        raise LedgerError("What is written off has an epsilon above 0, and a delta from 0 to below 1.")
+    # Selected groups promise (epsilon, delta) and nothing sharper, in every currency.
+    return GroupSelection(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def _verify_backup(source: Path) -> Account:
+    """Return the account of a backup, read from its first row on. Neither a mark nor the register is asked."""
+    with closing(LedgerStore(source, None, read_only=True)) as book, book.reading() as connection:
+        log_file.check_pages(connection)
+        return _verify_rows(connection)[3]
+
+
+def _find_lost(where: Path, source: Path, backup: Account) -> list[Entry] | None:
+    """Return what was charged since the backup; None where that is not known."""
+    try:
+        with closing(LedgerStore(where, None, read_only=True)) as book:
+            if find_replaced(where, book) is not None:
+                return None
+            with book.reading() as connection:
+                log_file.check_pages(connection)
+                now = _verify_rows(connection)[3]
+            if now.ledger_id != backup.ledger_id or backup.head not in book.hashes_at(backup.seq):
+                return None
+            return list(book.entries(backup.count + 1, now.count))
+    except (LedgerError, OSError):
+        pass
+    seen = [state_files.read_checkpoint(where), *state_files.read_register(where, backup.ledger_id)]
+    marks = [mark for mark in seen if mark is not None]
+    with closing(LedgerStore(source, None, read_only=True)) as book:
+        held = (m.ledger == backup.ledger_id and m.hash in book.hashes_at(m.seq) for m in marks)
+        return [] if marks and all(held) else None  # a charge renews the mark, so none came after the backup
+
+
+def _write_off(draft: Path, charges: list[tuple[str, str, Event, str, bool]], said: str) -> Checkpoint:
+    with closing(sqlite3.connect(draft)) as made:
+        made.execute("PRAGMA journal_mode = WAL")
+    with closing(LedgerStore(draft, None)) as book:
+        with book.writing(durable=False) as (write, _):
+            write("restore", 0, {"lost": said, "rows": book.account.seq, "user": book.user})
+            for number, (analyst, user, event, text, everybody) in enumerate(charges, book.account.count + 1):
+                body = {"analyst": analyst, "user": user, "event": event.to_json(), "everybody": everybody}
+                write("spend", number, body, {"text": text})
+        with book.reading() as connection:
+            log_file.set_durable(connection, True)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return Checkpoint(book.account.ledger_id, book.account.seq, book.account.head)
+
+
+def _move_away(where: Path) -> Path | None:
+    """Give the ledger that is there another name, with the side files that belong to it."""
+    if not where.exists():
+        return None
+    for number in range(1, 1000):
+        kept = where.with_name(f"{where.name}-replaced-{number}")
+        if not kept.exists():
+            break
+    for side in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            where.with_name(where.name + side).replace(kept.with_name(kept.name + side))
+    return kept
+
+
+def _drop_unknown_answers(where: Path) -> None:
+    """Drop the stored answers that the restored ledger does not know as paid."""
+    answers = AnswerStore(where)
+    with closing(LedgerStore(where, None, read_only=True)) as book:
+        unknown = set()
+        for key, number, release in answers.all():
+            entry = book.find_entry(number)
+            try:
+                if entry is None or not key.startswith(ASKED):
+                    check_release(entry, key, bytes(release))
+            except LedgerError:
+                unknown.add(number)
+        answers.forget(tuple(sorted(unknown)))
+    answers.close()
+
+
+def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
+    """Blank what was said before a day: texts, reasons of refusals, and the answers that are stored, with their keys.
+
+    Charges, outcomes and the chain stay. Sessions may go on meanwhile; where one is reading, what was blanked may stay
+    in SQLite's own log until the next time.
+
+    Args:
+        path: the ledger.
+        before: the day, in UTC.
+
+    Returns:
+        What was done, in sentences.
+
+    Raises:
+        LedgerError: the ledger can't be trusted or written.
+    """
+    where, day = find_existing(path), before.isoformat()
+    with closing(LedgerStore(where, None)) as book:
+        replaced = find_replaced(where, book)
+        if replaced is not None:
+            raise replaced
+        with book.writing() as (write, connection):
+            found = _find_said(connection, day)
+            statements = tuple(sorted({statement for _, statement in found if statement}))
+            connection.executemany("DELETE FROM said WHERE seq = ?", [(seq,) for seq, _ in found])
+            write("forget", 0, {"before": day, "user": book.user})
+        answers = book.answers.forget(statements)
+        with book.reading() as connection:
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    told = [f"{len(found)} texts and {answers} stored answers from before {day} were forgotten"]
+    if busy:
+        told.append(
+            "a session is reading: run this again once it is closed, to remove them from SQLite's log too"
+        )
+    return tuple(told)
+
+
+def _find_said(connection: sqlite3.Connection, day: str) -> list[tuple[int, int]]:
+    found: Iterator[tuple[int, int]] = connection.execute(
+        "SELECT log.seq, log.statement FROM said JOIN log USING (seq) WHERE log.at < ?", (day,)
+    )
+    return list(found)
+
+
+def upgrade(path: str | Path) -> str:
+    """Upgrade a ledger of an earlier version, as opening a session does, and say which version it has."""
+    where = find_existing(path)
+    with closing(LedgerStore(where, None)) as book, book.reading() as connection:
+        return f"{where} has format {log_file.read_version(connection)}, which this dpsql writes."

@@ -1,0 +1,166 @@
+"""The sums of a ledger for the owner's report, in one pass over its statements: by person, by day, and over time.
+
+Nothing here grows with the number of statements but for the days on which somebody asked, so a ledger of a million takes
+no more memory than one of a thousand. One page of the statements themselves is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpsql.ledger.entries import Entry
+from dpsql.ledger.ledger import Ledger
+from dpsql.privacy.accountants import Spent
+from dpsql.privacy.events import Event
+from dpsql.report.tables import clip_text, name_of
+
+STATEMENTS_ON_A_PAGE = 1000
+"""Statements of which a page of the report says each one."""
+STEPS = 400
+"""Points of the curve of what was left."""
+
+_NOTHING = Fraction(0)
+
+
+@dataclass
+class Tally:
+    """What one person asked, in all or on one day."""
+
+    statements: int = 0
+    refused: int = 0
+    epsilon: Fraction = _NOTHING
+    delta: Fraction = _NOTHING
+
+    def add(self, event: Event | None) -> None:
+        """Count one statement; None for one that was refused."""
+        if event is None:
+            self.refused += 1
+            return
+        epsilon, delta = event.basic
+        self.statements += 1
+        self.epsilon += epsilon
+        self.delta += delta
+
+
+@dataclass
+class LedgerSums:
+    """The sums of all statements, and the statements of one page.
+
+    Args:
+        ledger: an open ledger.
+        page: which page of statements is kept: 1 has the newest.
+    """
+
+    ledger: Ledger
+    page: int = 1
+    page_size: int = STATEMENTS_ON_A_PAGE
+    people: dict[str, Tally] = field(default_factory=dict)
+    days: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    """By the day, in UTC, and the person."""
+    events: Counter[Event] = field(default_factory=Counter)
+    entries: list[Entry] = field(default_factory=list)
+    """The statements of the page, in order."""
+    unsettled: int = 0
+    burn_down: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = self.ledger.count
+        self.count = count
+        self.pages = max(1, -(-count // self.page_size))
+        self.page = min(max(1, self.page), self.pages)
+        last = count - (self.page - 1) * self.page_size
+        self.first, self.last = max(1, last - self.page_size + 1), last
+        curve = _BurnDown(self.ledger, count)
+        accountant = self.ledger.terms.accountant
+        for entry in self.ledger.walk(1, count):
+            charged = entry.charged(accountant)
+            person = name_of(entry)
+            self.people.setdefault(person, Tally()).add(charged)
+            self.days.setdefault((entry.when[:10], person), Tally()).add(charged)
+            self.unsettled += entry.event is not None and entry.outcome in ("unsettled", "open")
+            curve.add(entry)
+            if self.first <= entry.statement_id <= self.last:
+                self.entries.append(entry)
+        self.burn_down, self.events = curve.finish(), curve.events
+
+    @property
+    def charges(self) -> int:
+        """The number of statements that were charged."""
+        return sum(tally.statements for tally in self.people.values())
+
+
+class _BurnDown:
+    """What one more statement might have cost, after each charge; refused ones stand at the level that they asked for."""
+
+    def __init__(self, ledger: Ledger, count: int) -> None:
+        self._rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
+        self._every = max(1, -(-count // STEPS))
+        self._spent: Spent = self._rule.start
+        self._left, self._charges = self._rule.epsilon, 0
+        self._since: Counter[Event] = Counter()
+        self._last = ""
+        self._told = 0
+        self.events: Counter[Event] = Counter()
+        self.steps: list[dict[str, Any]] = [{"charges": 0, "left": float(self._left), "text": ""}]
+        self.refused: list[dict[str, Any]] = []
+
+    def add(self, entry: Entry) -> None:
+        if entry.event is not None:
+            self._since[entry.event] += 1
+            self._charges += 1
+            self._last = entry.text
+            if self._charges % self._every == 0:
+                self._step()
+        elif entry.asked is not None and len(self.refused) < STEPS:
+            level = float(self._left - entry.asked.basic[0])
+            self.refused.append({"charges": self._charges, "level": level, "text": clip_text(entry.text, 90)})
+
+    def finish(self) -> dict[str, Any]:
+        if self._told < self._charges:
+            self._step()
+        limit = float(self._rule.epsilon)
+        return {"limit": limit, "charges": self._charges, "steps": self.steps, "refused": self.refused}
+
+    def _step(self) -> None:
+        for event, times in self._since.items():
+            self._spent = self._rule.add(self._spent, event, times)
+        self.events.update(self._since)
+        self._since.clear()
+        self._told = self._charges
+        self._left = self._rule.fits(self._spent)
+        self.steps.append(
+            {"charges": self._charges, "left": float(self._left), "text": clip_text(self._last, 90)}
+        )
+
+
+def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, str, Tally]]:
+    """Return the sums by day and person, the newest first; by month or year where there would be more than ``most``.
+
+    What is beyond that is one last row.
+    """
+    for length in (10, 7, 4):
+        found: dict[tuple[str, str], Tally] = {}
+        for (day, who), tally in days.items():
+            _join(found.setdefault((day[:length], who), Tally()), tally)
+        if len(found) <= most:
+            break
+    rows = [
+        (day, who, tally)
+        for (day, who), tally in sorted(found.items(), key=lambda item: item[0][0], reverse=True)
+    ]
+    if len(rows) > most:
+        rest = Tally()
+        for _, _, tally in rows[most - 1 :]:
+            _join(rest, tally)
+        rows = [*rows[: most - 1], ("earlier", "all others", rest)]
+    return rows
+
+
+def _join(tally: Tally, other: Tally) -> None:
+    tally.statements += other.statements
+    tally.refused += other.refused
+    tally.epsilon += other.epsilon
+    tally.delta += other.delta
