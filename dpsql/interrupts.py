@@ -12,10 +12,12 @@ Other threads never run signal handlers, so work that they ask for runs in them.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from queue import SimpleQueue
@@ -28,6 +30,8 @@ P = ParamSpec("P")
 
 POLL_SECONDS = 0.1
 """How long whoever waits does not look whether it was asked to stop; what is waited for wakes it at once."""
+RESEND_SECONDS = 1.0
+"""Time that foreign code has to end after an exception, before it gets another one."""
 
 
 class _Stop:
@@ -36,29 +40,27 @@ class _Stop:
     def __init__(self) -> None:
         self.requested = threading.Event()
         self._breakable: int | None = None
+        self._sent = -math.inf
         self._lock = threading.Lock()
 
     def request(self) -> None:
-        """Ask for the end; a breakable thread gets an exception each time."""
+        """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
         self.requested.set()
         with self._lock:
-            if self._breakable is not None:
+            if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
+                self._sent = time.monotonic()
                 _raise_in(self._breakable, KeyboardInterrupt)
 
     def enter_breakable(self) -> None:
+        """Let this thread be ended by an exception, until :meth:`leave_breakable`."""
         with self._lock:
             self._breakable = threading.get_ident()
 
     def leave_breakable(self) -> None:
-        """Take back what was sent and has not arrived: it may arrive in here too, and then is caught."""
-        while True:
-            try:
-                with self._lock:
-                    self._breakable = None
-                _raise_in(threading.get_ident(), None)
-                return
-            except KeyboardInterrupt:
-                continue
+        """Send no more, and take back what was sent and has not arrived."""
+        with self._lock:
+            self._breakable = None
+        _raise_in(threading.get_ident(), None)
 
 
 _stop: ContextVar[_Stop | None] = ContextVar("dpsql_stop", default=None)
@@ -86,19 +88,30 @@ def check_stop() -> None:
         raise KeyboardInterrupt
 
 
-@contextmanager
-def breakable() -> Iterator[None]:
-    """Let a stop raise KeyboardInterrupt at any instruction of the body: for foreign code, which never asks."""
+def run_breakable(work: Callable[[], T]) -> T:
+    """Do work that a stop may end at any instruction by a KeyboardInterrupt: foreign code, which never asks.
+
+    When it returns or raises, no such exception is on its way any more.
+    """
     stop = _stop.get()
     if stop is None:
-        yield
-        return
+        return work()
     check_stop()
-    stop.enter_breakable()
-    try:
-        yield
-    finally:
-        stop.leave_breakable()
+    outcome = WorkOutcome[T]()
+    begun = broken = left = False
+    while not left:
+        try:
+            if not begun:
+                begun = True
+                stop.enter_breakable()
+                outcome = _do(work)
+            stop.leave_breakable()
+            left = True
+        except KeyboardInterrupt:  # it arrived between two lines of ours
+            broken = True
+    if broken:
+        raise KeyboardInterrupt
+    return outcome.get()
 
 
 class Turns:
@@ -130,7 +143,8 @@ class Worker:
             task, done = self.jobs.get()
             if done.is_set():
                 continue  # an exception came between two lines of who sent it: it was sent twice
-            task()
+            with suppress(BaseException):
+                task()
             del task  # nothing of it is held while there is none
             kept = len(_IDLE) < _MAX_IDLE
             if kept:

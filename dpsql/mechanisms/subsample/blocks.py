@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.errors import EngineError
-from dpsql.interrupts import breakable
+from dpsql.interrupts import run_breakable
 from dpsql.mechanisms import base
 from dpsql.mechanisms.order_statistics import read_cells
 from dpsql.noise.entropy import Entropy
@@ -434,8 +434,7 @@ class PythonBlocks(BlockSource):
             try:
                 # copies: whatever the function does to its arguments, no other block sees it
                 given = [rows.column(name).to_numpy().copy() for name in self.arguments]
-                with breakable():
-                    return self.function(*given)
+                return run_breakable(lambda: self.function(*given))
             except KeyboardInterrupt:  # the stop button
                 raise
             except BaseException:  # any failure inside a block, an exit too, is a result: the default
