@@ -115,7 +115,7 @@ STABLE = [
 Some functions have no useful bound on what one person may change: a median, a mode, a spread, a model. Three ways to release
 them all the same. *Propose, test, release*: if the data are far from any table with another answer, the answer may come out
 as it is. *Inverse sensitivity*: choose an answer by how far the data are from having it. *Subsample and aggregate*: run anything on many blocks of people, and combine the blocks' results privately.""",
-    OPEN.replace("NAME", "stable_answers").replace("epsilon = 30", "epsilon = 40"),
+    OPEN.replace("NAME", "stable_answers").replace("epsilon = 30", "epsilon = 50"),
     """## The spread of spending
 
 `IQR` is tested on the scale of powers of two, then released with a factor of noise. A test that fails gives NULL, and is
@@ -126,6 +126,15 @@ SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) IQ
     """An answer may also be proposed with how far one person can move it:""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1) MEDIAN(age, local_sensitivity => 2) AS median_age FROM visits""",
+    """Quantiles, ranges and modes of numbers take a proposal too; the mode may stand at the end of the statement.""",
+    """%%dpsql
+SELECT QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(age, local_sensitivity => 2) AS spread FROM visits
+WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1)""",
+    """A mean needs no proposal: a twentieth of the rows at each end is left out, and the order of magnitude of how far one person can
+move the rest is what is tested. No bounds are used but those that the owner declared.""",
+    """%%dpsql
+WITH PTR OPTIONS (epsilon = 4, delta = 1e-7, max_rows_contributed = 1)
+SELECT AVG(age) AS usual_age, STDDEV(age) AS spread_of_the_middle FROM visits""",
     """The most common site in each plan: exact, where it is stable.""",
     """%%dpsql
 SELECT WITH PTR OPTIONS (epsilon = 2, delta = 1e-7, max_rows_contributed = 1) plan, MODE(site) AS most_common_site FROM visits GROUP BY plan ORDER BY plan""",
@@ -153,6 +162,10 @@ SELECT WITH STABLE OPTIONS (epsilon = 2, max_rows_contributed = 1) plan, TRIMMED
 A correlation has no small sensitivity, but its value on each of 128 blocks of people does not vary much.""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1), combine = 'winsorized_mean') CORR(age, doctor_visits) AS r FROM visits""",
+    """Where nobody knows the range of the results, `bounds = AUTO` releases what 512 blocks agree on, or NULL: whether the order of
+magnitude of their spread is stable is tested, which takes a δ.""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, delta = 1e-7, bounds = AUTO) REGR_SLOPE(doctor_visits, family_size) AS slope FROM visits""",
     """## Votes: which plan do people use most doctors in?
 
 Each block answers for itself, and the blocks vote. `stable_mode` releases the winner exactly if it leads by enough.""",
