@@ -66,6 +66,8 @@ def _unit(table: Table) -> str:
 def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     budget = policy.budget
     rows = [("budget", name, _text(getattr(budget, name))) for name in budget.__dataclass_fields__]
+    if policy.ledger.keep_answers_mb is not None:
+        rows.append(("ledger", "keep_answers_mb", str(policy.ledger.keep_answers_mb)))
     for table in policy.tables.values():
         if table.period is not None:
             rows.append(

@@ -68,7 +68,17 @@ def reference() -> str:
         _signature("dpsql.connect", dpsql.connect),
         *(_class(kind) for kind in (dpsql.Session, dpsql.Result)),
         "## The policy",
-        *(_fields(kind) for kind in (model.Budget, model.Table, model.Column, model.Format, model.Analyst)),
+        *(
+            _fields(kind)
+            for kind in (
+                model.Budget,
+                model.Table,
+                model.Column,
+                model.Format,
+                model.Analyst,
+                model.LedgerRules,
+            )
+        ),
         "### Accountants",
         _table(("name", "what it sums"), ((f"`{a.name}`", a.summary) for a in ACCOUNTANTS.values())),
         "## Errors\n\n```\n" + _tree() + "\n```",

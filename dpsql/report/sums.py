@@ -19,7 +19,7 @@ from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
 """Statements of which a page of the report says each one."""
-STEPS = 400
+_POINTS = 400
 """Points of the curve of what was left."""
 
 _NOTHING = Fraction(0)
@@ -97,7 +97,7 @@ class _BurnDown:
 
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
-        self._every = max(1, -(-count // STEPS))
+        self._every = max(1, -(-count // _POINTS))
         self._spent: Spent = self._rule.start
         self._left, self._charges = self._rule.epsilon, 0
         self._since: Counter[Event] = Counter()
@@ -114,7 +114,7 @@ class _BurnDown:
             self._last = entry.text
             if self._charges % self._every == 0:
                 self._step()
-        elif entry.asked is not None and len(self.refused) < STEPS:
+        elif entry.asked is not None and len(self.refused) < _POINTS:
             level = float(self._left - entry.asked.basic[0])
             self.refused.append({"charges": self._charges, "level": level, "text": clip_text(entry.text, 90)})
 

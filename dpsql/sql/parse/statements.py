@@ -15,7 +15,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, did_you_mean
 from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of
-from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_error, tokenize
+from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
 SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
@@ -201,13 +201,7 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
-    limit = None
-    if name == "LEDGER" and len(tokens) > 2 and tokens[2].text.upper() == "LIMIT":
-        if len(tokens) < 4 or not (tokens[3].text.isascii() and tokens[3].text.isdigit()):
-            raise token_error(
-                tokens[min(3, len(tokens) - 1)], "LIMIT takes a whole number.", "write SHOW LEDGER LIMIT 20."
-            )
-        limit = min(int(tokens[3].text[:10]), 2**31)
+    limit = read_limit(tokens, 2) if name == "LEDGER" else None
     _nothing_after(tokens, 2 if limit is None else 4)
     return Statement("show", text, span, name=name, limit=limit)
 

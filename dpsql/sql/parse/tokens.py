@@ -374,3 +374,17 @@ def _written(name: Token, opening: Token, arguments: list[list[Token]], closing:
     for i, argument in enumerate(arguments):
         out += [*([replace_token(opening, TokenType.COMMA, ",")] if i else []), *argument]
     return [*out, closing] if closing.token_type in CLOSING else out
+
+
+def read_limit(tokens: list[Token], at: int) -> int | None:
+    """Read ``LIMIT n`` at a place of a statement that is no query; None where something else, or nothing, stands there.
+
+    Raises:
+        ParseError: no whole number follows.
+    """
+    if len(tokens) <= at or tokens[at].text.upper() != "LIMIT":
+        return None
+    number = tokens[min(at + 1, len(tokens) - 1)]
+    if not (number.text.isascii() and number.text.isdigit()):
+        raise token_error(number, "LIMIT takes a whole number.", "write SHOW LEDGER LIMIT 20.")
+    return min(int(number.text[:10]), 2**31)

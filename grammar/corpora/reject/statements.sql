@@ -405,6 +405,14 @@ ParseError: there is no SHOW BUDGETS.
              ^^^^^^^
 Hint: did you mean BUDGET?
 ====
+-- case: SHOW LEDGER LIMIT without a number
+SHOW LEDGER LIMIT few
+----
+ParseError: LIMIT takes a whole number.
+  1 |   SHOW LEDGER LIMIT few
+                          ^^^
+Hint: write SHOW LEDGER LIMIT 20.
+====
 -- case: the second statement is wrong, so the first is not paid
 SELECT COUNT(*) FROM visits; SELECT COUNT(*) FROM vists
 ----
