@@ -270,6 +270,18 @@ class GeometricGrid:
         """The last step; the first is its negative."""
         return (self.highest - self.lowest) << self.BITS
 
+    def find_step(self, value: Fraction) -> int:
+        """Return the step of a number, in exact arithmetic."""
+        size, cells = abs(value), 1 << self.BITS
+        if size < Fraction(2) ** self.lowest:
+            return 0
+        power = size.numerator.bit_length() - size.denominator.bit_length()
+        power -= size < Fraction(2) ** power
+        power = min(power, self.highest - 1)
+        part = min(cells - 1, math.floor((size / Fraction(2) ** power - 1) * cells))
+        step = (power - self.lowest) * cells + part + 1
+        return step if value > 0 else -step
+
     def value(self, step: int) -> Fraction:
         """Return the number that a step stands for."""
         if step == 0:

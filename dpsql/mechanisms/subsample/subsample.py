@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.moments import Estimate
-from dpsql.mechanisms.order_statistics import WantedRank, cut_segments
+from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, cut_segments
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.subsample.blocks import BlockOperator
 from dpsql.mechanisms.subsample.votes import (
@@ -87,6 +87,43 @@ class ResultRange:
         return Estimate(*(pa.array([mean], pa.float64()) for mean in means)).columns(name)
 
 
+@dataclass(frozen=True)
+class UnboundedRange:
+    """A grid for block results whose bounds nobody knows: :class:`GeometricGrid`, its steps counted from 0.
+
+    A block without a finite number counts as 0.
+    """
+
+    grid: GeometricGrid
+
+    @property
+    def points(self) -> int:
+        """The last position."""
+        return 2 * self.grid.last
+
+    @property
+    def low(self) -> Fraction:
+        """Results below are held to it."""
+        return -self.high
+
+    @property
+    def high(self) -> Fraction:
+        """Results above are held to it."""
+        return Fraction(2) ** self.grid.highest
+
+    def place(self, value: Any) -> int:
+        """Return the position of a result."""
+        try:
+            exact = Fraction(value if not isinstance(value, str) else math.nan)
+        except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
+            exact = Fraction(0)
+        return self.grid.find_step(exact) + self.grid.last
+
+    def value(self, position: int) -> float:
+        """Return the number at a position."""
+        return float(self.grid.value(position - self.grid.last))
+
+
 def choose_grid_quantile(
     places: Sequence[int], probability: Fraction, points: int, epsilon: Fraction, entropy: Entropy
 ) -> int:
@@ -145,7 +182,7 @@ class BlockMedian(Combiner):
     """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon, bounded range."""
 
     name: str
-    bounds: ResultRange
+    bounds: ResultRange | UnboundedRange
     epsilon: Fraction
     probability: Fraction = Fraction(1, 2)
 
@@ -247,7 +284,7 @@ class Coordinates(Combiner):
         return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
 
 
-def _shown(bounds: ResultRange) -> str:
+def _shown(bounds: ResultRange | UnboundedRange) -> str:
     return f"[{float(bounds.low):.6g}, {float(bounds.high):.6g}]"
 
 

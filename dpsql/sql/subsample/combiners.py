@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, PolicyError
-from dpsql.mechanisms.order_statistics import read_cells
+from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
 from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
@@ -127,6 +127,8 @@ AUTO_BLOCKS = 512
 """Subsample blocks where bounds = AUTO: what they agree on is tested, which takes some hundreds at ε = 1."""
 ROUNDS = 4
 _POINTS = 1 << 16
+_UNBOUNDED = GeometricGrid(-30, 64)
+"""The grid of a median of block results whose bounds nobody gave."""
 
 
 @dataclass
@@ -150,7 +152,8 @@ class Subsample:
         if self.registered is not None:
             self.returns = self.binder.catalog.functions[self.registered[1].name.lower()].returns
         self.unbounded = options.get("bounds") == "AUTO"
-        self.blocks = int(options.get("blocks", AUTO_BLOCKS if self.unbounded else BLOCKS))
+        tested = self.unbounded and options.get("combine") != "median"
+        self.blocks = int(options.get("blocks", AUTO_BLOCKS if tested else BLOCKS))
         if not 2 <= self.blocks <= 1_000_000:
             raise options.refuse("blocks", "blocks must lie between 2 and 1,000,000.")
         stable = options.get("combine") == "stable_mode"
@@ -189,12 +192,12 @@ class Subsample:
         kind, wanted = f.typed.type, self.options.get("combine")
         number = kind.numeric or self.width(f) is not None
         if self.unbounded and wanted in (*NUMERIC, None) and number:
-            if wanted not in ("trimmed_mean", None) or self.width(f) is not None:
-                what = "bounds = AUTO is for the trimmed mean of single numbers."
+            if wanted not in ("trimmed_mean", "median", None) or self.width(f) is not None:
+                what = "bounds = AUTO is for the trimmed mean and the median of single numbers."
                 raise self.options.refuse(
                     "bounds", what, "write combine = 'trimmed_mean', or bounds = (-1, 1)."
                 )
-            return "trimmed_mean"
+            return wanted or "trimmed_mean"
         if wanted is None:
             return "median" if number else "noisy_mode"
         why, hint = f"needs numbers, and {f.name} is {kind.sql}.", "use 'noisy_mode'."
@@ -212,7 +215,7 @@ class Subsample:
     def needs_delta(self, f: Field, kind: str) -> bool:
         """Say whether a combiner needs a share of delta."""
         untold = kind == "noisy_mode" and self._candidates(f) is None
-        return kind == "stable_mode" or untold or (kind in NUMERIC and self.unbounded)
+        return kind == "stable_mode" or untold or (kind == "trimmed_mean" and self.unbounded)
 
     def _candidates(self, f: Field) -> tuple[Any, ...] | None:
         """Return the public results that may win a vote; None where they are not known."""
@@ -267,6 +270,8 @@ class Subsample:
                 return NoisyMode(f.name, epsilon, candidates, exponential=exponential)
             return NoisyMode(f.name, epsilon / 2, None, OptimalTest(epsilon / 2, delta, 2), exponential)
         bounds = self.options.get("bounds")
+        if self.unbounded and kind == "median":
+            return results.BlockMedian(f.name, results.UnboundedRange(_UNBOUNDED), epsilon)
         if self.unbounded:
             return self._consensus(f, epsilon, delta)
         if bounds is None:

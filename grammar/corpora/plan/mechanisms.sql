@@ -165,3 +165,10 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AV
 columns: a, s, v
 cost: ε=1, δ=1e-06
 block: Stable {"events": [{"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/12", "kind": "discrete_laplace", "sensitivity": 1024}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"delta": "1/6000000", "epsilon": "1/8", "kind": "stable_test"}, {"count": 1, "epsilon": "1/12", "kind": "discrete_laplace", "sensitivity": 1024}, {"delta": "1/3000000", "epsilon": "1/6", "kind": "stable_test"}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 1024}], "kind": "composed"}
+====
+-- case: a median of blocks without bounds
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'median', bounds = AUTO) CORR(age, amount) AS r FROM visits
+----
+columns: r
+cost: ε=1
+block: SubsampleAggregate {"count": 1, "epsilon": "1", "kind": "bounded_range"}

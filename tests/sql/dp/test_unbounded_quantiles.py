@@ -14,6 +14,7 @@ import dpsql
 from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
 from dpsql.mechanisms.selection.above_threshold import ThresholdNoise, split_epsilon
+from dpsql.mechanisms.subsample.subsample import UnboundedRange
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
@@ -78,7 +79,7 @@ def test_every_double_has_its_place() -> None:
     values = np.array([s * sign for s in sizes for sign in (1, -1)])
     sql = f"SELECT {GRID.write_step('v')} FROM (SELECT unnest($1) AS v)"
     found = [step for (step,) in duckdb.execute(sql, [values.tolist()]).fetchall()]
-    assert found == [place(v) for v in values]
+    assert found == [place(v) for v in values] == [GRID.find_step(Fraction(v)) for v in values]
     assert {place(1e300), place(-1e300)} == {GRID.last, -GRID.last}
     for v, step in zip(values, found, strict=True):
         if 2.0**-30 <= abs(v) < 2.0**64:
@@ -122,6 +123,21 @@ def test_quantiles_need_no_bounds(session: dpsql.Session, call: str, low: float,
     (answer,) = session.sql(f"SELECT WITH DP OPTIONS (epsilon = 40) {call} AS q FROM t").fetchone()
     assert low <= answer <= high
     assert session.ledger()[-1].event == BoundedRange(Fraction(40))
+
+
+def test_a_median_of_blocks_needs_no_bounds_and_no_delta(session: dpsql.Session) -> None:
+    text = "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 20, combine = 'median', bounds = AUTO) {} AS m FROM t"
+    (answer,) = session.sql(text.format("AVG(low)")).fetchone()
+    assert -1_002_000 < answer < -999_000
+    assert session.ledger()[-1].event == BoundedRange(Fraction(20))
+    (answer,) = session.sql(text.format("MAX(odd)")).fetchone()
+    assert answer == 5
+    (answer,) = session.sql(text.format("CASE WHEN COUNT(*) > 10000 THEN 1 END")).fetchone()
+    assert answer == 0, "blocks without a number count as 0"
+    grid = UnboundedRange(GRID)
+    assert [grid.place(v) for v in (None, "1", math.nan, math.inf, 0)] == [GRID.last] * 5
+    assert (grid.place(1e300), grid.place(-(10**40)), grid.points) == (2 * GRID.last, 0, 2 * GRID.last)
+    assert [grid.value(grid.place(v)) for v in (3, -1023, 0.25, 0)] == [3, -1023, 0.25, 0]
 
 
 def test_groups_lists_and_types(session: dpsql.Session) -> None:
