@@ -38,6 +38,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode", "Trimmed"), ("name",)),
     **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
     "InverseSensitivity": ("name",), "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
+    "NoiseReducedAggregation": ("reduced",),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
 """By class, the fields that only say what output columns are called: exact texts name columns by their places."""
@@ -51,7 +52,7 @@ _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
 _ADDED = {"determines", "privacy_period"}
 """Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
-_ADDED_FIELDS = {"form", "bases", "multiples"}
+_ADDED_FIELDS = {"form", "bases", "multiples", "reach", "declared"}
 """Fields of operators that earlier versions did not have: where they are empty, the key is theirs."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200

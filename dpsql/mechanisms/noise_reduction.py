@@ -167,7 +167,7 @@ class NoiseReducedAggregation(Aggregation):
             *(line for output in self._fixed for line in output.sentences(confidence)),
             f"{', '.join(self.reduced)}: noise is reduced step by step until every interval ends within "
             f"{float(self.error):g} of its value, at {confidence:.4g} confidence, or ε={write_number(self._most)} is used "
-            "up. Sums of ε are charged what was used, sums of divergences the whole.",
+            "up. Sums of ε are charged what was used, rules for many statements the stages that were begun.",
         )
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:

@@ -27,7 +27,8 @@ Those that end with the plain sum within epsilon have a likelihood ratio of at m
 nothing to ``P(S) - e^epsilon Q(S)``. Those that end with the rule within its limit had it there all along,
 because its sums only grow: they happen, with the same probabilities, in a session that the rule alone would have
 stopped, and add at most what that one is promised to. A session ends in at least one of the two ways, hence
-``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``.
+``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``. (Of noise that is reduced step by step epsilon is that of the path,
+which is all that the first way asks; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual`.)
 
 The same proof takes any rule whose sums only grow. Of zCDP's conversion to (epsilon, delta) only one order
 counts: the one at which it allows the most. ``zcdp`` therefore fixes this order when it is opened, and sums the

@@ -7,11 +7,15 @@ touched, and never is more taken than that.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from dpsql.privacy.events import Event, PureDP, require
+from dpsql.privacy.events import Event, PureDP, compose_events, require
+
+_PACE = Fraction(8, 5)
+_FIRST = 4096
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,13 @@ class NoiseReduction(Event):
 
     ``epsilon`` is ``most`` while it is reserved, and is settled with that of the last look. On every path the likelihood
     ratio is at most ``exp(epsilon)``, with the epsilon of that path; so plain sums of pure losses, which hold path by path,
-    charge what was used (ex-post privacy: Ligett et al. 2017; Rogers et al. 2023). Divergences average over paths, and are
-    charged the whole.
+    charge what was used (ex-post privacy: Ligett et al. 2017; Rogers et al. 2023).
+
+    Divergences average over paths, so for them the looks are cut into stages, each with epsilons up to 8/5 of those of the
+    stage before. To begin a stage is to choose a mechanism from what was seen, and every filter allows that. All that was
+    seen by the end of a stage has a likelihood ratio of at most ``exp(top)``, and all before it one of at least
+    ``exp(-top)`` of the stage before; so, whatever was seen before, the stage itself is pure with the sum of both tops.
+    Stages that were begun are charged so, the others are not.
 
     Raises:
         ValueError: more was used than was reserved.
@@ -38,15 +47,30 @@ class NoiseReduction(Event):
         require(self.epsilon <= self.most, "epsilon: at most what was reserved")
 
     @property
+    def tops(self) -> tuple[Fraction, ...]:
+        """The largest epsilon of each stage that was begun, the first stage first."""
+        falling = itertools.takewhile(
+            lambda top: top >= self.most / _FIRST, (self.most / _PACE**i for i in itertools.count())
+        )
+        rising = tuple(falling)[::-1]
+        begun = 1 + sum(top < self.epsilon for top in rising)
+        return rising[:begun]
+
+    @property
+    def stages(self) -> tuple[Event, ...]:
+        """What each stage that was begun is, whatever was seen before."""
+        return tuple(PureDP(top + before) for before, top in itertools.pairwise((Fraction(0), *self.tops)))
+
+    @property
     def rho(self) -> Fraction:
-        return PureDP(self.most).rho
+        return compose_events(self.stages).rho
 
     def renyi(self, order: Fraction) -> Fraction:
-        return PureDP(self.most).renyi(order)
+        return compose_events(self.stages).renyi(order)
 
     @property
     def mu(self) -> Fraction:
-        return PureDP(self.most).mu
+        return compose_events(self.stages).mu
 
     @property
     def parts(self) -> tuple[Event, ...]:

@@ -328,7 +328,7 @@ def test_whatever_a_function_gives_the_answer_comes(session: dpsql.Session, way:
 
 RANGE = ResultRange(Fraction(0), Fraction(9), 90)
 COMBINERS: list[Any] = [
-    BlockMedian("v", RANGE, Fraction(10)), BlockMean("v", RANGE, LaplaceNoise(Fraction(10), 90)), WinsorizedMean("v", RANGE, Fraction(10)),
+    BlockMedian.with_interval("v", RANGE, Fraction(10), 9, 0.95), BlockMean("v", RANGE, LaplaceNoise(Fraction(10), 90)), WinsorizedMean("v", RANGE, Fraction(10)),
     NoisyMode("v", Fraction(10), ("a", "b")), NoisyMode("v", Fraction(10), selection=OptimalTest(Fraction(20), Fraction(1, 10), groups=2)),
     StableMode("v", OptimalTest(Fraction(20), Fraction(1, 10))),
 ]  # fmt: skip

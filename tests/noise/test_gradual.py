@@ -72,6 +72,28 @@ def test_looks_tell_what_the_last_one_tells() -> None:
         assert worst[fresh] == pytest.approx(1 / 2 + 1 / 5)  # fresh noise at each look is paid each time
 
 
+def test_a_look_after_another_is_pure_with_the_sum_of_both() -> None:
+    fine, coarse = 2.0, 3.2
+    p, q = math.exp(-1 / fine), math.exp(-1 / coarse)
+    s = p / q * ((1 - q) / (1 - p)) ** 2
+
+    def law(ratio: float, k: int) -> float:
+        return (1 - ratio) / (1 + ratio) * ratio ** abs(k)
+
+    def given(last: int, first: int, x: int) -> float:
+        """The probability of the last look where the first was this one."""
+        added = (s if first == last else 0) + (1 - s) * law(q, first - last)
+        return law(p, last - x) * added / law(q, first - x)
+
+    losses = [
+        abs(math.log(given(last, first, 0) / given(last, first, 1)))
+        for first, last in itertools.product(range(-8, 9), repeat=2)
+    ]
+    assert sum(given(last, 2, 0) for last in range(-80, 80)) == pytest.approx(1)
+    assert max(losses) <= 1 / fine + 1 / coarse + 1e-12
+    assert max(losses) > 1.5 / fine  # the finer epsilon alone does not bound it
+
+
 @pytest.mark.parametrize("scales", [("5", "2", "2/3"), ("40", "38.5", "7")])
 def test_every_step_has_its_law(scales: tuple[str, ...]) -> None:
     falling = tuple(map(Fraction, scales))

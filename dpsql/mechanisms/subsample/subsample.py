@@ -18,6 +18,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,10 @@ from dpsql.mechanisms.subsample.votes import (
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
+from dpsql.numerics.exact_numbers import round_significant, write_number
+from dpsql.privacy.conversions import bounded_range_rho, find_smallest_epsilon
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
+from dpsql.privacy.pld import DeclaredPlan
 
 
 @dataclass(frozen=True)
@@ -178,28 +183,109 @@ class BlockMean(Combiner):
 
 
 @dataclass(frozen=True)
+class MedianReach:
+    """The private choice of how far around a released median the median of the results may be.
+
+    Candidates are half widths of the interval, each about 1.4 times the one before, up to all of the grid. At each the
+    results beyond the interval are counted on the side that has more of them; wanted is the first at which that is at most
+    ``level``. Utility: minus the number of results that would have to change for a candidate to be that one. Replacing
+    one result moves it by at most 1, and one candidate has utility 0: weights exp(epsilon u / 2), pure epsilon, of range at
+    most epsilon.
+
+    The interval misses the median (both of them, where the number of results is even) only where more than ``level + margin``
+    results lie beyond one end, so where the utility is below ``-margin``. Candidates as bad as that are chosen together
+    with probability at most their number times exp(-epsilon margin / 2), whatever the results.
+
+    Args:
+        epsilon: of the choice.
+        level: the results that may lie beyond either end.
+        margin: by how many the choice may be wrong.
+    """
+
+    epsilon: Fraction
+    level: int
+    margin: int
+
+    @classmethod
+    def plan(cls, epsilon: Fraction, blocks: int, points: int, confidence: float) -> MedianReach | None:
+        """Return the choice at a confidence; None where there are too few blocks for any interval."""
+        others = len(_list_reaches(points)) - 1
+        margin = math.ceil(2 / float(epsilon) * math.log(max(1, others) / (1 - confidence)) * (1 + 1e-9))
+        level = (blocks - 1) // 2 - margin
+        return cls(epsilon, level, margin) if level >= 0 else None
+
+    def choose(self, places: Sequence[int], middle: int, points: int, entropy: Entropy) -> int:
+        """Return the half width of the interval around ``middle``, in grid steps."""
+        reaches = _list_reaches(points)
+        away = np.asarray(places, dtype=np.int64) - middle
+        beyond = [max(int(np.sum(away < -reach)), int(np.sum(away > reach))) for reach in reaches]
+        before = [len(places) + self.level + 1, *beyond]
+        scores = [
+            -max(0, here - self.level, self.level + 1 - wider)
+            for here, wider in zip(beyond, before, strict=False)
+        ]
+        return reaches[choose_exponential(np.array(scores, dtype=np.int64), self.epsilon / 2, entropy)]
+
+
+@lru_cache(maxsize=8)
+def _list_reaches(points: int) -> tuple[int, ...]:
+    """Return the half widths that an interval may have: 0, 1, 2, 3, 4, 6, 8, 12 and so on, and the whole grid."""
+    powers = (size for i in range(points.bit_length()) for size in (1 << i, 3 << i >> 1))
+    return (*sorted({0, *(size for size in powers if size < points)}), points)
+
+
+@dataclass(frozen=True)
 class BlockMedian(Combiner):
-    """``'median'``: a quantile of the results by the exponential mechanism on the grid. Loss: epsilon, bounded range."""
+    """``'median'``: a quantile of the results by the exponential mechanism on the grid.
+
+    Loss: epsilon, of bounded range, and that of the interval's ``reach``, where there is one.
+    """
 
     name: str
     bounds: ResultRange | UnboundedRange
     epsilon: Fraction
     probability: Fraction = Fraction(1, 2)
+    reach: MedianReach | None = None
+
+    @classmethod
+    def with_interval(
+        cls, name: str, bounds: ResultRange, epsilon: Fraction, blocks: int, confidence: float
+    ) -> BlockMedian:
+        """Return a median with an interval from a quarter of epsilon; without one where there are too few blocks for it."""
+        reach = MedianReach.plan(epsilon / 4, blocks, bounds.points, confidence)
+        return cls(name, bounds, epsilon if reach is None else epsilon * 3 / 4, reach=reach)
 
     @property
     def event(self) -> Event:
-        return BoundedRange(self.epsilon)
+        chosen = () if self.reach is None else (BoundedRange(self.reach.epsilon),)
+        return compose_events([BoundedRange(self.epsilon), *chosen])
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
-        places = [self.bounds.place(v) for v in values]
-        chosen = choose_grid_quantile(places, self.probability, self.bounds.points, self.epsilon, entropy)
-        return {self.name: pa.array([self.bounds.value(chosen)], pa.float64())}, ()
+        places, points = [self.bounds.place(v) for v in values], self.bounds.points
+        chosen = choose_grid_quantile(places, self.probability, points, self.epsilon, entropy)
+        value = pa.array([self.bounds.value(chosen)], pa.float64())
+        if self.reach is None:
+            return {self.name: value}, ()
+        half = self.reach.choose(places, chosen, points, entropy)
+        ends = (min(max(chosen + side, 0), points) for side in (-half, half))
+        low, high = (pa.array([self.bounds.value(end)], pa.float64()) for end in ends)
+        return Estimate(value, low, high).columns(self.name), ()
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         error = 2 / float(self.epsilon) * (math.log(self.bounds.points + 1) - math.log(1 - confidence))
         return (
             f"{self.name}: the median of {blocks:,} block results held to {_shown(self.bounds)}, by the exponential "
             f"mechanism; off by at most {error:.1f} ranks of {blocks:,} at {confidence:.0%}.",
+            *self._say_reach(blocks),
+        )
+
+    def _say_reach(self, blocks: int) -> tuple[str, ...]:
+        if self.reach is None:
+            return (f"{self.name}: {blocks:,} blocks are too few for an interval at this epsilon.",)
+        spent = write_number(self.reach.epsilon)
+        return (
+            f"{self.name}: the interval ends where about {self.reach.level:,} of {blocks:,} results lie beyond, chosen with "
+            f"ε={spent}; it holds their median as often as it says.",
         )
 
 
@@ -253,20 +339,83 @@ class WinsorizedMean(Combiner):
         )
 
 
+SPREAD = Fraction(1, 40)
+"""The deviation of block results, in parts of their bounds, at which combiners are compared before any are seen."""
+
+
+def expect_combined(
+    kind: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
+) -> float:
+    """Return how far noise moves what a combiner makes of results that spread like a bell of :data:`SPREAD`.
+
+    This compares combiners from public numbers. That of the mean and of the trimmed mean holds for all results; of the
+    other two it falls as results come closer together.
+
+    Args:
+        kind: ``'mean'``, ``'trimmed_mean'``, ``'winsorized_mean'`` or ``'median'``.
+        bounds: of the results.
+        epsilon: what the combiner has.
+        blocks: how many results there are.
+        trim: the part of results cut off or moved at each end; None where it was not given.
+        confidence: with which the error is no larger.
+    """
+    width, doubt = float(bounds.high - bounds.low), 1 - confidence
+    deviation = width * float(SPREAD)
+    if kind == "median":
+        made = BlockMedian.with_interval("", bounds, epsilon, blocks, confidence)
+        return _expect_median(width, deviation, float(made.epsilon), blocks, doubt)
+    if kind == "winsorized_mean":
+        middle = NormalDist().inv_cdf(0.75 if trim is None else float(1 - trim))
+        off = _expect_median(width, deviation, float(epsilon) / 4, blocks, 0.5)  # of each limit
+        reach = 2 * (deviation * middle + off) * (2 * math.ceil(2 * blocks ** (1 / 3)) if trim is None else 1)
+        return min(width, reach) / blocks * 2 / float(epsilon) * math.log(1 / doubt)
+    cut = math.floor((trim or Fraction(1, 10)) * blocks) if kind == "trimmed_mean" else 0
+    noise = LaplaceNoise(epsilon, bounds.points)
+    return noise.half_width(confidence) * float(bounds.step) / max(1, blocks - 2 * cut)
+
+
+def _expect_median(width: float, deviation: float, epsilon: float, blocks: int, doubt: float) -> float:
+    """Return the distance beyond which a median by the exponential mechanism is with probability ``doubt``."""
+    away = np.geomspace(width * 1e-6, width / 2, 2000)
+    bell = NormalDist(0.0, deviation)
+    ranks = blocks * np.array([bell.cdf(distance) - 0.5 for distance in away])
+    mass = np.cumsum(np.exp(-epsilon / 2 * ranks) * np.gradient(away))
+    return float(away[min(int(np.searchsorted(mass, (1 - doubt) * mass[-1])), len(away) - 1)])
+
+
+def compare_combiners(
+    name: str, chosen: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
+) -> str:  # fmt: skip
+    """Say what error to expect of each combiner, the chosen one first."""
+    others = (kind for kind in ("median", "mean", "trimmed_mean", "winsorized_mean") if kind != chosen)
+    parts = (
+        f"{kind} ±{expect_combined(kind, bounds, epsilon, blocks, trim, confidence):.3g}"
+        for kind in (chosen, *others)
+    )
+    spread = float(SPREAD * (bounds.high - bounds.low))
+    return (
+        f"{name}: at {confidence:.0%} the noise of each combiner, where results spread like a bell of deviation {spread:.3g}: "
+        f"{', '.join(parts)}."
+    )
+
+
 @dataclass(frozen=True)
 class Coordinates(Combiner):
     """Vectors of public length, combined coordinate by coordinate into one.
 
     ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block
-    without a vector counts as the default in each.
+    without a vector counts as the default in each. With a ``declared`` pair of epsilon and delta the shares are those of
+    :func:`split_by_rho`: a list of mechanisms that is fixed before the first of them answers.
     """
 
     name: str
     parts: tuple[BlockMean | BlockMedian | WinsorizedMean, ...]
+    declared: tuple[Fraction, Fraction] | None = None
 
     @property
     def event(self) -> Event:
-        return compose_events([part.event for part in self.parts])
+        events = tuple(part.event for part in self.parts)
+        return compose_events(events) if self.declared is None else DeclaredPlan(events, *self.declared)
 
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
         found, ends = [], []
@@ -281,7 +430,26 @@ class Coordinates(Combiner):
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
         each = self.parts[0].sentences(confidence, blocks)[0].partition(": ")[2]
-        return (f"{self.name}: each of {len(self.parts)} coordinates by itself, with an equal share: {each}",)
+        how = "with an equal share"
+        if self.declared is not None:
+            share = write_number(self.parts[0].event.basic[0])
+            how = f"with ε={share} each, which compose to ε={write_number(self.declared[0])} at this delta"
+        return (f"{self.name}: each of {len(self.parts)} coordinates by itself, {how}: {each}",)
+
+
+@lru_cache(maxsize=64)
+def split_by_rho(epsilon: Fraction, delta: Fraction, count: int) -> Fraction:
+    """Return the epsilon that ``count`` exponential mechanisms may have each, by their concentrated losses.
+
+    Rounded down. A statement that is (epsilon, delta)-DP may spend more on many mechanisms than equal parts of epsilon: their
+    losses seldom all add up.
+    """
+    low, high = epsilon / count, epsilon
+    for _ in range(24):
+        middle = round_significant((low + high) / 2, 6)
+        rho = count * bounded_range_rho(middle)
+        low, high = (middle, high) if find_smallest_epsilon(rho, delta) <= epsilon else (low, middle)
+    return low
 
 
 def _shown(bounds: ResultRange | UnboundedRange) -> str:

@@ -12,8 +12,8 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.mechanisms.base import SALT, Operator
 from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample.stable_questions import StableQuestion
-from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.mechanisms.subsample.votes import Participation, compute_textbook_sampling
+from dpsql.mechanisms.subsample.subsample import BlockMedian, SubsampleAggregate
+from dpsql.mechanisms.subsample.votes import Combiner, Participation, compute_textbook_sampling
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
@@ -153,9 +153,9 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     found = _exact(this)
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
-    operator, released = _combine(this, found)
+    operator, released, said = _combine(this, found)
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
-    binder.add_block(name, operator, released, (), (this.sentence,), options.confidence)
+    binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence)
     shown = [(item.name, column(item.name)) for item in released]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
@@ -190,8 +190,8 @@ def question_block(
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
-def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released]]:
-    """Deal out the budget, and return what combines the block results, with the columns of the release."""
+def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...]]:
+    """Deal out the budget, and return what combines the block results, the columns of the release, and what EXPLAIN adds."""
     options, fields = this.options, found.fields
     kinds = [this.combiner_name(f) for f in fields]
     outputs = list(zip(fields, kinds, strict=True))
@@ -202,16 +202,24 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released]]:
             raise options.refuse("combine", "noisy_votes must be of the only output.")
         votes = this.feature_votes(found.source, fields[0], share.epsilon)
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
-        return votes, [Released(fields[0].name, "VARCHAR"), *counted]
+        return votes, [Released(fields[0].name, "VARCHAR"), *counted], ()
     participation = this.participation(found.units)
-    combiners, released = [], []
+    combiners, released, said = [], list[Released](), tuple[str, ...]()
     for (f, kind), epsilon in zip(outputs, share.parts, strict=True):
         delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
-        combiners.append(this.combiner(f, kind, epsilon, delta, participation))
+        combiner = this.combiner(f, kind, epsilon, delta, participation)
+        combiners.append(combiner)
         number = kind in NUMERIC and this.width(f) is None
+        said += this.comparison(f, kind, epsilon)
         made = "DOUBLE" if number else f.typed.type.sql
-        released.append(Released(f.name, made, number and kind != "median"))
-    return SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation), released
+        released.append(Released(f.name, made, number and _has_interval(combiner)))
+    operator = SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation)
+    return operator, released, said
+
+
+def _has_interval(combiner: Combiner) -> bool:
+    """Say whether a number comes with an interval: a median only where there are blocks enough."""
+    return not isinstance(combiner, BlockMedian) or combiner.reach is not None
 
 
 def _exact(this: Sampling) -> _Found:

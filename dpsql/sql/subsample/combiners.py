@@ -214,6 +214,9 @@ class Subsample:
 
     def needs_delta(self, f: Field, kind: str) -> bool:
         """Say whether a combiner needs a share of delta."""
+        if kind == "median" and not self.unbounded and "delta" in self.options.values:
+            # of vectors, whose coordinates then share more than equal parts of epsilon
+            return bool(self.options.get("delta")) and self.width(f) is not None
         untold = kind == "noisy_mode" and self._candidates(f) is None
         return kind == "stable_mode" or untold or (kind == "trimmed_mean" and self.unbounded)
 
@@ -281,10 +284,11 @@ class Subsample:
             raise self.options.refuse("bounds", "the bounds leave no room.")
         grid = results.ResultRange(bounds[0], bounds[1], _POINTS)
         if (many := self.width(f)) is not None:
-            share = epsilon / many
-            return results.Coordinates(
-                f.name, tuple(self._numeric(f, kind, grid, share) for _ in range(many))
-            )
+            if delta and (share := results.split_by_rho(epsilon, delta, many)) > epsilon / many:
+                medians = (results.BlockMedian(f.name, grid, share),) * many
+                return results.Coordinates(f.name, medians, (epsilon, delta))
+            parts = (self._numeric(f, kind, grid, epsilon / many),) * many
+            return results.Coordinates(f.name, parts)
         return self._numeric(f, kind, grid, epsilon)
 
     def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
@@ -306,12 +310,24 @@ class Subsample:
     ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
         """Return what combines numbers, or one coordinate of vectors."""
         if kind == "median":
-            return results.BlockMedian(f.name, grid, epsilon)
+            return results.BlockMedian.with_interval(
+                f.name, grid, epsilon, self.blocks, self.options.confidence
+            )
         part = self._read_trim()
         if kind == "winsorized_mean":
             return results.WinsorizedMean(f.name, grid, epsilon, trim=part)
         trim = math.floor((part or Fraction(1, 10)) * self.blocks) if kind == "trimmed_mean" else 0
         return results.BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
+
+    def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
+        """Return what EXPLAIN says of how the combiners of an output compare."""
+        bounds = self.options.get("bounds")
+        if kind not in NUMERIC or bounds is None or self.unbounded:
+            return ()
+        grid, trim = results.ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
+        share = epsilon / (self.width(f) or 1)
+        confidence = self.options.confidence
+        return (results.compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
 
     def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
         """Return what counts lists of names: noisy votes for each public name, or the names with most votes."""

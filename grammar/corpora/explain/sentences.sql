@@ -134,7 +134,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 4. count_star(): ±100 at 0.95 confidence takes ε=0.29809.
 5. count_star(): the count with discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
-6. avg(amount): noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, sums of divergences the whole.
+6. avg(amount): noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -230,3 +230,23 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 7. p: then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
 8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
+-- case: the median of blocks and its interval
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
+----
+1. The query runs on 128 blocks of privacy units.
+2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.05: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818.
+3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
+4. r: the median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%.
+5. r: the interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
+-- case: too few blocks for an interval
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(age, amount) AS r FROM visits
+----
+1. The query runs on 60 blocks of privacy units.
+2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.15: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599.
+3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
+4. r: the median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%.
+5. r: 60 blocks are too few for an interval at this epsilon.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

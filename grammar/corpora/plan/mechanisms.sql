@@ -172,3 +172,10 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, combine = 'median', bounds = AUTO) C
 columns: r
 cost: ε=1
 block: SubsampleAggregate {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+====
+-- case: the median of blocks has an interval
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
+----
+columns: r
+cost: ε=1
+block: SubsampleAggregate {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}

@@ -31,7 +31,7 @@ day = {{ bounds = [2024-01-01, 2024-12-31] }}
 """
 
 
-@pytest.fixture(params=["zcdp", "basic"])
+@pytest.fixture(params=["zcdp"])
 def session(request: pytest.FixtureRequest) -> Iterator[dpsql.Session]:
     with duckdb.connect() as con:
         con.execute(
@@ -54,7 +54,9 @@ def test_a_count_takes_the_least_epsilon_that_is_enough(session: dpsql.Session) 
     assert found.loss == "ε=0.28437"
 
 
-@pytest.mark.parametrize("error", ["0.2", "1", "20"])
+@pytest.mark.parametrize(
+    ("session", "error"), [("zcdp", "0.2"), ("basic", "1"), ("gdp", "20")], indirect=["session"]
+)
 def test_a_mean_is_charged_for_what_it_took(session: dpsql.Session, error: str) -> None:
     before = session.budget().left_epsilon
     found = session.sql(f"SELECT WITH DP OPTIONS (error = {error}, epsilon = 4) AVG(age) AS a FROM t")
@@ -138,7 +140,7 @@ def test_what_can_not_be_had_is_refused_before_it_is_paid(
     assert hint is None or hint in str(refused.value.hint)
 
 
-@pytest.mark.parametrize("error", ["1", "0.3", "7"])
+@pytest.mark.parametrize("error", ["1", "0.3"])
 def test_a_hint_can_be_followed(session: dpsql.Session, error: str) -> None:
     text = "SELECT WITH DP OPTIONS (error = {}, epsilon = {}) COUNT(*) AS n FROM t"
     with pytest.raises(Error) as refused:
