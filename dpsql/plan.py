@@ -101,6 +101,8 @@ class Plan:
     """What ``finish`` gives, where it only gives columns their names."""
     limits: tuple[str, ...] = ()
     """Sentences of EXPLAIN on what of a unit's rows counts."""
+    shared: tuple[object, ...] = ()
+    """The queries that its exact texts refer to by name, which are known as long as it is."""
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """Return the finished relation where no SQL is needed for it; None where columns need another type."""

@@ -70,6 +70,8 @@ def report_progress(done: int, steps: int) -> None:
 SALT = "$salt"
 """The parameter of a plan's SQL that stands for a fresh secret integer: a release fills it in."""
 
+SHARED = "dpsql_shared_"
+"""Begins the names of exact queries that texts refer to: what these hold, the salt too, is not seen in the texts."""
 Columns = Sequence[tuple[str, str]]
 """Names and SQL types of a relation's columns, in order."""
 
@@ -175,14 +177,14 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
 
     A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a salt that nobody
     knows and that changes with every release. All texts of one release get the same number, so that two mentions of a
-    hash agree; a reader that has a salt keeps it. Where no text has a place for one, no entropy is used.
+    hash agree; a reader that has a salt keeps it. Where no text can have a place for one, no entropy is used.
 
     Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
     by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
     other numbers (m a power of two), and several rounds of it give one and the same partition.
     """
     reader, name = Reader.over(read), SALT.removeprefix("$")
-    if name in reader.values or not any(SALT in text for text in texts):
+    if name in reader.values or not any(SALT in text or SHARED in text for text in texts):
         return reader
     return bind_parameters(reader, {name: int(entropy.words(1)[0]) >> 1})
 

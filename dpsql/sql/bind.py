@@ -121,7 +121,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
-        limits=tuple(dict.fromkeys(binder.limits)),
+        limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
     )  # fmt: skip
 
 

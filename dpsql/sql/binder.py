@@ -44,6 +44,7 @@ from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.intervals import name_kept_results
 from dpsql.sql.relations.joins import bind_from
+from dpsql.sql.relations.plan_size import refuse_rows, share
 from dpsql.sql.relations.projections import (
     aggregate_per_unit,
     group_distinct,
@@ -138,7 +139,7 @@ class StatementBinder(Binder):
                 raise privacy_error(cte.args["alias"], "a recursive CTE can't read private rows.")
             if names:
                 relation = rename_columns(relation, names, cte)
-            env[fold(alias)] = Cte(alias, private=relation)
+            env[fold(alias)] = Cte(alias, private=self.share(relation, cte.args["alias"]))
             with_.expressions.remove(cte)
             with_.set("expressions", with_.expressions)
 
@@ -150,7 +151,7 @@ class StatementBinder(Binder):
         if left is None or right is None:
             what = "private rows can only be put together with private rows."
             raise privacy_error(tree.left, what, "aggregate each side first, then combine the answers.")
-        return combine(self, left, right, tree, env)
+        return self.share(combine(self, left, right, tree, env), tree)
 
     def _select(self, select: exp.Select, env: Env, inner: bool) -> Relation | None:
         open_pivots(self, select, env)
@@ -302,6 +303,17 @@ class StatementBinder(Binder):
             literal.meta.update(start=span[0], end=span[1] - 1)
         return literal
 
+    def share(self, relation: Relation, place: exp.Expr) -> Relation:
+        """Return a relation that may be read several times: a large one is written once, and referred to by a name.
+
+        Raises:
+            BindError: the plan is too large.
+        """
+        relation, query = share(relation, self.catalog.shared, place)
+        if query is not None:
+            self.shared[query] = None
+        return relation
+
     # -- sources ------------------------------------------------------------------------------------------------
 
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
@@ -367,7 +379,9 @@ class StatementBinder(Binder):
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
         """Return the FROM of a SELECT whose items were found to be these relations."""
-        return bind_from(self, select, relations, env, outer)
+        bound = bind_from(self, select, relations, env, outer)
+        refuse_rows(bound, select)
+        return bound
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
         """Return a row expression that can't fail."""

@@ -20,6 +20,7 @@ from sqlglot import exp
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.sql.parse.dialect import to_sql
+from dpsql.sql.relations.plan_size import is_shared
 from dpsql.sql.relations.relation import From
 from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES, secret_hash
 
@@ -375,7 +376,9 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
     """
     bound = exact.bound
-    plain = not bound.joins and not any(isinstance(n, exp.Join | exp.Group) for n in bound.source.walk())
+    plain = not bound.joins and not any(
+        isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in bound.source.walk()
+    )
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
     if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
         return None

@@ -30,6 +30,7 @@ from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.plan_size import write_shared
 from dpsql.sql.relations.relation import UNIT
 
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
@@ -262,6 +263,7 @@ class Gate:
         return self.exact(sql, lent).replace(self._unit, UNIT)
 
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
+        sql = write_shared(sql, self._catalog.shared)
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
         return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
 

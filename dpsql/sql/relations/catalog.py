@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from sqlglot import exp
@@ -31,19 +32,21 @@ from dpsql.sql.expressions.types import Bounds, Type, Typed
 from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, public_columns
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult, ShownEnds
+from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, refuse_texts
 from dpsql.sql.relations.relation import (
     CLAIMED,
     DETERMINES,
     PERSON,
     UNIT,
-    Anchor,
     Field,
     From,
     Names,
     Relation,
     column,
     column_name,
+    find_direct_unit,
     fold,
+    list_claimed_columns,
     meets_exactly,
     move_column,
 )
@@ -69,6 +72,8 @@ class Catalog:
     """Kept results, by folded name."""
     epsilon: Fraction | None = None
     """The epsilon of a statement that names none, in place of the policy's."""
+    shared: SharedQueries = field(default_factory=WeakValueDictionary)
+    """The queries that exact texts refer to by name, while a plan holds them."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     """Fields by table. Their nodes are never changed in place: they are copied where they are used."""
@@ -131,8 +136,8 @@ class Catalog:
                 what = f"the policy declares {table.name}.{name}, which the data do not have."
                 raise PolicyError(what, hint=did_you_mean(name, schema))
         declared = {fold(name): item for name, item in table.columns.items()}
-        unit = _unit_column(table)
-        claims, start = _claims(table), self._start(table, schema)
+        unit = find_direct_unit(table)
+        claims, start = list_claimed_columns(table), self._start(table, schema)
         keys = set() if table.public else self._keys(table)
         ends = self._public_ends(table, schema) if table.public else {}
         fields = []
@@ -353,22 +358,6 @@ def _hop(place: int) -> str:
     return f"hop{place}"
 
 
-def _claims(table: Table) -> list[tuple[str, Anchor]]:
-    """Return the columns that lead to the unit by the owner's word, folded, and to where."""
-    paths = table.unit_paths
-    found = [(fold(p[0].column), (fold(p[1].table), fold(p[1].key))) for p in paths if len(p) > 1]
-    found += [(fold(p[0].column), CLAIMED) for p in paths[1:] if len(p) == 1]
-    return [*found, *((name, DETERMINES) for name in table.determining)]
-
-
-def _unit_column(table: Table) -> str | None:
-    """Return the column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
-    path = table.unit_path
-    if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
-        return None
-    return path[0].column
-
-
 @dataclass
 class Binder(ABC):
     """Binds one statement. Holds what the plan will hold, and nothing of the data."""
@@ -393,6 +382,10 @@ class Binder(ABC):
     """Public relations that the exact queries are lent."""
     held: frozenset[str] | None = frozenset({"*"})
     """The finding of :func:`dpsql.sql.relations.unit_rows.find_held_columns` for the statement."""
+    shared: dict[SharedQuery, None] = field(default_factory=dict)
+    """The queries that its exact texts refer to by name."""
+    size: int = 0
+    """Characters of its exact texts so far."""
     _count: int = 0
 
     def name(self, kind: str) -> str:
@@ -425,6 +418,7 @@ class Binder(ABC):
         columns = tuple(part for item in released for part in item.columns)
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
+        self.size = refuse_texts(operator.checked, self.catalog.shared, taken=self.size)
         self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
 
     @abstractmethod

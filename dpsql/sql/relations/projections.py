@@ -32,6 +32,7 @@ from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations import windows as own
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
+from dpsql.sql.relations.plan_size import refuse_growth
 
 EXACT_AGGREGATES = names_of("SUBSAMPLE")
 _KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
@@ -287,6 +288,7 @@ def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: r
         if meant is not None and names.known(found) is None:
             found.replace(exp.Paren(this=meant.copy()))
     inner: exp.Expr = holder.this
+    refuse_growth(inner, node)
     return inner
 
 

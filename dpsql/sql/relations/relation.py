@@ -195,10 +195,18 @@ class Relation:
         )  # fmt: skip
 
 
+MAX_CONDITIONS = 20
+"""Conditions of a relation's rows that are known where it is read."""
+
+
 def restate_conditions(
     conditions: Iterable[exp.Expr], pairs: Iterable[tuple[exp.Expr, exp.Expr]]
 ) -> tuple[exp.Expr, ...]:
-    """Return the conditions in terms of other columns, by pairs of the old and the new; without those that name still others."""
+    """Return the conditions in terms of other columns, by pairs of the old and the new; without those that name still others.
+
+    Of very many only the last are kept: to know fewer of them leaves fewer groups out, and no row.
+    """
+    conditions = list(conditions)[-MAX_CONDITIONS:]
     known = {(old.table, old.name): new for old, new in pairs if isinstance(old, exp.Column)}
     found = []
     for node in conditions:
@@ -215,6 +223,22 @@ def restate_conditions(
 def restate_period(relation: Relation, pairs: Iterable[tuple[exp.Expr, exp.Expr]]) -> exp.Expr | None:
     """Return a relation's period in terms of other columns; None where these do not hold it."""
     return next(iter(restate_conditions([] if relation.period is None else [relation.period], pairs)), None)
+
+
+def list_claimed_columns(table: Table) -> list[tuple[str, Anchor]]:
+    """Return the columns that lead to the unit by the owner's word, folded, and to where."""
+    paths = table.unit_paths
+    found = [(fold(p[0].column), (fold(p[1].table), fold(p[1].key))) for p in paths if len(p) > 1]
+    found += [(fold(p[0].column), CLAIMED) for p in paths[1:] if len(p) == 1]
+    return [*found, *((name, DETERMINES) for name in table.determining)]
+
+
+def find_direct_unit(table: Table) -> str | None:
+    """Return the column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
+    path = table.unit_path
+    if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
+        return None
+    return path[0].column
 
 
 def explain_other_unit(left: Iterable[Relation], right: Iterable[Relation]) -> str | None:

@@ -1,0 +1,155 @@
+"""The size of a plan, which is limited, and CTEs that are written once however often they are read.
+
+A CTE over private rows is bound once. Where it is small its exact query stands wherever it is read; else it gets a name,
+made of its content, and exact texts refer to it by that name. So what is written grows with the statement, and not with
+how often its CTEs are read. What the engine may have to do does: the size of a plan counts each reading.
+
+A plan holds the queries that its texts refer to; what no plan holds any more is forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.mechanisms.base import SHARED
+from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
+from dpsql.sql.relations.relation import From, Relation
+
+MAX_PLAN_SIZE = 2_000_000
+"""Characters of a statement's exact SQL, where each CTE counts as often as it is read."""
+MAX_COUNTED_ROWS = 2**62
+"""Rows of one unit, after joins and UNION ALL, by what the policy and the query say."""
+MAX_EXPRESSION_NODES = 10_000
+"""Nodes of an expression in which names stand for other items of the SELECT."""
+INLINE_NODES = 400
+"""Nodes of an exact query that still stands wherever it is read."""
+_MENTION = re.compile(rf"\b{SHARED}[0-9a-f]{{32}}\b")
+_HINT = "read fewer CTEs twice, or release what is needed in several statements: out << SELECT ... keeps an answer."
+
+
+@dataclass(frozen=True, eq=False)
+class SharedQuery:
+    """An exact query that texts refer to by a name; ``size`` counts what it refers to as often as it does."""
+
+    name: str
+    text: str
+    mentions: tuple[SharedQuery, ...]
+    size: int
+
+
+SharedQueries = MutableMapping[str, SharedQuery]
+
+
+def refuse_size(size: int, place: exp.Expr | None = None) -> None:
+    """Refuse a plan that is too large.
+
+    Raises:
+        BindError: it is.
+    """
+    if size > MAX_PLAN_SIZE:
+        what = (
+            f"the statement's exact SQL would have {size:,} characters, and {MAX_PLAN_SIZE:,} are the most."
+        )
+        raise bind_error(place, what, _HINT)
+
+
+def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
+    """Refuse an expression that is too large, after names in it were replaced by what they stand for.
+
+    Raises:
+        BindError: it is.
+    """
+    if has_more_nodes(node, MAX_EXPRESSION_NODES):
+        what = (
+            f"this expression has more than {MAX_EXPRESSION_NODES:,} parts, once its names are written out."
+        )
+        raise bind_error(place, what, "name the parts in a subquery: FROM (SELECT ... AS a).")
+
+
+def refuse_rows(bound: From, place: exp.Expr) -> None:
+    """Refuse a FROM in which one unit may have more rows than can be counted.
+
+    Raises:
+        PrivacyError: it may.
+    """
+    if bound.max_rows is not None and bound.max_rows > MAX_COUNTED_ROWS:
+        what = "where these relations meet, one privacy unit may have more rows than can be counted."
+        hint = "make one row of each unit first: SELECT id, COUNT(*) AS n ... GROUP BY id, in a subquery."
+        raise privacy_error(bound.source, what, hint, around=place)
+
+
+def has_more_nodes(node: exp.Expr, most: int) -> bool:
+    """Return whether a tree has more nodes; no more of them are looked at."""
+    return any(count >= most for count, _ in enumerate(node.walk()))
+
+
+def share(
+    relation: Relation, known: SharedQueries, place: exp.Expr | None = None
+) -> tuple[Relation, SharedQuery | None]:
+    """Return a relation whose source is large by its name, and the query that has the name; a small one as it is.
+
+    Raises:
+        BindError: the plan is too large.
+    """
+    source = relation.source
+    if not isinstance(source, exp.Subquery) or not has_more_nodes(source.this, INLINE_NODES):
+        return relation, None
+    text = to_sql(source.this)
+    mentions = tuple(_mentioned(text, known))
+    size = len(text) + sum(item.size for item in mentions)
+    refuse_size(size, place)
+    name = SHARED + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    held = known.get(name)
+    if held is None:
+        held = known[name] = SharedQuery(name, text, mentions, size)
+    alias = exp.TableAlias(this=exp.to_identifier(relation.name))
+    return replace(relation, source=exp.Table(this=exp.to_identifier(name), alias=alias)), held
+
+
+def is_shared(node: exp.Expr) -> bool:
+    """Return whether a node refers to a query by its name."""
+    return isinstance(node, exp.Table) and node.name.startswith(SHARED)
+
+
+def _mentioned(text: str, known: SharedQueries) -> Iterator[SharedQuery]:
+    """Yield the queries that a text refers to, as often as it does."""
+    for name in _MENTION.findall(text) if SHARED in text else ():
+        found = known.get(name)
+        if found is not None:
+            yield found
+
+
+def write_shared(text: str, known: SharedQueries) -> str:
+    """Return an exact text that stands alone: with the queries that it refers to, each after those that it needs."""
+    found: dict[str, SharedQuery] = {}
+    waiting = [(item, False) for item in dict.fromkeys(_mentioned(text, known))]
+    while waiting:
+        item, ready = waiting.pop()
+        if item.name in found:
+            continue
+        if ready:
+            found[item.name] = item
+            continue
+        waiting.append((item, True))
+        waiting += [(inner, False) for inner in dict.fromkeys(item.mentions)]
+    if not found:
+        return text
+    listed = ", ".join(f"{item.name} AS ({item.text})" for item in found.values())
+    rest = text.removeprefix("WITH ")
+    return f"WITH {listed}{' ' if rest is text or rest == text else ', '}{rest}"
+
+
+def refuse_texts(texts: Iterable[str], known: SharedQueries, taken: int = 0) -> int:
+    """Return the size of exact texts, and of those before them.
+
+    Raises:
+        BindError: they are too large together.
+    """
+    size = taken + sum(len(text) + sum(item.size for item in _mentioned(text, known)) for text in texts)
+    refuse_size(size)
+    return size
