@@ -70,7 +70,7 @@ def report_progress(done: int, steps: int) -> None:
 SALT = "$salt"
 """The parameter of a plan's SQL that stands for a fresh secret integer: a release fills it in."""
 
-SHARED = "dpsql_shared_"
+SHARED_PREFIX = "dpsql_shared_"
 """Begins the names of exact queries that texts refer to: what these hold, the salt too, is not seen in the texts."""
 Columns = Sequence[tuple[str, str]]
 """Names and SQL types of a relation's columns, in order."""
@@ -184,7 +184,7 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
     other numbers (m a power of two), and several rounds of it give one and the same partition.
     """
     reader, name = Reader.over(read), SALT.removeprefix("$")
-    if name in reader.values or not any(SALT in text or SHARED in text for text in texts):
+    if name in reader.values or not any(SALT in text or SHARED_PREFIX in text for text in texts):
         return reader
     return bind_parameters(reader, {name: int(entropy.words(1)[0]) >> 1})
 

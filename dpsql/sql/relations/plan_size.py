@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.mechanisms.base import SHARED
+from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.relations.relation import From, Relation
 
-MAX_PLAN_SIZE = 2_000_000
+MAX_PLAN_SIZE = 500_000
 """Characters of a statement's exact SQL, where each CTE counts as often as it is read."""
 MAX_COUNTED_ROWS = 2**62
 """Rows of one unit, after joins and UNION ALL, by what the policy and the query say."""
@@ -28,7 +28,7 @@ MAX_EXPRESSION_NODES = 10_000
 """Nodes of an expression in which names stand for other items of the SELECT."""
 INLINE_NODES = 400
 """Nodes of an exact query that still stands wherever it is read."""
-_MENTION = re.compile(rf"\b{SHARED}[0-9a-f]{{32}}\b")
+_MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
 _HINT = "read fewer CTEs twice, or release what is needed in several statements: out << SELECT ... keeps an answer."
 
 
@@ -103,7 +103,7 @@ def share(
     mentions = tuple(_mentioned(text, known))
     size = len(text) + sum(item.size for item in mentions)
     refuse_size(size, place)
-    name = SHARED + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    name = SHARED_PREFIX + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
     held = known.get(name)
     if held is None:
         held = known[name] = SharedQuery(name, text, mentions, size)
@@ -113,12 +113,12 @@ def share(
 
 def is_shared(node: exp.Expr) -> bool:
     """Return whether a node refers to a query by its name."""
-    return isinstance(node, exp.Table) and node.name.startswith(SHARED)
+    return isinstance(node, exp.Table) and node.name.startswith(SHARED_PREFIX)
 
 
 def _mentioned(text: str, known: SharedQueries) -> Iterator[SharedQuery]:
     """Yield the queries that a text refers to, as often as it does."""
-    for name in _MENTION.findall(text) if SHARED in text else ():
+    for name in _MENTION.findall(text) if SHARED_PREFIX in text else ():
         found = known.get(name)
         if found is not None:
             yield found
