@@ -88,7 +88,7 @@ def test_binding_grows_with_many_aggregates_and_a_long_chain(
 def test_many_doublings_are_refused_as_soon_as_few(session: dpsql.Session, twice: str | None) -> None:
     more = () if twice is None else (twice,)
     assert calls(session, doubled(30, *more)) < 2 * calls(session, doubled(10, *more))
-    said = r"exact SQL would have .* characters, and 500,000 are the most|more rows than can be counted"
+    said = r"exact SQL would have .* characters, and 2,000,000 are the most|more rows than can be counted"
     with pytest.raises((dpsql.BindError, dpsql.PrivacyError), match=said) as caught:
         session.sql(doubled(30, *more))
     assert caught.value.span is not None
@@ -129,7 +129,7 @@ def test_the_limit_is_public_and_counts_all_blocks(
 ) -> None:
     one = "SELECT COUNT(*) AS n FROM t WHERE n = {}"
     size = sum(len(text) for text in inside.bind(session, one.format(1)).blocks[0].operator.checked)
-    monkeypatch.setattr(plan_size, "MAX_PLAN_SIZE", 3 * size)
+    monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 3 * size)
     inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(3)))
     with pytest.raises(dpsql.BindError, match="are the most"):
         inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(4)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -20,8 +20,10 @@ from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.relations.relation import From, Relation
 
-MAX_PLAN_SIZE = 500_000
-"""Characters of a statement's exact SQL, where each CTE counts as often as it is read."""
+MAX_WRITTEN_SIZE = 500_000
+"""Characters of a statement's exact SQL. To write, prove and plan so many takes some 20 seconds."""
+MAX_PLAN_SIZE = 2_000_000
+"""The same, where each CTE counts as often as it is read."""
 MAX_COUNTED_ROWS = 2**62
 """Rows of one unit, after joins and UNION ALL, by what the policy and the query say."""
 MAX_EXPRESSION_NODES = 10_000
@@ -45,16 +47,14 @@ class SharedQuery:
 SharedQueries = MutableMapping[str, SharedQuery]
 
 
-def refuse_size(size: int, place: exp.Expr | None = None) -> None:
+def refuse_size(size: int, most: int, place: exp.Expr | None = None) -> None:
     """Refuse a plan that is too large.
 
     Raises:
         BindError: it is.
     """
-    if size > MAX_PLAN_SIZE:
-        what = (
-            f"the statement's exact SQL would have {size:,} characters, and {MAX_PLAN_SIZE:,} are the most."
-        )
+    if size > most:
+        what = f"the statement's exact SQL would have {size:,} characters, and {most:,} are the most."
         raise bind_error(place, what, _HINT)
 
 
@@ -102,7 +102,7 @@ def share(
     text = to_sql(source.this)
     mentions = tuple(_mentioned(text, known))
     size = len(text) + sum(item.size for item in mentions)
-    refuse_size(size, place)
+    refuse_size(size, MAX_PLAN_SIZE, place)
     name = SHARED_PREFIX + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
     held = known.get(name)
     if held is None:
@@ -144,12 +144,13 @@ def write_shared(text: str, known: SharedQueries) -> str:
     return f"WITH {listed}{' ' if rest is text or rest == text else ', '}{rest}"
 
 
-def refuse_texts(texts: Iterable[str], known: SharedQueries, taken: int = 0) -> int:
-    """Return the size of exact texts, and of those before them.
+def refuse_texts(texts: Sequence[str], known: SharedQueries, taken: int = 0) -> int:
+    """Return the characters of exact texts, and of those before them.
 
     Raises:
-        BindError: they are too large together.
+        BindError: they are too many together.
     """
-    size = taken + sum(len(text) + sum(item.size for item in _mentioned(text, known)) for text in texts)
-    refuse_size(size)
-    return size
+    written = taken + sum(len(write_shared(text, known)) for text in texts)
+    refuse_size(written, MAX_WRITTEN_SIZE)
+    refuse_size(sum(item.size for text in texts for item in _mentioned(text, known)), MAX_PLAN_SIZE)
+    return written
