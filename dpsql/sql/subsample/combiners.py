@@ -21,6 +21,7 @@ from dpsql.mechanisms.ptr.stability_test import OptimalTest, make_stability_test
 from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
 from dpsql.mechanisms.subsample import subsample as results
 from dpsql.mechanisms.subsample.blocks import BlockSource, RegisteredFunction, ReturnKind, ReturnType
+from dpsql.mechanisms.subsample.comparison import compare_combiners
 from dpsql.mechanisms.subsample.consensus import ConsensusMean
 from dpsql.mechanisms.subsample.votes import Combiner, FeatureVotes, NoisyMode, Participation, StableMode
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -327,7 +328,7 @@ class Subsample:
         grid, trim = results.ResultRange(bounds[0], bounds[1], _POINTS), self.options.get("trim")
         share = epsilon / (self.width(f) or 1)
         confidence = self.options.confidence
-        return (results.compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
+        return (compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
 
     def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
         """Return what counts lists of names: noisy votes for each public name, or the names with most votes."""
