@@ -166,14 +166,26 @@ def _slide(rows: SortedRows, first: Edits, last: Edits, width: Edits, widest: bo
     What a window spans changes only where one of its ends comes to another value, so it is looked at there, and at first.
     """
     lows, highs = _find_begins(rows, first, last), _find_begins(rows, first + width, last + width)
+    lower, upper = _tabulate(rows.at, first, last), _tabulate(rows.at, first + width, last + width)
     found, many = [], max(1, _AT_ONCE // (len(lows) + len(highs) + 1))
     for i in range(0, len(first), many):
         start, stop, wide = (part[i : i + many, None] for part in (first, last, width))
         at = np.concatenate([start, np.broadcast_to(lows, (len(start), len(lows))), highs - wide], axis=1)
         at = np.clip(at, start, stop)
-        spread = rows.at(at + wide) - rows.at(at)
+        spread = upper(at + wide) - lower(at)
         found.append(spread.max(axis=1) if widest else spread.min(axis=1))
     return np.concatenate(found)
+
+
+def _tabulate(
+    of_ranks: Callable[[Edits], Integers], first: Edits, last: Edits
+) -> Callable[[Edits], Integers]:
+    """Return a function of ranks between the ends that is looked up, where the table is short."""
+    low, high = int(first.min()), int(last.max())
+    if high - low >= _AT_ONCE:
+        return of_ranks
+    table = of_ranks(np.arange(low, high + 1))
+    return lambda ranks: table[ranks - low]
 
 
 def _find_begins(rows: SortedRows, first: Edits, last: Edits) -> Edits:
@@ -235,21 +247,23 @@ class TrimmedMean(EditedStatistic):
         first, last = self._cut(size), edits + self._cut(rows.n - edits)
         begins = _find_begins(rows, first - lower, last - lower + 1)
         ends = _find_begins(rows, size - last - lower, size - first - lower + 1)
+        below = _tabulate(rows.sum_to, first - lower, last - lower)
+        upto = _tabulate(rows.sum_to, size - last - lower, size - first - lower)
         found, many = [], max(1, _AT_ONCE // (2 * (len(begins) + len(ends) + 1)))
         for i in range(0, len(edits), many):
             start, stop, total, down = (part[i : i + many, None] for part in (first, last, size, lower))
             after, before = begins + down - 1, total - down - ends
             at = np.concatenate([start, stop, after, after - 1, before, before + 1], axis=1)
             at = np.clip(at, start, stop)
-            found.append(pick(self._cells(rows, at - down, total - at - down), axis=1))
+            sums = upto(total - at - down) - below(at - down)
+            found.append(pick(self._round(rows.top, sums, total - 2 * at), axis=1))
         return np.concatenate(found)
 
-    def _cells(self, rows: SortedRows, before: Edits, upto: Edits) -> Integers:
-        """Return the answers nearest to the means of ranges of ranks."""
-        total, kept = rows.sum_to(upto) - rows.sum_to(before), upto - before
-        if rows.top * (2 * self.finer + 1) * (int(kept.max()) + 1) >= _FITS:
-            total = total.astype(object)
-        return np.asarray((2 * self.finer * total + kept) // (2 * kept))
+    def _round(self, top: int, sums: Integers, kept: Edits) -> Integers:
+        """Return the answers nearest to means."""
+        if top * (2 * self.finer + 1) * (int(kept.max()) + 1) >= _FITS:
+            sums = sums.astype(object)
+        return np.asarray((2 * self.finer * sums + kept) // (2 * kept))
 
 
 @dataclass(frozen=True)

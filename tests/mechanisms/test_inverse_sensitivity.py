@@ -118,10 +118,12 @@ def average_every_cut(table: Sequence[int], edits: int, top: int, statistic: Tri
     return min(found), max(found)  # type: ignore[type-var, return-value]
 
 
-def test_what_edits_reach_in_larger_tables() -> None:
-    """Against every window and every cut, which the code under test mostly leaves out."""
+@pytest.mark.parametrize("at_once", [1 << 18, 1])
+def test_what_edits_reach_in_larger_tables(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """Against every window and every cut, which the code under test mostly leaves out; also where parts are small."""
+    monkeypatch.setattr(inverse_sensitivity, "_AT_ONCE", at_once)
     rng = np.random.default_rng(19)
-    for _ in range(120):
+    for _ in range(60):
         top, n = int(rng.choice([1, 3, 30])), int(rng.integers(0, 60))
         table = sorted(rng.integers(0, top + 1, n).tolist())
         edits = np.sort(rng.choice(70, 6, replace=False))
@@ -266,9 +268,9 @@ def test_rungs_and_far_answers_leave_the_law_alone(
         sample = np.array([runs.draw(entropy) for _ in range(n)])
         return p_value(sample, lambda c: law[c] if c < len(law) else 0.0, signed=False)
 
-    assert draw(700) > REFUSED
+    assert draw(400) > REFUSED
     monkeypatch.setattr(inverse_sensitivity, "flip_coins", lambda *_: np.array([True]))
-    assert draw(700) < REFUSED, "the control: every proposal is kept"
+    assert draw(400) < REFUSED, "the control: every proposal is kept"
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**12), Fraction(1, 100), Fraction(10**9)])
@@ -283,15 +285,14 @@ def test_every_table_has_an_answer(epsilon: Fraction, table: tuple[int, ...]) ->
 
 def test_the_spread_of_ages() -> None:
     """Of 100 answers at epsilon 1 at least 95 lie within a tenth of the exact 20, without delta; at 1/1000 they do not."""
-    table = pa.table({GRID_STEP: list(range(17, 91)), STEP_ROWS: list(ADULT_AGES)})
-    assert sum(ADULT_AGES) == 32_561
+    rows = SortedRows(np.arange(17, 91), np.array(ADULT_AGES), 0, 120)
+    assert rows.n == 32_561
     near = {}
     for epsilon in (Fraction(1), Fraction(1, 1000)):
         part = InverseSensitivity("q", (), "spread", Spread(), 0, 120, epsilon)
         assert part.event.basic == (epsilon, Fraction(0))
-        entropy = fixed("ages")
-        answers = [part.answer(table, [()], entropy).columns["spread"][0].as_py() for _ in range(100)]
-        near[epsilon] = sum(18 <= answer <= 22 for answer in answers)
+        runs, entropy = AnswerRuns.cut(part.statistic, rows, part.rate), fixed("ages")
+        near[epsilon] = sum(18 <= runs.draw(entropy) <= 22 for _ in range(100))
     assert near[Fraction(1)] >= 95
     assert near[Fraction(1, 1000)] < 95, "the control: with so little epsilon they do not"
 
