@@ -40,7 +40,7 @@ class AlternativeErrors:
     name: str
     inverse: tuple[float, ...]
     tested: tuple[float | None, ...] | None
-    """By PTR; None where it has no test for such an answer."""
+    """By PTR; None where public numbers do not tell."""
     global_noise: float
     width: float
     """The distance between the bounds."""
@@ -66,7 +66,7 @@ def compare_ways(
         tested = _test_spread(part, delta, rows, confidence) if isinstance(part.statistic, Spread) else None
         wide = noise.half_width(confidence) / float(part.steps)
         yield AlternativeErrors(part.name, errors, tested, wide, width)
-    elif isinstance(part, Quantiles):
+    elif isinstance(part, Quantiles) and part.geometric is None:
         width = float((part.high - part.low) / part.steps)
         for name, rank in zip(part.names, part.ranks, strict=True):
             if rank.end is None:
@@ -130,7 +130,7 @@ def describe_ways(
     for errors in compare_ways(part, delta, rows, confidence):
         many = " / ".join(f"{n:,}" for n in rows)
         own = " / ".join(map(_show_error, errors.inverse))
-        other = "has no test for it"
+        other = "takes it as AVG with trim, and how far off only the data tell"
         if errors.tested is not None:
             other = f"(δ={float(delta):g}) {' / '.join(map(_show_error, errors.tested))}"
         more = ", more than the bounds are apart" if errors.global_noise > errors.width else ""

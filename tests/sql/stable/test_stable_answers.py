@@ -170,6 +170,13 @@ def test_explain_compares_the_three_ways_and_says_what_is_assumed(con: duckdb.Du
         assert "for 8,200 rows spread evenly between the bounds (the spread is assumed)" in given
 
 
+def test_where_no_bounds_are_given_nothing_is_compared(con: duckdb.DuckDBPyConnection) -> None:
+    """The grid of AUTO has no width to speak of: EXPLAIN tells errors in rows only."""
+    with opened(con, "basic") as session:
+        asked = "MEDIAN(age, contribution_bounds_per_row => AUTO) FROM t"
+        assert "three ways" not in str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {asked}"))
+
+
 def even_rows(n: int, top: int) -> SortedRows:
     values, counts = np.unique(np.arange(n) * (top + 1) // n, return_counts=True)
     return SortedRows(values, counts, 0, top)
