@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -200,12 +200,37 @@ def restore_ledger(
     """
     where, source = Path(path).expanduser().resolve(), find_existing(file)
     checked = _verify_backup(source)
+    with _held(where):  # nobody charges between what is read of the old ledger and the end of it
+        return _put_back(where, source, checked, spent)
+
+
+@contextmanager
+def _held(where: Path) -> Iterator[None]:
+    """Keep every writer out of a ledger, where there is one that can be written at all."""
+    with ExitStack() as stack:
+        error: sqlite3.Error | None = None
+        try:
+            uri = where.as_uri() + "?mode=rw"
+            held = stack.enter_context(
+                closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30))
+            )
+            held.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as found:  # gone or damaged: nobody can charge to it
+            error = found
+        if error is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise log_file.explain_sqlite_error(error, where)
+        yield
+
+
+def _put_back(
+    where: Path, source: Path, checked: Account, spent: tuple[Fraction, Fraction] | None
+) -> tuple[str, ...]:
     lost = _find_lost(where, source, checked)
     if lost is None and spent is None:
         raise LedgerError(
             f"What was charged since row {checked.seq} of the backup is not known: the ledger {where} is gone, damaged, or "
             "no continuation of it.",
-            hint="say what is to be written off as spent: --spent EPSILON [--spent-delta DELTA]; all that was left is safe.",
+            hint="say what is to be written off as spent: --spent EPSILON [--spent-delta DELTA].",
         )
     charges: list[tuple[str, str, Event, str, bool]] = [
         (e.analyst, e.user, e.event, e.text, False) for e in lost or () if e.event is not None

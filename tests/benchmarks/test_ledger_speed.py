@@ -5,30 +5,15 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from dpsql.ledger.ledger import Ledger
-from dpsql.privacy.events import DiscreteLaplace, Event
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from tests.support.ledgers import policy_of
+from tests.support.long_ledgers import event_of, fill_ledger
 
 EARLIER = 10_000
-
-
-def event(i: int) -> Event:
-    return DiscreteLaplace(Fraction(i % 97 + 1, 10**6), 1000)
-
-
-def fill(path: Path, accountant: str) -> None:
-    """Ten thousand settled statements, in one transaction (the ledger itself takes one for each)."""
-    ledger = Ledger.open(path, policy_of("1000", "1e-6", accountant), "d")
-    with ledger, ledger._book.writing() as (write, _):
-        for i in range(EARLIER):
-            told = {"analyst": "", "user": "", "text": f"SELECT {i}", "process": "", "key": str(i)}
-            write("reserve", i + 1, told | {"event": event(i).to_json()})
-            write("settle", i + 1, {"outcome": "released", "event": event(i).to_json(), "release": None})
 
 
 @pytest.mark.benchmark
@@ -36,15 +21,15 @@ def fill(path: Path, accountant: str) -> None:
 def test_the_next_statement(tmp_path: Path, accountant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
     path = tmp_path / "a.ledger"
-    fill(path, accountant)
+    fill_ledger(path, policy_of("1000", "1e-6", accountant), EARLIER)
     begin = time.perf_counter()
     ledger = Ledger.open(path, policy_of("1000", "1e-6", accountant), "d")
     opened = time.perf_counter() - begin
     paid, priced, synced = [], [], []
     for i in range(100):
         begin = time.perf_counter()
-        ticket = ledger.reserve(event(i), "SELECT 1", str(i))
-        ledger.settle(ticket, ticket.event, b"x" * 2000, "released")
+        ticket = ledger.reserve(event_of(i), "SELECT 1")
+        ledger.settle(ticket, ticket.event, KeptReleases({str(i): b"x" * 2000}), "released")
         paid.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         ledger.state()

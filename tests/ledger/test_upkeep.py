@@ -198,6 +198,35 @@ def test_a_restored_ledger_goes_on_and_the_replaced_one_does_not(path: Path, bac
         left(path)
 
 
+def test_no_charge_slips_by_while_a_backup_is_restored(path: Path, tmp_path: Path) -> None:
+    """A session goes on charging; what it was told is paid is in the restored ledger, whenever the moment came."""
+    policy, paid = policy_of(epsilon="1000"), 0
+    with Ledger.open(path, policy, "d") as ledger:
+        ask(ledger)
+    back_up(path, tmp_path / "b")
+    ready = threading.Event()
+
+    def charge() -> None:
+        nonlocal paid
+        with Ledger.open(path, policy, "d") as session, pytest.raises(LedgerError):
+            while True:
+                session.reserve(TENTH, "q")
+                paid += 1
+                if paid == 5:
+                    ready.set()
+
+    thread = threading.Thread(target=charge)
+    thread.start()
+    ready.wait()
+    restore_ledger(path, tmp_path / "b")
+    thread.join()
+    with Ledger.open(path, policy, "d") as ledger:
+        assert ledger.state().spent_epsilon >= Fraction(paid + 1, 10)
+        ask(ledger)
+    assert paid >= 5
+    verify_ledger(path)
+
+
 def test_a_backup_of_another_ledger_takes_no_charges_over(
     path: Path, tmp_path: Path, backed_up: Path
 ) -> None:
