@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.per_group import Integers
+from dpsql.mechanisms.selection import utility_forms
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
@@ -597,3 +599,96 @@ def test_the_check_notices(
     found = beyond(session, text, 8, meanwhile)
     session.con.execute("UPDATE pub SET lab = lab % 1000")  # type: ignore[attr-defined]
     assert found, "the doctored statistic passed"
+
+
+# -- random trees -----------------------------------------------------------------------------------------------------
+
+COMPARISONS = [
+    "x < k", "x >= k", "x > k", "x = k", "x BETWEEN lo AND hi", "x > hi", "y <= b", "y > b", "d < g", "d >= g", "m > q", "f",
+    "NOT f", "s = 'a'", "s = 'b'", "s <> 'a'", "s = name", "x < 2", "x >= 2", "x > 4", "w <= 0", "f IS NULL",
+]  # fmt: skip
+SUMMED = ["x", "y", "w", "d", "LEAST(y, b)", "LEAST(y, b + 1)", "LEAST(x, k)", "ABS(x - k)"]
+PUBLIC = ["k", "hi", "-2", "0.5", "g", "q", "(k - hi)", "3"]
+
+
+def drawn(dice: random.Random, depth: int) -> str:
+    """A random utility: a tree of sums, differences, multiples, ABS, GREATEST and LEAST."""
+    kind = (
+        dice.choice(("leaf", "leaf", "sum", "sum", "abs", "greatest", "least", "times", "public"))
+        if depth
+        else "leaf"
+    )
+    if kind == "leaf":
+        found = dice.choice(("COUNT(*)", "COUNT(*)", f"SUM({dice.choice(SUMMED)})"))
+        where = " AND ".join(dice.sample(COMPARISONS, dice.choice((0, 1, 1, 2))))
+        return f"{found} FILTER (WHERE {where})" if where else found
+    one = drawn(dice, depth - 1)
+    other = drawn(dice, depth - 1)
+    public = dice.choice(PUBLIC)
+    return {
+        "sum": f"({one} {dice.choice('+-')} {other})",
+        "abs": f"ABS({one} - {other})",
+        "greatest": f"GREATEST({one}, {other})",
+        "least": f"LEAST({one}, {other}, {public})",
+        "times": f"{public} * ({one})",
+        "public": f"({one} - {public})",
+    }[kind]
+
+
+def search(session: dpsql.Session, first: int, cases: int) -> tuple[int, list[str]]:
+    """How many random trees are answered, and what moves further than is derived; the second lock proves each."""
+    answered, found = 0, []
+    for number in range(first, first + cases):
+        dice = random.Random(number)
+        given = drawn(dice, 1 + number % 3)
+        text = f"SELECT EXPMECH({given}) OVER c FROM t"
+        try:
+            plan = inside.bind(session, text)
+        except dpsql.PrivacyError:
+            continue  # too many steps for exact integers
+        inside.check(session, plan)
+        answered += 1
+        found += [f"{given}: {fault}" for fault in beyond(session, text, 1 + number % 2)]
+    return answered, found
+
+
+def test_random_trees_move_by_no_more_than_is_derived(session: dpsql.Session) -> None:
+    answered, found = search(session, 0, 25)
+    assert found == []
+    assert answered > 20
+
+
+@pytest.mark.stochastic
+@pytest.mark.parametrize("slice_", range(8))
+def test_random_trees_at_length(session: dpsql.Session, slice_: int) -> None:
+    answered, found = search(session, 1000 * (slice_ + 1), 150)
+    assert found == []
+    assert answered > 100
+
+
+@pytest.mark.parametrize(
+    ("doctored", "given"),
+    [
+        ("ABS is monotone", "ABS(COUNT(*) - SUM(y))"),
+        ("the first of GREATEST", "GREATEST(COUNT(*), SUM(y))"),
+        ("all are apart", "ABS(COUNT(*)) + COUNT(*) FILTER (WHERE y > 0)"),
+    ],
+)
+def test_the_check_notices_wrong_rules(
+    session: dpsql.Session, doctored: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"SELECT EXPMECH({given}) OVER c FROM t"
+    assert beyond(session, text, 8) == []
+    whole = utility_forms._move
+
+    def wrong(form: utility_forms.FormNode, *more: Any) -> tuple[int, int]:
+        if isinstance(form, utility_forms.Absolute) and doctored == "ABS is monotone":
+            return 0, whole(form, *more)[1]
+        if isinstance(form, utility_forms.Extreme) and doctored == "the first of GREATEST":
+            return wrong(form.parts[0], *more)
+        return whole(form, *more)
+
+    monkeypatch.setattr(utility_forms, "_move", wrong)
+    if doctored == "all are apart":
+        monkeypatch.setattr(utility, "find_apart", lambda *given: ((0, 1),))
+    assert beyond(session, text, 8), "the doctored rule passed"

@@ -96,6 +96,7 @@ class UtilityForm:
         apart: pairs of statistics that have no row in common.
         most: how far one row moves the utility of any candidate.
         rows: rows of one privacy unit that count.
+        clipped: whether some statistics hold values to a limit of the candidate's.
     """
 
     root: FormNode
@@ -103,6 +104,7 @@ class UtilityForm:
     apart: tuple[tuple[int, int], ...] = ()
     most: int = 1
     rows: int = 1
+    clipped: bool = False
 
     @property
     def linear(self) -> bool:
@@ -111,7 +113,7 @@ class UtilityForm:
 
     def claim(self, plain: ScoresClaim) -> ScoresClaim:
         """Return a claim of scores that says what they are made of."""
-        return replace(plain, rows=self.rows, moves=self.moves, apart=self.apart)
+        return replace(plain, rows=self.rows, moves=self.moves, apart=self.apart, clipped=self.clipped)
 
     def evaluate(
         self,

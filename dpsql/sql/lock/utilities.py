@@ -154,32 +154,47 @@ class _Utility:
 
     def _covers(self, size: Expr, node: Expr, trail: Trail) -> bool:
         """Return whether a size is at least how far one row moves a node, for each candidate by itself."""
-        size, node = widened(size), widened(node)
+        parts, sizes = self._summands(node), [s for s in addends(size) if integer(s) != 0]
+        return len(sizes) == len(parts) and all(
+            self._covers_part(widened(s), part, trail) for s, part in zip(sizes, parts, strict=True)
+        )
+
+    def _summands(self, node: Expr) -> list[Expr]:
+        """Return parts that together move by as much as the node, which ABS changes nothing about."""
+        node = widened(node)
         if is_public(node, self.leaves):
-            return True
+            return []
         match node:
-            case Call("abs", (inner,)):
-                return self._covers(size, inner, trail)
+            case Call("+", args) | Call("abs", args):
+                return [part for arg in args for part in self._summands(arg)]
+        return [node]
+
+    def _covers_part(self, size: Expr, node: Expr, trail: Trail) -> bool:
+        match node:
             case Call("greatest" | "least", args):
                 sizes = size.args if isinstance(size, Call) and size.name == "greatest" else ()
                 return len(sizes) == len(args) and all(
                     self._covers(s, arg, trail) for s, arg in zip(sizes, args, strict=True)
                 )
-            case Call("+", _):
-                parts = [part for part in addends(node) if not is_public(part, self.leaves)]
-                sizes = tuple(addends(size))
-                return len(sizes) == len(parts) and all(
-                    self._covers(s, part, trail) for s, part in zip(sizes, parts, strict=True)
-                )
             case Call("*", (factor, inner)):
                 match size:
                     case Call("*", (Call("abs", (said,)), rest)) if said == trail.follow(factor):
-                        return self._covers(rest, inner, trail)
-            case Call("coalesce", (Ref() as ref, Literal(integer=0))) | (Ref() as ref):
-                low, high = self._of(ref)
-                row = integer(size)
-                return row is not None and row >= max(-low, high)
+                        ref = _statistic(inner)
+                        return self._covers(rest, inner, trail) if ref is None else self._row(ref, rest)
         return False
+
+    def _row(self, ref: Ref, size: Expr) -> bool:
+        """Return whether one row moves a statistic by at most an integer."""
+        low, high = self._of(ref)
+        row = integer(widened(size))
+        return row is not None and row >= max(-low, high)
+
+
+def _statistic(node: Expr) -> Ref | None:
+    match widened(node):
+        case Call("coalesce", (Ref() as ref, Literal(integer=0))) | (Ref() as ref):
+            return ref
+    return None
 
 
 # -- rows that are in one statistic only ------------------------------------------------------------------------------
@@ -210,11 +225,11 @@ class _Slices:
         inside = dict(named_sources(query.source))
         match item:
             case Call("sum", (Call("case", (condition, _, Literal(integer=0))),), where=None):
-                yield from (self._over(part, inside) for part in conjuncts(condition))
+                yield from (self._over(part, inside) for part in _flat(condition))
                 return
         scans = list(self._scans(query, set()))
         given = [
-            [self._over(part, dict(named_sources(scan.source))) for part in conjuncts(scan.where)]
+            [self._over(part, dict(named_sources(scan.source))) for part in _flat(scan.where)]
             for scan in scans
         ]
         if given:
@@ -226,13 +241,24 @@ class _Slices:
         """Yield the comparisons that running sums, or groups that are looked up, stand for."""
         if len(scans) != 1:
             return
-        inside = dict(named_sources(query.source))
-        key = scans[0].groups[0]
-        x = self._over(key, dict(named_sources(scans[0].source)))
+        inside, scan = dict(named_sources(query.source)), scans[0]
+        own = dict(named_sources(scan.source))
+        conditions = list(_conditions(query.source))
+        match item:
+            case Call("sum", (Ref(table, "v"),), where=None) if self._query(inside.get(table)) is scan:
+                made = dict(scan.items)
+                for node in conditions:
+                    match node:
+                        case Call(name, (Ref(of, key), end)) if (
+                            of == table and name in _SIDES and key in made
+                        ):
+                            yield Call(name, (self._over(made[key], own), self._over(end, inside)))
+                return
+        x = self._over(scan.groups[0], own)
         ends: dict[str, Expr] = {}
-        for node in _conditions(query.source):
+        for node in conditions:
             match node:
-                case Call("=", (Ref(table, "t" | "k"), end)) if isinstance(inside.get(table), tree.Table):
+                case Call("=", (Ref(table, "t"), end)) if isinstance(inside.get(table), tree.Table):
                     ends[table] = self._over(end, inside)
 
         def slices(node: Expr) -> Iterator[tuple[str, Expr]]:
@@ -249,8 +275,6 @@ class _Slices:
                     yield from ((_BEYOND_RUN[name], ends[table]),) if name in _BEYOND_RUN else ()
                 case Call("case", (_, inner, Literal(integer=0))):
                     yield from slices(inner)
-                case Call("sum", (Ref(table, "v"),), where=None) if table in ends:
-                    yield "=", ends[table]
 
         for name, end in slices(item):
             yield Call(name, (x, end))
@@ -341,6 +365,17 @@ def _comparison(node: Expr) -> tuple[Expr, str, Expr] | None:
                 return end, _TURNED.get(name, name), x
             return x, name, end
     return None
+
+
+def _flat(node: Expr | None) -> Iterator[Expr]:
+    """Yield the conditions that must all hold, ranges as their two ends."""
+    for part in conjuncts(node):
+        match part:
+            case Call("between", (x, low, high)):
+                yield Call(">=", (x, low))
+                yield Call("<=", (x, high))
+            case _:
+                yield part
 
 
 def _conditions(source: tree.Source | None) -> Iterator[Expr]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -22,7 +22,7 @@ from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.fan_out import refuse_fan_out
+from dpsql.sql.relations.fan_out import max_fan_out, refuse_fan_out
 from dpsql.sql.relations.intervals import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
@@ -86,6 +86,8 @@ class Selection:
     options: opt.Options
     env: Env
     call: opt.Call
+    notes: list[str] = field(default_factory=list)
+    """Further sentences of EXPLAIN."""
 
     def bind(self) -> None:
         """Bind the candidates, the statistic and the mechanism, and put the release in place of the SELECT.
@@ -205,14 +207,26 @@ class Selection:
             more = ", ".join(f"{sql} AS {name}" for name, sql in extra.items())
             source = f"(SELECT *, {more} FROM {source} AS {candidates.CANDIDATE})"
         columns = (*self.columns, *extra)
-        if self.statistic.shape != "nested loop":
-            return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
-        if self.count is None:
+        looped, tables = (
+            self.statistic.shape == "nested loop",
+            [t for r in self.bound.relations for t in r.tables],
+        )
+        if looped and self.count is None:
             what = "this shape is computed candidate by candidate, and how many there are is not known yet."
-            hint = "compare with =, >= or BETWEEN, or list the candidates."
+            hint = "compare with =, <, <=, >, >= or BETWEEN, or list the candidates."
             raise privacy_error(self.call.node, what, hint)
-        tables = (table for r in self.bound.relations for table in r.tables)
-        refuse_fan_out(self.count * self.bound.fan_out, tables, self.call.node)
+        if looped or "several ranges" in self.statistic.shape:
+            refuse_fan_out((self.count or 1) * self.bound.fan_out, tables, self.call.node)
+        if not looped:
+            if "several ranges" in self.statistic.shape and self.count is None:
+                most = max_fan_out(tables) // self.bound.fan_out
+                kept = f"SELECT * FROM ({self.found.sql}) AS found WHERE {CANDIDATE_PLACE} < {most}"
+                self.found = plan.Input(self.found.name, kept)
+                self.notes.append(
+                    f"The first {most:,} candidates are looked at, where there are more (max_fan_out)."
+                )
+            return (candidates.statistic_sql(self.rows, source, columns, self.statistic),)
+        assert self.count is not None
         firsts = range(0, max(self.count, 1), candidates.BATCH)
         return tuple(
             candidates.nested_sql(self.rows, source, columns, self.statistic, first) for first in firsts
@@ -288,7 +302,7 @@ class Selection:
         self.binder.add_block(
             name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
             (*self.bound.inputs, *self.binder.lent_inputs, self.found),
-            (*describe_protection(self.bound, self.rows_per_unit), said), self.options.confidence,
+            (*describe_protection(self.bound, self.rows_per_unit), said, *self.notes), self.options.confidence,
         )  # fmt: skip
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]

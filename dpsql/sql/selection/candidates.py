@@ -7,6 +7,7 @@ or argument may name the candidate's columns in one of these shapes, and then al
     one-sided     x >= c.v   (or >, <, <=)             rows fall into the bins between thresholds; running sums
     two-sided     x BETWEEN c.lo AND c.hi              the difference of two running sums
     clipped sum   SUM(LEAST(x, c.b))                   the sum below b, plus b times the count above
+    several       x <= c.a AND y > c.b                 group by x and y, look candidates up among these
 
 each together with any condition that does not name the candidate. What does not name it at all is one number.
 
@@ -38,7 +39,9 @@ ROWS, CANDIDATE = "rows", "dpsql_c"
 """The names of private rows and candidates in the queries."""
 _PLACE = f"{CANDIDATE}.{CANDIDATE_PLACE}"
 
-_Shape = Literal["constant", "equality", "one-sided", "two-sided", "clipped sum", "nested loop"]
+_Shape = Literal[
+    "constant", "equality", "one-sided", "two-sided", "clipped sum", "several ranges", "nested loop"
+]
 BATCH = 64
 """Candidates per query of a nested loop."""
 
@@ -204,12 +207,14 @@ def shape_of(
             shape = "one-sided"
         elif clip is None and comparable and len(ranges) == 2 and faces:
             shape = "two-sided"
+        elif clip is None and comparable:
+            shape = "several ranges"
     text = to_sql(amount) if amount is not None else "1"
     # LEAST passes over a NULL, and would make it the clip.
     held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     return Term(
         weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
-        ranges if shape in ("equality", "one-sided", "two-sided") else (), clip, bare,
+        () if shape in ("constant", "clipped sum", "nested loop") else ranges, clip, bare,
         to_sql(condition) if condition is not None else None, held, shape,
     )  # fmt: skip
 
@@ -305,6 +310,15 @@ def _term_ctes(name: str, term: Term) -> list[str]:
             f"GROUP BY {_PLACE}"
         )
         return [f"{name}_g AS ({grouped})", f"{name} AS ({met})"]
+    if term.shape == "several ranges":
+        names = {x: f"key{i}" for i, x in enumerate(dict.fromkeys(r.value for r in term.ranges))}
+        keys = ", ".join(f"{x} AS {alias}" for x, alias in names.items())
+        grouped = f"SELECT {keys}, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY {', '.join(names.values())}"
+        met = " AND ".join(f"{name}_g.{names[r.value]} {r.op} {r.threshold}" for r in term.ranges)
+        found = (
+            f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {met} GROUP BY {_PLACE}"
+        )
+        return [f"{name}_g AS ({grouped})", f"{name} AS ({found})"]
     if term.shape == "clipped sum":
         assert term.clip is not None
         clip, at = to_sql(term.clip), f"{name}_at"

@@ -116,7 +116,7 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
 
 def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
     """Return what is counted for a term; None where it is not compared here."""
-    if term.shape == "nested loop":
+    if term.shape in ("several ranges", "nested loop"):
         return None
     where = all_of(term.free)
     added = "" if term.amount == "1" else f", SUM({term.amount}) AS v"

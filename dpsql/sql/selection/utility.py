@@ -95,7 +95,8 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
         apart = ()
     low, high = nearer
     sensitivity = max(1, -low, high)
-    form = UtilityForm(root, moves, apart, sensitivity)
+    clipped = any(part.clip is not None for part, _ in found.parts)
+    form = UtilityForm(root, moves, apart, sensitivity, clipped=clipped)
     plain = form.linear and sensitivity == max(1, summed)
     weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
     terms = tuple(

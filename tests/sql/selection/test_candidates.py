@@ -53,7 +53,9 @@ SHAPES = {
     "SUM(LEAST(y, b)) FILTER (WHERE x > k)": "nested loop",
     "COUNT(*) FILTER (WHERE x + lo > k)": "nested loop",
     "COUNT(*) FILTER (WHERE x > lo OR y < hi)": "nested loop",
-    "COUNT(*) FILTER (WHERE x > k AND y < hi)": "nested loop",
+    "COUNT(*) FILTER (WHERE x > k AND y < hi)": "several ranges",
+    "SUM(w) FILTER (WHERE x BETWEEN lo AND hi AND y >= k)": "several ranges",
+    "COUNT(*) FILTER (WHERE x = k AND y < hi AND w > 0)": "several ranges",
     "COUNT(*) FILTER (WHERE x NOT BETWEEN lo AND hi)": "nested loop",
 }
 Row = tuple[int | None, ...]
