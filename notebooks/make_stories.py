@@ -84,6 +84,21 @@ how far one person moves them (a price moves its revenue by the price), and are 
     """%%dpsql
 WITH prices(p) AS (VALUES (10), (25), (50), (100), (200), (400), (800))
 SELECT p AS price, EXPMECH(p * COUNT(*) FILTER (WHERE medical_dollars >= p), epsilon => 2) OVER prices FROM visits""",
+    """## A split that balances two groups
+
+A utility may be any form of counts and bounded sums that one row moves by a known distance: sums, differences, public
+multiples, `ABS`, `GREATEST` and `LEAST`. Which age splits the person-years into two halves? The difference of the two
+counts moves by one person's rows, so minus its size is a utility; a row is on one side only.""",
+    """%%dpsql
+WITH ages(a) AS (SELECT * FROM range(1, 65))
+SELECT a AS age, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits""",
+    """And what is the first age from which one of two plans has fewer than 1,000 person-years left?""",
+    """%%dpsql
+WITH ages(a) AS (SELECT 5 * i FROM range(13) AS t(i))
+SELECT a AS age, ABOVE_THRESHOLD(-LEAST(COUNT(*) FILTER (WHERE age >= a AND plan = 'free'), COUNT(*) FILTER (WHERE age >= a AND plan = '95%')),
+  -1000, epsilon => 1) OVER ages FROM visits""",
+    """A product or a quotient of two private numbers has no such distance, and is refused with a word on what to write instead: to
+compare `a / b` with a public `p`, write `-ABS(a - p * b)`.""",
     """## The most common answers
 
 `top => 2` peels off the two best; `answer => TRUE` tells how large they are.""",

@@ -26,6 +26,20 @@ columns: p
 cost: ε=1
 block: ExponentialChoice {"epsilon": "1", "kind": "pure"}
 ====
+-- case: a split that balances two groups
+WITH ages(a) AS (VALUES (20), (40), (60)) SELECT a, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits
+----
+columns: a
+cost: ε=1
+block: ExponentialChoice {"epsilon": "1", "kind": "pure"}
+====
+-- case: the lesser of two counts above a threshold
+SELECT name, ABOVE_THRESHOLD(LEAST(COUNT(*) FILTER (WHERE disease = name), 2 * COUNT(*) FILTER (WHERE disease = name AND age > 50)), 10, epsilon => 1) OVER diseases FROM visits
+----
+columns: name
+cost: ε=1
+block: AboveThreshold {"epsilon1": "1/2", "epsilon2": "1/2", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}
+====
 -- case: three winners by the exponential mechanism
 SELECT name, EXPMECH(COUNT(*) FILTER (WHERE disease = name), epsilon => 1, top => 2, method => 'exponential') OVER diseases FROM visits
 ----

@@ -30,6 +30,22 @@ PrivacyError: the sensitivity of a quotient of private numbers can't be derived:
                        ^^^^^^^^^^^^^^^^^^^
 Hint: compare it with a public number p instead: -ABS(a - p * b).
 ====
+-- case: a utility that is a product
+SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
+----
+PrivacyError: the sensitivity of a product of private numbers can't be derived: one row may move it by any distance.
+  1 |   SELECT EXPMECH(ABS(COUNT(*) * COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
+                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write LEAST(a, b), a + b or -ABS(a - b), times a public number.
+====
+-- case: a utility of another function
+SELECT EXPMECH(SQRT(COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
+----
+PrivacyError: the sensitivity of this statistic can't be derived.
+  1 |   SELECT EXPMECH(SQRT(COUNT(*) FILTER (WHERE disease = name))) OVER diseases FROM visits
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST.
+====
 -- case: a method that does not exist
 SELECT EXPMECH(COUNT(*) FILTER (WHERE disease = name), method => 'exponent') OVER diseases FROM visits
 ----
