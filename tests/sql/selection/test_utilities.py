@@ -15,8 +15,8 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import Reader, ScoresClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
-from dpsql.mechanisms.selection.above_threshold import Probe
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
+from dpsql.mechanisms.selection.interactive_threshold import Probe
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers
