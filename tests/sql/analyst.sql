@@ -1085,7 +1085,7 @@ SELECT WITH DP OPTIONS (epsilon: 1) COUNT(*) FROM visits
 SELECT COUNT(*) FROM visits OPTIONS (epsilon = 1)
 
 -- refused: can't read this: ( is not expected here.
--- hint: the mode stands after WITH: SELECT WITH DP ...
+-- hint: the mode stands after WITH: SELECT WITH DIFFERENTIAL_PRIVACY ...
 SELECT DIFFERENTIAL_PRIVACY COUNT(*) FROM visits
 
 -- answered
