@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, Error, PostprocessingError, PrivacyError
+from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
@@ -64,6 +64,9 @@ def open_session(
         LedgerError: the ledger can't be trusted or written.
     """
     folder = Path.cwd()
+    _check_path("database", database if isinstance(database, str | Path) else "")
+    _check_path("policy", policy if isinstance(policy, str | Path) else "")
+    _check_path("ledger", ledger or "")
     if not isinstance(policy, Policy):
         path = Path(policy)
         policy, folder = Policy.load(path), path.parent
@@ -71,6 +74,27 @@ def open_session(
     engine = open_engine(database, policy, folder, resources)
     opened = Ledger.open(ledger, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)
+
+
+def _check_path(what: str, path: str | Path) -> None:
+    """Refuse what no file can be called.
+
+    Raises:
+        PolicyError: it holds a NUL or half of a character, or is too long.
+    """
+    text, wrong = str(path), ""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        wrong = "holds a character that no path has"
+    elif len(text) > MAX_PATH or any(len(part.encode()) > MAX_PATH_PART for part in Path(text).parts):
+        wrong = "is too long"
+    if wrong:
+        raise PolicyError(
+            f"the path of the {what} {wrong}.", hint="name an existing folder, and a file in it."
+        )
+
+
+MAX_PATH, MAX_PATH_PART = 4_000, 255
+"""Characters of a path, and bytes of each of its parts."""
 
 
 class Session:

@@ -26,6 +26,7 @@ from dpsql.sql.parse.advice import check_other_dialects, explain_unreadable, is_
 from dpsql.sql.parse.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_aggregate
 from dpsql.sql.parse.modes import gather_modes
 from dpsql.sql.parse.tokens import (
+    HALF_CHARACTER,
     find_closing,
     is_open,
     is_word,
@@ -231,6 +232,18 @@ def parse_select(sql: str) -> exp.Select:
     tree = parse_fragment(sql)
     assert isinstance(tree, exp.Select)
     return tree
+
+
+def text_literal(value: str, name: str, span: Span | None) -> exp.Expr:
+    """Return the literal of a parameter's text.
+
+    Raises:
+        BindError: it holds half of a character, which no encoding has.
+    """
+    if HALF_CHARACTER.search(value) is not None:
+        what = f"${name} holds half of a character, which no text has."
+        raise BindError(what, span=span, hint="leave it out.")
+    return exp.Literal.string(value)
 
 
 def join_word(join: exp.Expr, key: str) -> str:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, ParseError, Span, did_you_mean
-from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of
+from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of, text_literal
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -327,7 +327,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     if isinstance(value, bool):
         return exp.Boolean(this=value)
     if isinstance(value, str):
-        return exp.Literal.string(value)
+        return text_literal(value, name, span)
     if isinstance(value, datetime.datetime):
         return exp.cast(exp.Literal.string(value.replace(tzinfo=None).isoformat(" ")), "TIMESTAMP")
     if isinstance(value, datetime.date):

@@ -20,6 +20,10 @@ from dpsql.errors import ParseError, Span
 
 MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 40
+MAX_PIVOT_COLUMNS = 1_000
+"""Combinations of the values in one PIVOT's lists; its columns are made of them when it is read."""
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""A surrogate that stands alone: Python has it, and no encoding does."""
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 # What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
@@ -45,6 +49,10 @@ def tokenize(text: str) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise ParseError(f"the statement is longer than {MAX_LENGTH} characters.", hint="split the cell.")
+    if (half := HALF_CHARACTER.search(text)) is not None:
+        raise ParseError(
+            "this is half of a character, which no text has.", span=half.span(), hint="leave it out."
+        )
     tokens = None
     with contextlib.suppress(TokenError):
         plain = _double_quoted(text)
@@ -97,12 +105,35 @@ def _whole(text: str) -> list[Token]:
     return tokens
 
 
+def _check_pivot(tokens: list[Token], start: int) -> None:
+    """Refuse the lists of a PIVOT whose values have too many combinations, which the parser would write out.
+
+    Raises:
+        ParseError: they have.
+    """
+    end, columns = find_closing(tokens, start), 1
+    for i in range(start + 1, end):
+        if tokens[i].token_type == TokenType.IN and is_open(tokens, i + 1):
+            columns *= max(1, len(split_arguments(tokens[i + 2 : find_closing(tokens, i + 1)])))
+    if columns > MAX_PIVOT_COLUMNS:
+        what = f"this PIVOT would make {columns:,} columns, and {MAX_PIVOT_COLUMNS:,} are the most."
+        raise token_error(
+            tokens[start], what, "list fewer values, or GROUP BY the columns.", last=tokens[end]
+        )
+
+
 def _check(tokens: list[Token], text: str) -> None:
     depth = 0
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
         after = tokens[i + 1] if i + 1 < len(tokens) else None
         if token.token_type in OPENING:
+            if (
+                before is not None
+                and before.text.upper() == "PIVOT"
+                and token.token_type == TokenType.L_PAREN
+            ):
+                _check_pivot(tokens, i)
             depth += 1
             if depth > MAX_DEPTH:
                 raise token_error(token, "the statement is nested too deeply.")
