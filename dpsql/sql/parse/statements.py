@@ -18,7 +18,7 @@ from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of
 from dpsql.sql.parse.tokens import CLOSING, OPENING, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
-SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
+SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
 
@@ -201,6 +201,8 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
+    if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
+        return Statement("show", text, span, name="TRADEOFF SPENT")
     limit = None
     if name == "LEDGER" and len(tokens) > 2 and tokens[2].text.upper() == "LIMIT":
         if len(tokens) < 4 or not (tokens[3].text.isascii() and tokens[3].text.isdigit()):

@@ -329,7 +329,7 @@ Hint: local_sensitivity => belongs to MEDIAN, QUANTILE_DISC, QUANTILE_CONT, IQR,
 -- case: another combiner without bounds
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM visits
 ----
-BindError: bounds = AUTO is for the trimmed mean of single numbers.
+BindError: bounds = AUTO is for the trimmed mean and the median of single numbers.
   1 |   PLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, combine = 'winsorized_mean') AVG(age) FROM vi
                                                 ^^^^^^^^^^^^^
 Hint: write combine = 'trimmed_mean', or bounds = (-1, 1).
