@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpsql.ledger.ledger import BudgetState, Ledger
+from dpsql.ledger.ledger import Ledger
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
+from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import Event, compose_events
-from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.report.figures import list_accountants, list_curve, list_unit_groups
 from dpsql.report.tables import Sheet, list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.exact.gate import format_sql
@@ -39,7 +40,7 @@ def show(
         limit: the most rows of SHOW LEDGER: the last ones.
     """
     if what == "LEDGER":
-        columns = _columns(*list_entries(ledger.entries(limit), ledger.terms.accountant))
+        columns = _columns(*list_entries(ledger.entries(limit), ledger.accountant))
     else:
         columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
@@ -90,16 +91,6 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     return _columns(("where", "name", "declared"), rows)
 
 
-def _tradeoff(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
-    from dpsql.privacy import tradeoff
-
-    budget = policy.budget
-    epsilon = min(float(budget.epsilon), 500.0)  # beyond that, nothing is hidden
-    curve = tradeoff.from_epsilon_delta(epsilon, budget.delta)
-    alphas = [i / 50 for i in range(51)]
-    return {"type_i_error": alphas, "type_ii_error": [float(curve(alpha)) for alpha in alphas]}
-
-
 def _columns(names: tuple[str, ...], rows: list[Any]) -> dict[str, list[Any]]:
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
@@ -112,7 +103,10 @@ _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
     "TABLES": _tables,
     "POLICY": _policy,
     "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state())),
-    "TRADEOFF": _tradeoff,
+    "TRADEOFF": lambda policy, ledger: _columns(*list_curve(ledger, spent=False)),
+    "TRADEOFF SPENT": lambda policy, ledger: _columns(*list_curve(ledger, spent=True)),
+    "GROUPS": lambda policy, ledger: _columns(*list_unit_groups(ledger)),
+    "ACCOUNTANTS": lambda policy, ledger: _columns(*list_accountants(ledger)),
 }
 
 
@@ -181,13 +175,20 @@ class Errors:
     rows: tuple[tuple[str, tuple[float, ...]], ...]
     own: Fraction
     confidence: float
+    currency: str = "epsilon"
+    """The currency of ``epsilons``: that of the statement, ``epsilon``, ``mu`` or ``rho``."""
 
     def lines(self) -> list[str]:
         """Return a small table with the statement's own epsilon in brackets."""
-        heads = [f"[ε={write_number(e)}]" if e == self.own else f"ε={write_number(e)}" for e in self.epsilons]
+        sign = SYMBOLS[self.currency]
+        heads = [
+            f"[{sign}={write_number(e)}]" if e == self.own else f"{sign}={write_number(e)}"
+            for e in self.epsilons
+        ]
         rows = [[name, *("±" + _short(error) for error in errors)] for name, errors in self.rows]
         table = Sheet.of(["", *heads], rows, heads).text().split("\n")
-        title = f"Expected error, with {self.confidence:.4g} probability, at other epsilons:"
+        others = "epsilons" if self.currency == "epsilon" else self.currency
+        title = f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
         return [title, *(" " + line for line in table)]
 
     def json(self) -> dict[str, dict[str, float]]:
@@ -210,15 +211,25 @@ def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
     event = plan.event
     if event is None:
         return None
-    own = event.basic[0]
-    most = budget.max_epsilon_per_query or budget.epsilon
-    factors = [f for f in FACTORS if f == 1 or own * f <= most]
     paid = [block for block in plan.blocks if not block.prepaid]
+    asked = _find_asked(paid) or Amount("epsilon", event.basic[0])
+    most = budget.max_epsilon_per_query or budget.epsilon
+    factors = [f for f in FACTORS if f == 1 or asked.times(f).bound_epsilon(budget.at_delta) <= most]
     grid = [[e for block in paid for e in block.operator.expect_errors(f, block.confidence)] for f in factors]
     rows = tuple(
         (answers[0].name, tuple(answer.error for answer in answers)) for answers in zip(*grid, strict=True)
     )
-    return Errors(tuple(own * f for f in factors), rows, own, plan.confidence) if rows else None
+    grid_of = tuple(asked.times(f).amount for f in factors)
+    return Errors(grid_of, rows, asked.amount, plan.confidence, asked.currency) if rows else None
+
+
+def _find_asked(blocks: list[PrivateBlock]) -> Amount | None:
+    """Return what several blocks may lose together, where all were asked for in mu or all in rho."""
+    asked = [block.asked for block in blocks if block.asked is not None]
+    currencies = {amount.currency for amount in asked}
+    if len(asked) != len(blocks) or len(currencies) != 1 or "epsilon" in currencies:
+        return None
+    return Amount(currencies.pop(), sum((amount.total for amount in asked), Fraction(0)))
 
 
 Written = Callable[[PrivateBlock, str], str]
@@ -266,9 +277,7 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
         before, after = ledger.state(), ledger.state(events)
         fits = ledger.find_excess(*events) is None
         left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
-        price = (
-            f"Together they would cost {_charge(compose_events(events), before)}; {left}. {_NOTHING_SPENT}"
-        )
+        price = f"Together they would cost {ledger.accountant.write_charge(compose_events(events))}; {left}. {_NOTHING_SPENT}"
     sentences = tuple(sentence for part in parts for sentence in part.sentences)
     queries = tuple(dict.fromkeys(query for part in parts for query in part.sql))
     return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))
@@ -278,10 +287,5 @@ def _say_price(verb: str, event: Event, ledger: Ledger) -> str:
     """Say the charge of an event and what is left, or why there is not enough for it."""
     state, excess = ledger.state(), ledger.find_excess(event)
     if excess is None:
-        return f"{verb} {_charge(event, state)}; {state.sentence}.{ledger.say_rule(event)} {_NOTHING_SPENT}"
+        return f"{verb} {ledger.accountant.write_charge(event)}; {state.sentence}.{ledger.say_rule(event)} {_NOTHING_SPENT}"
     return f"It would be refused. {excess.message} {_NOTHING_SPENT}"
-
-
-def _charge(event: Event, state: BudgetState) -> str:
-    """Say what the accountant would charge, in the words of the cost line."""
-    return ACCOUNTANTS[state.accountant].charge(event).sentence()

@@ -37,7 +37,6 @@ from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
-from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.result import Result
 from dpsql.session_state import KeptResults, OpenThresholds
 from dpsql.sql.bind import Plans
@@ -342,8 +341,7 @@ class Pipeline:
 
     def price(self, event: Event | None) -> str:
         """Say what the session's accountant charges for an event."""
-        accountant = ACCOUNTANTS[self.policy.budget.accountant]
-        return accountant.charge(event).sentence() if event is not None else ""
+        return self.ledger.accountant.write_charge(event) if event is not None else ""
 
     def _cost_line(self, event: Event | None, since: str = "") -> str:
         """Say what an answer cost, since when what is free of it is stored, and what is left."""

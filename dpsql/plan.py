@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
+from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
 
@@ -41,6 +42,8 @@ class PrivateBlock:
     inputs: tuple[Input, ...] = ()
     sentences: tuple[str, ...] = ()
     confidence: float = 0.95
+    asked: Amount | None = None
+    """What it may lose, in the currency that the statement was written in; None where it asked for nothing."""
 
     @property
     def prepaid(self) -> bool:

@@ -63,7 +63,7 @@ RANDOM = {
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
 LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 176
+MOST_MODULES = 185
 """More than the 136 that a first reader found their way in: new statements have brought some since."""
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from dpsql.errors import BudgetExceeded
@@ -19,11 +18,8 @@ from dpsql.ledger.entries import OUTCOMES, read_event
 from dpsql.ledger.filter_states import FilterState, open_states, restore_states, write_limits
 from dpsql.ledger.log_file import START, Row, damaged_error, read_body
 from dpsql.ledger.terms import Terms
-from dpsql.numerics.exact_numbers import DOWN, UP, write_pair, write_short
-from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import MANY, format_percent, say_what_is_left
+from dpsql.numerics.exact_numbers import DOWN, write_short
 from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.filters import ACCOUNTANTS
 
 
 @dataclass(frozen=True)
@@ -300,99 +296,6 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
         raise ValueError("more was used than reserved")
 
 
-@dataclass(frozen=True)
-class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share.
-
-    ``whole`` is, beside a share, the state of the whole.
-
-    ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
-    have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
-    under every accountant, the largest epsilon that one further statement may have (of a share: that both allow).
-    ``about`` counts further statements at the default epsilon. ``rule_used`` is the part that is gone of what zcdp or
-    gdp allow by their rule, None where there is no rule but the sum; ``rule`` is the same where the rule, and not the
-    plain sum, says what is left.
-    """
-
-    accountant: str
-    limit_epsilon: Fraction
-    limit_delta: Fraction
-    spent_epsilon: Fraction
-    spent_delta: Fraction
-    left_epsilon: Fraction
-    left_delta: Fraction
-    detail: str
-    analyst: str | None = None
-    default_epsilon: Fraction | None = None
-    about: int | None = None
-    whole: BudgetState | None = None
-    mechanism_delta: Fraction = Fraction(0)
-    rule: Fraction | None = None
-    rule_used: Fraction | None = None
-
-    @property
-    def has_rule(self) -> bool:
-        """True where the accountant counts by a rule beside the plain sum."""
-        return ACCOUNTANTS[self.accountant].has_rule
-
-    @property
-    def share(self) -> Fraction:
-        """The part of the limit that is gone, from 0 to 1."""
-        return 1 - self.left_epsilon / self.limit_epsilon
-
-    @property
-    def spent(self) -> str:
-        """``"ε=0.2"``, rounded up."""
-        return write_pair(self.spent_epsilon, self.spent_delta, UP)
-
-    @property
-    def limit(self) -> str:
-        """``"ε=1, δ=1e-06"``."""
-        return write_pair(self.limit_epsilon, self.limit_delta)
-
-    @property
-    def left(self) -> str:
-        """``"ε=0.8"``, rounded down."""
-        return f"ε={write_short(self.left_epsilon, DOWN)}"
-
-    @property
-    def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where the rule says what is left."""
-        mine = f"{self.analyst}'s " if self.analyst else ""
-        return say_what_is_left(self.left_epsilon, self.limit_epsilon, self.rule, mine)
-
-    @property
-    def rule_text(self) -> str:
-        """``"21%"`` of the rule used; empty where there is no rule but the sum."""
-        return "" if self.rule_used is None else format_percent(self.rule_used)
-
-    @property
-    def about_text(self) -> str:
-        """``"about 8 more at ε=0.1"``, empty where the policy has no default."""
-        if self.about is None or self.default_epsilon is None:
-            return ""
-        count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
-        return f"{count} more at ε={write_short(self.default_epsilon)}"
-
-
-def make_budget_state(
-    account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
-) -> BudgetState:
-    """Return the state of an analyst's share where there is one (with the whole inside), else of the whole.
-
-    Args:
-        account: the log so far.
-        policy: for the default epsilon.
-        analyst: who asks.
-        after: further events, counted as if they had been charged.
-    """
-    default = policy.budget.default_epsilon if policy is not None else None
-    states, events = account.filters(analyst), tuple(after)
-    whole = _state([state for state in states if state.whose is None], default, None, events)
-    own = [state for state in states if state.whose is not None]
-    return _state(own, default, whole, events) if own else whole
-
-
 def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
     """Make the error for an event that a filter does not admit: requested, left, and what would fit."""
     whose = f"{state.whose}'s " if state.whose else ""
@@ -406,49 +309,23 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
         fits = f"delta = {left} would fit." if room.delta_left else "a statement without delta may still fit."
         if held.mechanism_delta < held.delta:
             fits += f" The rest of δ={write_short(held.delta)} converts the {held.name} rule."
-    elif event.epsilon is None and epsilon and held.admits(state.spent, PureDP(epsilon)):
+    elif (
+        event.epsilon is None
+        and epsilon
+        and not held.promises_rule
+        and held.admits(state.spent, PureDP(epsilon))
+    ):
         # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
         message = (
             f"Laplace noise of that epsilon would fit, Gaussian noise does not fit the {held.name} rule."
         )
         fits = "noise = 'laplace' would fit."
+    elif room.own is not None:
+        message = f"{room.own.say(held.epsilon, whose).replace(' left', ' is left', 1)}."
+        largest = [f"{held.currency} = {write_short(room.own.left, DOWN)}"] if room.own.left > 0 else []
+        largest += [f"epsilon = {left} of a pure mechanism"] if room.own.by_sum and room.epsilon_left else []
+        fits = f"{', or '.join(largest)} would fit." if largest else "stored answers are still free."
     else:
         message = f"ε={left} of {whose}ε={write_short(held.epsilon)} is left."
         fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
-    return BudgetExceeded(f"This query costs {event.sentence()}; {message}", hint=f"{fits}  {where}")
-
-
-def _state(
-    states: list[FilterState], default: Fraction | None, whole: BudgetState | None, after: tuple[Event, ...]
-) -> BudgetState:
-    """Return the state of the first filter; of what is left, the least that one of them says."""
-    held, spents = states[0].filter, [state.after(after) for state in states]
-    rooms = [state.filter.room(spent) for state, spent in zip(states, spents, strict=True)]
-    room = min(rooms, key=lambda room: room.epsilon_left)
-    left, rule, delta_left = room.epsilon_left, room.rule, min(room.delta_left for room in rooms)
-    about = None
-    if default is not None:
-        event = PureDP(default)
-        about = min(state.filter.more(spent, event) for state, spent in zip(states, spents, strict=True))
-    if whole is not None:  # both must admit
-        if whole.left_epsilon < left:
-            left, rule = whole.left_epsilon, whole.rule
-        delta_left = min(delta_left, whole.left_delta)
-        about = None if about is None or whole.about is None else min(about, whole.about)
-    return BudgetState(
-        accountant=held.name,
-        limit_epsilon=held.epsilon,
-        limit_delta=held.delta,
-        spent_epsilon=spents[0].epsilon,
-        spent_delta=held.spent_delta(spents[0]),
-        left_epsilon=left,
-        left_delta=delta_left,
-        detail=held.sentence(spents[0]),
-        analyst=states[0].whose,
-        default_epsilon=default,
-        about=about,
-        whole=whole,
-        mechanism_delta=held.mechanism_delta,
-        rule=rule,
-        rule_used=held.used(spents[0]),
-    )
+    return BudgetExceeded(f"This query costs {held.write_charge(event)}; {message}", hint=f"{fits}  {where}")

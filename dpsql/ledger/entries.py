@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from dpsql.ledger.log_file import START, Row, Said, check_said, damaged_error, read_body, verify_rows
+from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -69,14 +70,17 @@ class Entry:
         """The loss as people read it; ``"0"`` for what was refused."""
         return "0" if self.event is None else self.event.sentence()
 
-    def charge(self, accountant: str) -> str:
+    def charge(self, accountant: Accountant | str) -> str:
         """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
         event = self.charged(accountant)
-        return "0" if event is None else event.sentence()
+        if event is None:
+            return "0"
+        return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
 
-    def charged(self, accountant: str) -> Event | None:
+    def charged(self, accountant: Accountant | str) -> Event | None:
         """Return the charge as an accountant counts it; None for what was refused."""
-        return None if self.event is None else ACCOUNTANTS[accountant].charge(self.event)
+        kind = ACCOUNTANTS[accountant] if isinstance(accountant, str) else accountant
+        return None if self.event is None else kind.charge(self.event)
 
     @property
     def when_text(self) -> str:

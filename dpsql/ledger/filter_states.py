@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpsql.ledger.terms import Terms
+from dpsql.ledger.terms import Terms, open_own_filters
 from dpsql.privacy.accountants import Accountant, Spent
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import MECHANISM_SHARE, open_filter
@@ -78,11 +78,11 @@ class FilterState:
 
 def write_limits(terms: Terms) -> str:
     """Write all that the filters of terms are solved from: equal texts count alike."""
-    accountant, epsilon, delta, share, shares = terms.limits()
+    accountant, epsilon, delta, share, shares, _ = terms.limits()
     assert isinstance(shares, dict)
-    return json.dumps(
-        [accountant, *map(str, (epsilon, delta, share)), {n: [*map(str, s)] for n, s in shares.items()}]
-    )
+    limits: list[Any] = [accountant, *map(str, (epsilon, delta, share))]
+    limits.append({n: [*map(str, s)] for n, s in shares.items()})
+    return json.dumps(limits if terms.own is None else [*limits, terms.own_to_json()])
 
 
 def open_states(limits: str) -> list[FilterState]:
@@ -92,9 +92,11 @@ def open_states(limits: str) -> list[FilterState]:
 
 @lru_cache(maxsize=64)
 def _open_filters(limits: str) -> tuple[tuple[str | None, Accountant], ...]:
-    accountant, epsilon, delta, part, shares = json.loads(limits)
-    amounts = {None: (epsilon, delta), **shares}
+    accountant, epsilon, delta, part, shares, *own = json.loads(limits)
     share = MECHANISM_SHARE if part == "None" else Fraction(part)
+    if own:
+        return open_own_filters(accountant, Fraction(epsilon), Fraction(delta), share, shares, own[0])
+    amounts = {None: (epsilon, delta), **shares}
     return tuple(
         (whose, open_filter(accountant, Fraction(epsilon), Fraction(delta), share))
         for whose, (epsilon, delta) in amounts.items()

@@ -18,15 +18,16 @@ from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
-from dpsql.ledger.accounts import BudgetState, Reservation, make_budget_state
+from dpsql.ledger.accounts import Reservation
 from dpsql.ledger.answers import ASKED, LARGEST_RELEASE, StoredRelease, check_release, hash_release
+from dpsql.ledger.budget_state import BudgetState, make_budget_state
 from dpsql.ledger.entries import OUTCOMES, Entry
 from dpsql.ledger.log_file import START, Row, link_row
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import format_percent
+from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -431,6 +432,11 @@ class Ledger:
     def dataset(self) -> str:
         """The data set it belongs to."""
         return self.terms.dataset
+
+    @property
+    def accountant(self) -> Accountant:
+        """The accountant of the whole budget, as this session counts: it says charges in its own currency."""
+        return self._book.account.filters(None)[0].filter
 
     @property
     def terms(self) -> Terms:

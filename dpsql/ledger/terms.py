@@ -11,6 +11,7 @@ the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 | accountant, the share of delta for mechanisms | | change |
 | private tables | leave out | add, change their privacy unit, make public |
 | public tables, bounds, values, row limits, defaults | change | |
+| the budget's currency: epsilon, mu or rho | | change |
 | an analyst's share | lower, give to a new name | raise, remove |
 | the data set | | change |
 """
@@ -18,15 +19,16 @@ the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from dpsql.ledger.log_file import damaged_error
 from dpsql.numerics.exact_numbers import parse_amount, write_short
-from dpsql.policy.model import Policy, Table
+from dpsql.policy.model import USUAL_DELTA, Analyst, Budget, Policy, Table
 from dpsql.privacy.accountants import Accountant
-from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
+from dpsql.privacy.amounts import SYMBOLS, Amount
+from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter, open_own_filter
 
 Share = tuple[Fraction, Fraction]
 """Epsilon and delta of one analyst."""
@@ -49,11 +51,15 @@ class Terms:
     policy: str
     delta_share: Fraction | None = None
     """The part of delta for mechanisms with one of their own; None in a ledger that is older than the choice."""
+    own: Amount | None = None
+    """The budget, where it was granted in mu or rho; epsilon is then what it comes to at :attr:`at_delta`."""
+    own_shares: Mapping[str, Fraction] = field(default_factory=dict)
+    """The analysts' shares in that currency."""
 
     @classmethod
     def of(cls, policy: Policy, dataset: str) -> Terms:
         """Return the terms of a policy for a data set."""
-        budget = policy.budget
+        budget, own = policy.budget, policy.budget.own
         tables = {_fold(name): table for name, table in policy.tables.items()}
         return cls(
             dataset=dataset,
@@ -62,12 +68,13 @@ class Terms:
             delta=budget.delta,
             units={n: _unit(t) for n, t in sorted(tables.items()) if not t.public},
             public=tuple(sorted(name for name, table in tables.items() if table.public)),
-            shares={
-                name: (analyst.epsilon, budget.delta if analyst.delta is None else analyst.delta)
-                for name, analyst in sorted(policy.analysts.items())
-            },
+            shares={n: _find_share(a, budget) for n, a in sorted(policy.analysts.items())},
             policy=policy.dumps(),
             delta_share=budget.mechanism_delta_share,
+            own=own,
+            own_shares={}
+            if own is None
+            else {n: getattr(a, own.currency) for n, a in sorted(policy.analysts.items())},
         )
 
     @property
@@ -75,14 +82,32 @@ class Terms:
         """The share that counts: a tenth in ledgers that are older than the choice, for so they were opened."""
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
-    def open_filter(self, epsilon: Fraction, delta: Fraction) -> Accountant:
-        """Open the filter of these terms, for the whole or for a share."""
-        return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
+    def open_filter(self, whose: str | None = None) -> Accountant:
+        """Open the filter of these terms, for the whole or for an analyst's share.
+
+        An accountant that does not count in the budget's own currency reads it as the pair that it comes to.
+        """
+        epsilon, delta = (self.epsilon, self.delta) if whose is None else self.shares[whose]
+        own = self.own
+        if own is None:
+            return open_filter(self.accountant, epsilon, delta, self.mechanism_share)
+        amount = own.amount if whose is None else self.own_shares[whose]
+        return _open_own(self.accountant, own.currency, amount, (epsilon, delta), self.mechanism_share)
+
+    def counted_by(self, accountant: str) -> Terms:
+        """Return the same terms as another accountant would count."""
+        return replace(self, accountant=accountant)
+
+    @property
+    def at_delta(self) -> Fraction:
+        """The delta at which amounts in mu or rho are shown as an epsilon."""
+        return self.delta or USUAL_DELTA
 
     def limits(self) -> tuple[object, ...]:
         """Return all that a filter is solved from: two terms with equal limits count alike."""
         share = self.mechanism_share if self._splits else None
-        return self.accountant, self.epsilon, self.delta, share, dict(self.shares)
+        own = (self.own, dict(self.own_shares))
+        return self.accountant, self.epsilon, self.delta, share, dict(self.shares), own
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,7 +120,20 @@ class Terms:
             "shares": {name: [str(e), str(d)] for name, (e, d) in self.shares.items()},
             "policy": self.policy,
             **({} if self.delta_share is None else {"mechanism_delta_share": str(self.delta_share)}),
+            **({} if self.own is None else {"own": self.own_to_json()}),
         }
+
+    def own_to_json(self) -> dict[str, Any]:
+        """Return the budget in its own currency, and the shares.
+
+        Raises:
+            ValueError: it is in epsilon.
+        """
+        own = self.own
+        if own is None:
+            raise ValueError("a budget in epsilon")
+        shares = {name: str(share) for name, share in self.own_shares.items()}
+        return {"currency": own.currency, "amount": str(own.amount), "shares": shares}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
@@ -115,6 +153,7 @@ class Terms:
                 shares={_text(n): (parse_amount(e), parse_amount(d)) for n, (e, d) in body["shares"].items()},
                 policy=_text(body["policy"]),
                 delta_share=_share(body.get("mechanism_delta_share")),
+                **_read_own(body.get("own")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise damaged_error("the terms it was opened for can't be read") from None
@@ -134,7 +173,10 @@ class Terms:
         if asked.mechanism_share != self.mechanism_share and self._splits and not left_alone:
             shares = [write_short(terms.mechanism_share) for terms in (self, asked)]
             wants.append("the share of delta for mechanisms was {} and is now {}".format(*shares))
-        for sign, was, now in (("ε", self.epsilon, asked.epsilon), ("δ", self.delta, asked.delta)):
+        whole, other = self._whole(asked), asked._whole(self)[0]
+        if whole[0] != other:
+            wants.append(f"the budget was in {whole[0]} and is now in {other}")
+        for sign, was, now in (whole, ("δ", self.delta, asked.delta)):
             if now > was:
                 wants.append(f"the budget was {sign}={write_short(was)} and is now {sign}={write_short(now)}")
         for name, unit in asked.units.items():
@@ -148,9 +190,18 @@ class Terms:
         for name, (epsilon, delta) in self.shares.items():
             if name not in asked.shares:
                 wants.append(f"the share of {name} was removed")
-            elif asked.shares[name][0] > epsilon or asked.shares[name][1] > delta:
+                continue
+            most, now = self.own_shares.get(name, epsilon), asked.own_shares.get(name, asked.shares[name][0])
+            if now > most or asked.shares[name][1] > delta:
                 wants.append(f"the share of {name} was raised")
         return wants
+
+    def _whole(self, asked: Terms) -> tuple[str, Fraction, Fraction]:
+        """Return the sign of the budget's currency, the budget, and what ``asked`` wants of it."""
+        if self.own is None:
+            return "ε", self.epsilon, asked.epsilon
+        wanted = asked.own or self.own
+        return SYMBOLS[self.own.currency], self.own.amount, wanted.amount
 
     @property
     def _splits(self) -> bool:
@@ -165,6 +216,45 @@ class Terms:
         """Return the terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
+
+
+def open_own_filters(
+    accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction, shares: Mapping[str, Any], own: Mapping[str, Any]
+) -> tuple[tuple[str | None, Accountant], ...]:  # fmt: skip
+    """Open the filters of a budget in its own currency, as :meth:`Terms.own_to_json` wrote it: the whole's, then the shares'."""
+    currency = own["currency"]
+    amounts: dict[str | None, tuple[Fraction, Share]] = {None: (Fraction(own["amount"]), (epsilon, delta))}
+    for name, (e, d) in shares.items():
+        amounts[name] = Fraction(own["shares"][name]), (Fraction(e), Fraction(d))
+    return tuple((n, _open_own(accountant, currency, a, pair, share)) for n, (a, pair) in amounts.items())
+
+
+def _open_own(accountant: str, currency: str, amount: Fraction, pair: Share, share: Fraction) -> Accountant:
+    if ACCOUNTANTS[accountant].currency == currency:
+        return open_own_filter(currency, amount, *pair)
+    return open_filter(accountant, pair[0], pair[1] or USUAL_DELTA, share)
+
+
+def _find_share(analyst: Analyst, budget: Budget) -> Share:
+    """Return the epsilon and delta of an analyst's share; of one in mu or rho what it comes to."""
+    delta = budget.delta if analyst.delta is None else analyst.delta
+    if analyst.mu is not None or analyst.rho is not None:
+        own = (
+            Amount.of_mu(analyst.mu) if analyst.mu is not None else Amount("rho", analyst.rho or Fraction(0))
+        )
+        return own.bound_epsilon(delta or USUAL_DELTA), delta
+    return analyst.epsilon or Fraction(0), delta
+
+
+def _read_own(body: Any) -> dict[str, Any]:
+    """Read the budget in its own currency, and the shares; nothing where it is in epsilon."""
+    if body is None:
+        return {}
+    currency, amount = _text(body["currency"]), parse_amount(body["amount"])
+    if currency not in ("mu", "rho") or amount <= 0:
+        raise ValueError(currency)
+    own = Amount.of_mu(amount) if currency == "mu" else Amount(currency, amount)
+    return {"own": own, "own_shares": {_text(n): parse_amount(share) for n, share in body["shares"].items()}}
 
 
 def _text(value: object) -> str:

@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_bernoulli, draw_discrete_laplace, draw_rounded_gaussian
 from dpsql.numerics import interval_arithmetic as ia
-from dpsql.numerics.exact_numbers import Integers, add_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, add_integers, compute_root, shorten, to_integers
 from dpsql.numerics.interval_arithmetic import calibrate_gaussian
 from dpsql.privacy import events
+from dpsql.privacy.amounts import GaussianByMu
+from dpsql.privacy.conversions import gaussian_epsilon
 
 _MARGIN = 1e-9
 """Relative widening of an interval's width, far above the rounding of the floats that it is computed in."""
@@ -188,6 +190,41 @@ class GaussianNoise(Noise):
     def _describe(self, steps: float, shared: str) -> str:
         deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
         return f"{deviation} (ε={float(self.epsilon):g}, δ={float(self.delta):g}{shared})"
+
+
+@dataclass(frozen=True)
+class GaussianNoiseByMu(GaussianNoise):
+    """The same noise where the statement asked for a mu or a rho: sigma is the L2 sensitivity over mu.
+
+    The pair is what that mu comes to at the delta given, and is declared for basic composition only.
+    """
+
+    @classmethod
+    def of_mu(cls, mu_squared: Fraction, delta: Fraction, sensitivity: int, groups: int) -> GaussianNoiseByMu:
+        """Return the least noise of this squared mu, its sigma rounded up by less than one part in 2**30."""
+        if sensitivity < 1 or groups < 1 or mu_squared <= 0:
+            raise ValueError("sensitivity and groups must be at least 1, mu above 0")
+        norm = groups * sensitivity**2
+        sigma = _round_up(compute_root(norm / mu_squared))
+        mu = compute_root(norm / (sigma * sigma))
+        while mu * mu > mu_squared:  # the root itself was rounded up
+            sigma = _round_up(sigma * (1 + Fraction(1, 1 << 38)))
+            mu = compute_root(norm / (sigma * sigma))
+        return cls(sigma, sensitivity, groups, gaussian_epsilon(shorten(mu), delta), delta)
+
+    @property
+    def event(self) -> events.Event:
+        squared = self.groups * self.sensitivity**2
+        return GaussianByMu(self.sigma, squared, self.epsilon, self.delta)
+
+    def rescale(self, factor: Fraction) -> GaussianNoise:
+        """Return the noise for ``factor`` times its mu."""
+        squared = Fraction(self.groups * self.sensitivity**2) / (self.sigma * self.sigma)
+        return self.of_mu(squared * factor * factor, self.delta, self.sensitivity, self.groups)
+
+    def _describe(self, steps: float, shared: str) -> str:
+        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
+        return f"{deviation} (μ={float(self.event.mu):.6g}{shared})"
 
 
 @dataclass(frozen=True)

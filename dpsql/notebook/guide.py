@@ -214,6 +214,8 @@ _MODES = (
 
 OPTIONS = {
     "epsilon": "the block's whole epsilon",
+    "mu": "the block's whole mu in place of epsilon: Gaussian noise of exactly that (gdp, zcdp, rdp)",
+    "rho": "the block's whole rho in place of epsilon: Gaussian noise of exactly that (gdp, zcdp, rdp)",
     "delta": "the block's whole delta",
     "privacy_unit_column": "restates the policy's privacy unit",
     "max_groups_contributed": "groups that one privacy unit may touch",

@@ -90,7 +90,8 @@ def draw_account(account: Ledger, what: str) -> Axes:
     if what == "budget":
         return plot_burn_down(drawn["burn_down"])
     curves = drawn["tradeoff"]
-    return plot_tradeoff({"whole budget": curves["promise"], "spent so far": curves["spent"]})
+    rule = {"all of the rule": curves["by_rule"]} if "by_rule" in curves else {}
+    return plot_tradeoff({"whole budget": curves["promise"], **rule, "spent so far": curves["spent"]})
 
 
 def plot_burn_down(data: Mapping[str, Any]) -> Axes:
@@ -109,12 +110,14 @@ def plot_burn_down(data: Mapping[str, Any]) -> Axes:
         for step in data["steps"][1:]:
             at = (step["charges"], step["left"])
             drawn.annotate(step["text"][:24], at, xytext=(4, 4), textcoords="offset points", fontsize=7)
-    limit = data["limit"]
+    limit, sign = data["limit"], data.get("symbol", "ε")
     drawn.axhline(limit, color="0.4", linewidth=0.8, linestyle=":")
-    drawn.annotate(f"limit ε={limit:g}", (0, limit), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    drawn.annotate(
+        f"limit {sign}={limit:g}", (0, limit), xytext=(4, 3), textcoords="offset points", fontsize=8
+    )
     drawn.axhline(0, color="0.4", linewidth=0.8)
     lowest = min(0.0, *left, *(mark["level"] for mark in data["refused"]))
-    drawn.set(xlabel="charges", ylabel="ε left", ylim=(lowest, limit * 1.15))
+    drawn.set(xlabel="charges", ylabel=f"{sign} left", ylim=(lowest, limit * 1.15))
     return drawn
 
 

@@ -24,6 +24,7 @@ from dpsql.policy import model
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.amounts import SYMBOLS
 from dpsql.sql.relations.catalog import Catalog
 
 KNOWN_BOUNDS = (
@@ -219,7 +220,10 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
             "no statement can spend it."
         )
     for name, analyst in policy.analysts.items():
-        findings.declared.append(f"analyst {name}: ε={float(analyst.epsilon):g} of the whole")
+        said = [
+            f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := getattr(analyst, key))
+        ]
+        findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
 
 
 def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:

@@ -27,15 +27,21 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.errors import PolicyError
+from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy import validate
 from dpsql.policy.tables import Column, Format, Hop, Period, Table, parse_dependency
 from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
 from dpsql.policy.validate import NameMapping, Value, fold
+from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = [
     "Analyst", "Budget", "Column", "Format", "Hop", "LedgerRules", "NameMapping", "Policy", "Table", "Value", "fold",
 ]  # fmt: skip
+
+
+USUAL_DELTA = Fraction(1, 10**6)
+"""The delta at which a mu or rho is shown as an epsilon where the budget has none."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,13 @@ class Budget(Section):
 
     Args:
         epsilon, delta: the whole.
-        accountant: the way losses are summed: one of :data:`dpsql.privacy.filters.ACCOUNTANTS`, by default ``"zcdp"``.
-        max_epsilon_per_query: no block may ask for more.
+        mu, rho: the whole in the currency of gdp or of zcdp, in place of epsilon. That limit itself is what is promised then,
+            delta is for mechanisms that have one of their own, and epsilon is what the limit comes to at that delta (at
+            1e-6 where there is none), for comparison.
+        accountant: the way losses are summed: one of :data:`dpsql.privacy.filters.ACCOUNTANTS`, by default ``"zcdp"``, and
+            ``"gdp"`` beside mu.
+        max_epsilon_per_query: no block may ask for more; of one that asks for a mu or rho, the epsilon at the budget's delta
+            counts.
         default_epsilon, default_delta: what a block costs that does not say.
         mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
             keys, stability tests); the rest pays for the conversion of zcdp and gdp. ``basic`` sums all deltas and
@@ -57,17 +68,18 @@ class Budget(Section):
     Fraction(1, 1000000)
     """
 
-    epsilon: Fraction = declare_field(
-        validate.settle_positive, MISSING, start="epsilon = 1 is a usual start."
-    )
+    epsilon: Fraction = declare_field(validate.settle_positive)
     delta: Fraction = declare_field(validate.settle_probability, Fraction(0))
-    accountant: str = declare_field(validate.settle_choice(*ACCOUNTANTS), "zcdp")
+    accountant: str = declare_field(validate.settle_choice(*ACCOUNTANTS))
     max_epsilon_per_query: Fraction | None = declare_field(validate.settle_positive)
     default_epsilon: Fraction | None = declare_field(validate.settle_positive)
     default_delta: Fraction | None = declare_field(validate.settle_probability)
     mechanism_delta_share: Fraction = declare_field(validate.settle_share, MECHANISM_SHARE)
+    mu: Fraction | None = declare_field(validate.settle_positive)
+    rho: Fraction | None = declare_field(validate.settle_positive)
 
     def _check_together(self) -> None:
+        self._settle_own()
         for key, limit in (
             ("default_epsilon", "max_epsilon_per_query"),
             ("default_epsilon", "epsilon"),
@@ -81,18 +93,74 @@ class Budget(Section):
                     hint=f"make {key} smaller, or {limit} larger.",
                 )
 
+    def _settle_own(self) -> None:
+        """Find the accountant and the epsilon of a budget in mu or rho; exactly one currency says what the whole is."""
+        own = self.own
+        if own is None:
+            if self.epsilon is None:
+                raise PolicyError("[budget] has no epsilon.", hint="epsilon = 1 is a usual start.")
+            assign(self, "accountant", self.accountant or "zcdp")
+            return
+        named = own.currency
+        if self.mu is not None and self.rho is not None:
+            raise PolicyError("mu and rho are both given.", keys=("rho",), hint="keep one of the two.")
+        if own.amount > LARGEST[named]:
+            most = f"{named} = {write_number(LARGEST[named])}"
+            raise PolicyError(
+                f"nothing is hidden under such a {named}.", keys=(named,), hint=f"{most} is the largest."
+            )
+        epsilon = own.bound_epsilon(self.at_delta)
+        if self.epsilon not in (None, epsilon):
+            raise PolicyError(
+                f"epsilon and {named} are both given.",
+                keys=(named,),
+                hint="keep the one that you want to promise.",
+            )
+        assign(self, "epsilon", epsilon)
+        kind = next(name for name, accountant in ACCOUNTANTS.items() if accountant.currency == named)
+        if self.accountant not in (None, kind):
+            raise PolicyError(
+                f"a budget in {named} is counted by {kind}, not by {self.accountant}.", keys=("accountant",),
+                hint=f'write accountant = "{kind}", or leave it out.',
+            )  # fmt: skip
+        assign(self, "accountant", kind)
+
+    def collect(self) -> dict[str, Any]:
+        said = super().collect()
+        if self.own is not None:
+            said.pop("epsilon")
+        if self.own is not None or self.accountant == "zcdp":
+            said.pop("accountant")
+        return said
+
+    @property
+    def own(self) -> Amount | None:
+        """The whole, where it is given in mu or rho."""
+        if self.mu is not None:
+            return Amount.of_mu(self.mu)
+        return None if self.rho is None else Amount("rho", self.rho)
+
+    @property
+    def at_delta(self) -> Fraction:
+        """The delta at which a mu or rho is shown as an epsilon: the budget's, or a usual one where it has none."""
+        return self.delta or USUAL_DELTA
+
     @property
     def mechanism_delta(self) -> Fraction:
         """The delta of all mechanisms that have one of their own, together."""
+        if self.own is not None:
+            return self.delta
         return ACCOUNTANTS[self.accountant].split(self.delta, self.mechanism_delta_share)
 
 
 @dataclass(frozen=True)
 class Analyst(Section):
-    """One analyst's share of the budget. Without delta, the whole delta is open to them."""
+    """One analyst's share of the budget, in its currency. Without delta, the whole delta is open to them."""
 
-    epsilon: Fraction = declare_field(validate.settle_positive, MISSING, start="epsilon = 1")
+    epsilon: Fraction | None = declare_field(validate.settle_positive)
     delta: Fraction | None = declare_field(validate.settle_probability)
+    mu: Fraction | None = declare_field(validate.settle_positive)
+    rho: Fraction | None = declare_field(validate.settle_positive)
 
 
 @dataclass(frozen=True)
@@ -145,7 +213,15 @@ class Policy(Section):
             settled = {name: table.parted_by(periods[name]) for name, table in self.tables.items()}
             assign(self, "tables", NameMapping(settled))
         for name, analyst in self.analysts.items():
-            for key in ("epsilon", "delta"):
+            own = "epsilon" if self.budget.own is None else self.budget.own.currency
+            others = [key for key in SYMBOLS if key != own and getattr(analyst, key) is not None]
+            if others or getattr(analyst, own) is None:
+                wrong = f"has {others[0]}, and the budget is in {own}" if others else f"has no {own}"
+                raise PolicyError(
+                    f"the share of {name} {wrong}.", keys=("analysts", name, *others[:1]),
+                    hint=f"write {own} = {write_number(getattr(self.budget, own) / 2)}.",
+                )  # fmt: skip
+            for key in (own, "delta"):
                 share = getattr(analyst, key)
                 if share is not None and share > getattr(self.budget, key):
                     raise PolicyError(

@@ -17,6 +17,8 @@ from operator import le
 from typing import Any, ClassVar, Self
 
 from dpsql.numerics.exact_numbers import round_significant, shorten, write_number
+from dpsql.privacy.amounts import OwnRoom, say_what_is_left
+from dpsql.privacy.amounts import format_percent as format_percent
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import DeclaredPlan
@@ -135,6 +137,8 @@ class Room:
     epsilon_left: Fraction
     delta_left: Fraction
     rule: Fraction | None = None
+    own: OwnRoom | None = None
+    """The same in the rule's own currency, where the accountant speaks it."""
 
     @property
     def epsilon_spent(self) -> Fraction:
@@ -143,7 +147,12 @@ class Room:
 
     @property
     def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``."""
+        """``"ε=0.8 of ε=1 left"``; by the rule ``"ε=0.19 of ε=1 left for one more, 21% of the rule used"``.
+
+        Of an accountant that speaks its own currency ``"μ=0.8 of μ=1 left"``.
+        """
+        if self.own is not None:
+            return self.own.say(self.epsilon)
         return say_what_is_left(self.epsilon_left, self.epsilon, self.rule)
 
 
@@ -164,6 +173,10 @@ class Accountant:
     with good concentrated losses are preferred, and hits that one noisy threshold did not find are charged."""
     favours_gaussian: ClassVar[bool] = False
     """True where Gaussian noise costs less than Laplace noise of the same epsilon."""
+    currency: ClassVar[str] = ""
+    """The option by which a budget may be given in the rule's own currency: ``mu`` or ``rho``."""
+    symbol: ClassVar[str] = "ε"
+    """The sign of the currency."""
 
     epsilon: Fraction
     delta: Fraction
@@ -187,6 +200,24 @@ class Accountant:
     def mechanism_delta(self) -> Fraction:
         """The limit of the deltas that mechanisms have of their own."""
         return self.delta
+
+    @property
+    def speaks(self) -> bool:
+        """True where amounts are said in :attr:`symbol`, and not in epsilon."""
+        return False
+
+    @property
+    def promises_rule(self) -> bool:
+        """True where the rule's own limit is what is promised, and not the pair (epsilon, delta)."""
+        return False
+
+    def write_charge(self, event: Event) -> str:
+        """Return what an event is charged, as people read it."""
+        return self.charge(event).sentence()
+
+    def own_room(self, spent: Spent) -> OwnRoom | None:
+        """Return what is left in the rule's own currency; None where it is not spoken."""
+        return None
 
     @property
     def start(self) -> Spent:
@@ -253,7 +284,7 @@ class Accountant:
         by_sum, by_rule = max(_NOTHING, self.left_by_sum(spent)), self.left_by_rule(spent)
         delta_left = max(_NOTHING, self.mechanism_delta - self.spent_delta(spent))
         rule = self.used(spent) if by_rule > by_sum else None
-        return Room(self.epsilon, max(by_sum, by_rule), delta_left, rule)
+        return Room(self.epsilon, max(by_sum, by_rule), delta_left, rule, self.own_room(spent))
 
     def _admits_whole_plan(self, spent: Spent, event: Event) -> bool:
         """Charge a plan that was declared before anything was spent by its loss distribution, as the whole session.
@@ -262,7 +293,7 @@ class Accountant:
         admitted after it unless the running sums allow it too; a sparse vector, or noise that is reduced, would make them
         shrink when it is settled, so a plan with one inside has to fit the rule.
         """
-        if spent.count or not isinstance(event, DeclaredPlan):
+        if spent.count or self.promises_rule or not isinstance(event, DeclaredPlan):
             return False
         if any(isinstance(part, (*OPEN_ENDED, NoiseReduction)) for part in event.leaves()):
             return False
@@ -280,12 +311,15 @@ class RuleAccountant(Accountant):
     Args:
         limit: of the rule's currency; 0 where there is no delta to convert with.
         aside: the delta of all mechanisms that have one of their own.
+        plain: whether the plain sum may admit as well. It may not where the rule's limit itself is promised: then epsilon
+            is only what that limit comes to at a delta, for people to compare.
     """
 
     has_rule = True
 
     limit: Fraction = _NOTHING
     aside: Fraction = _NOTHING
+    plain: bool = True
 
     @classmethod
     def open(cls, epsilon: Fraction, delta: Fraction, share: Fraction) -> Self:
@@ -296,6 +330,15 @@ class RuleAccountant(Accountant):
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
         """Solve the rule's limits; delta, which is above 0, is ``aside`` for mechanisms and the ``rest`` for the rule."""
         raise NotImplementedError
+
+    @classmethod
+    def open_own(cls, limit: Fraction, epsilon: Fraction, delta: Fraction) -> Self:
+        """Open the accountant for a budget in its own currency: the rule alone admits, and all of delta is for mechanisms."""
+        return cls(epsilon, delta, limit, delta, plain=False)
+
+    @property
+    def promises_rule(self) -> bool:
+        return not self.plain
 
     @property
     def orders(self) -> tuple[Fraction, ...]:
@@ -345,18 +388,18 @@ class RuleAccountant(Accountant):
         return self._own(spent).plus(self.charge(event) if isinstance(event, Event) else event, times)
 
     def holds(self, spent: Spent) -> bool:
-        plain = spent.near is not None and spent.near <= self.epsilon
+        plain = self.plain and spent.near is not None and spent.near <= self.epsilon
         return spent.aside <= self.aside and (plain or any(left >= 0 for left in self._left(spent)))
 
     def more(self, spent: Spent, event: Event) -> int:
         counts = [0, *map(count_repeats, self._left(spent), self.rule_costs(event))]
-        if spent.near is not None and event.epsilon is not None:
+        if self.plain and spent.near is not None and event.epsilon is not None:
             counts.append(count_repeats(self.epsilon - spent.near, event.epsilon))
         return min(max(counts), count_repeats(self.aside - spent.aside, event.delta))
 
     def sentence(self, spent: Spent) -> str:
         parts = []
-        if spent.near is not None:
+        if self.plain and spent.near is not None:
             parts.append(f"sum of ε {write_number(spent.near)} of {write_number(self.epsilon)}")
         used = self.used(spent)
         if used is not None:
@@ -378,7 +421,8 @@ class RuleAccountant(Accountant):
         return min(map(Fraction.__truediv__, self.rule_sums(self._own(spent)), self.limits), default=None)
 
     def left_by_sum(self, spent: Spent) -> Fraction:
-        return _NOTHING if spent.near is None or spent.aside > self.aside else self.epsilon - spent.near
+        closed = not self.plain or spent.near is None or spent.aside > self.aside
+        return _NOTHING if closed or spent.near is None else self.epsilon - spent.near
 
     def left_by_rule(self, spent: Spent) -> Fraction:
         """Return the largest four-digit pure epsilon that the rule admits: guessed with floats, decided exactly."""
@@ -394,6 +438,31 @@ class RuleAccountant(Accountant):
             less = round_significant(epsilon * Fraction(9995, 10000))
             epsilon = less if epsilon > Fraction(1, 10**9) else _NOTHING
         return epsilon
+
+    def own_room(self, spent: Spent) -> OwnRoom | None:
+        if not self.speaks:
+            return None
+        used = self.rule_sums(self._own(spent))[0]
+        over = spent.aside > self.aside
+        left = _NOTHING if over else max(_NOTHING, self.limit - used)
+        by_sum = None if not self.plain or spent.near is None else max(_NOTHING, self.left_by_sum(spent))
+        amounts = self.own_amount(self.limit), self.own_amount(used, up=True), self.own_amount(left)
+        return OwnRoom(self.symbol, *amounts, by_sum)
+
+    def own_amount(self, total: Fraction, *, up: bool = False) -> Fraction:
+        """Return a sum of the rule as people say it, rounded down, or up."""
+        return total
+
+    def own_cost(self, event: Event) -> Fraction:
+        """Return what an event costs in the rule's own currency, rounded up."""
+        return self.own_amount(self.rule_costs(self.charge(event))[0], up=True)
+
+    def write_charge(self, event: Event) -> str:
+        if not self.speaks:
+            return super().write_charge(event)
+        delta = self.charge(event).delta
+        text = f"{self.symbol}={write_number(self.own_cost(event))}"
+        return text + (f", δ={write_number(delta)}" if delta else "")
 
     def _own(self, spent: Spent) -> Spent:
         """Return the sums, if they are of this filter's orders: others would seem to have used nothing."""
@@ -413,23 +482,6 @@ def count_repeats(left: Fraction, each: Fraction) -> int:
     if left < 0:
         return 0
     return MANY if each <= 0 else min(MANY, int(left // each))
-
-
-def say_what_is_left(left: Fraction, epsilon: Fraction, rule: Fraction | None, whose: str = "") -> str:
-    """Say what is left, in the words that every display uses."""
-    if rule is None or left == 0:
-        return f"ε={write_number(left, up=False)} of {whose}ε={write_number(epsilon)} left"
-    amounts = f"ε={write_number(left, up=False)} of {whose}ε={write_number(epsilon)}"
-    return f"{amounts} left for one more, {format_percent(rule)} of the rule used"
-
-
-def format_percent(part: Fraction) -> str:
-    """Format a part of a limit in percent, with two digits, rounded up.
-
-    >>> format_percent(Fraction(1, 450)), format_percent(Fraction(211, 1000)), format_percent(Fraction(1))
-    ('0.23%', '22%', '100%')
-    """
-    return f"{write_number(round_significant(100 * part, 2 if part < 1 else 4, up=True))}%"
 
 
 def suggest_delta(left: Fraction) -> Fraction:

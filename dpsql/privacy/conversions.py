@@ -195,6 +195,7 @@ def gaussian_sigma(epsilon: Fraction, delta: Fraction, sensitivity_squared: int 
     return round_up(compute_root(Fraction(sensitivity_squared)) / gaussian_mu(epsilon, delta))
 
 
+@lru_cache(maxsize=512)
 def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
     """Return the epsilon of a mu-GDP mechanism at ``delta``, rounded up."""
     if gaussian_delta(mu, Fraction(0)) <= delta:

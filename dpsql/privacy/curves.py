@@ -338,6 +338,29 @@ class _Group(TradeOff):
         return 1 - alpha
 
 
+class BesideDelta(TradeOff):
+    """``f`` composed with ``f_{0, delta}``: with probability delta all is betrayed, else f holds.
+
+    In closed form (Dong, Roth, Su 2022): ``(1 - delta) f(alpha / (1 - delta))``, and 0 beyond ``1 - delta``.
+    """
+
+    def __init__(self, curve: TradeOff, delta: Real) -> None:
+        if not 0 <= delta < 1:
+            raise ValueError("0 <= delta < 1")
+        self._curve, self._held = curve, 1 - float(delta)
+        self._outside = float(delta)
+
+    def __call__(self, alpha: float) -> float:
+        return self._held * self._curve(alpha / self._held) if alpha < self._held else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        return self._outside + self._held * self._curve.delta(epsilon)
+
+    @property
+    def total_variation(self) -> float:
+        return self.delta(0.0)
+
+
 def atoms_of(loss: Loss) -> tuple[Floats, Floats, float]:
     """Return losses, masses, and the mass at infinity: the sum is one."""
     losses = (loss.low + np.arange(len(loss.masses), dtype=np.float64)) * loss.step

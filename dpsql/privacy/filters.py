@@ -30,6 +30,11 @@ stopped, and add at most what that one is promised to. A session ends in at leas
 ``delta <= 1 - (1 - aside)(1 - rest) <= aside + rest``. (Of noise that is reduced step by step epsilon is that of the path,
 which is all that the first way asks; the rule is charged the stages that were begun, see :mod:`dpsql.privacy.gradual`.)
 
+A budget may also be given in the currency of its rule, as a mu or a rho (:func:`open_own_filter`). What is promised then is
+that limit itself, ``G_mu`` composed with ``f_{0, aside}``, for every epsilon and not for one alone. A plain sum beside it
+would spoil that: a session of one pure loss within epsilon lies below ``G_mu`` elsewhere on the curve. So the rule alone
+admits, and no delta is needed to convert with: all of it is ``aside``.
+
 The same proof takes any rule whose sums only grow. Of zCDP's conversion to (epsilon, delta) only one order
 counts: the one at which it allows the most. ``zcdp`` therefore fixes this order when it is opened, and sums the
 Renyi divergences of that order instead of rho: never more than order times rho, and for one large pure loss
@@ -62,9 +67,10 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Self
 
-from dpsql.numerics.exact_numbers import write_number
+from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats
+from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.events import Event
 
 MECHANISM_SHARE = Fraction(1, 2)
@@ -107,13 +113,19 @@ class Zcdp(RuleAccountant):
 
     name = "zcdp"
     summary = "pure sums or zero-concentrated, whichever is less"
+    currency = "rho"
+    symbol = "ρ"
 
     order: Fraction | None = None
+
+    @property
+    def speaks(self) -> bool:
+        return self.promises_rule
 
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
         order = conversions.find_best_order(epsilon, rest)
-        return cls(epsilon, aside + rest, conversions.find_largest_rho(epsilon, rest), aside, order)
+        return cls(epsilon, aside + rest, conversions.find_largest_rho(epsilon, rest), aside, order=order)
 
     @property
     def orders(self) -> tuple[Fraction, ...]:
@@ -139,6 +151,12 @@ class Zcdp(RuleAccountant):
     def guess_costs(self, epsilon: float) -> tuple[float, ...]:
         return super().guess_costs(epsilon) or (epsilon * math.tanh(epsilon / 2),)
 
+    def write_charge(self, event: Event) -> str:
+        if self.speaks or not any(isinstance(leaf, GaussianByMu) for leaf in event.leaves()):
+            return super().write_charge(event)
+        text = f"ρ={write_number(event.rho)}"  # it was asked for in mu or rho, and has no pure loss
+        return text + (f", δ={write_number(event.delta)}" if event.delta else "")
+
 
 @dataclass(frozen=True)
 class Gdp(RuleAccountant):
@@ -147,10 +165,20 @@ class Gdp(RuleAccountant):
     name = "gdp"
     summary = "pure sums or Gaussian, whichever is less"
     favours_gaussian = True
+    currency = "mu"
+    symbol = "μ"
 
     @classmethod
     def solve(cls, epsilon: Fraction, aside: Fraction, rest: Fraction) -> Self:
         return cls(epsilon, aside + rest, conversions.gaussian_mu(epsilon, rest) ** 2, aside)
+
+    @property
+    def speaks(self) -> bool:
+        return self.limit > 0
+
+    def own_amount(self, total: Fraction, *, up: bool = False) -> Fraction:
+        root = compute_root(total)
+        return root if up or root * root == total else max(_NOTHING, root - Fraction(1, GRID))
 
     @property
     def rule_text(self) -> str:
@@ -249,3 +277,28 @@ def open_filter(
     if epsilon <= 0 or not 0 <= delta < 1 or not 0 <= share < 1:
         raise ValueError("a budget needs epsilon > 0, 0 <= delta < 1 and 0 <= share < 1")
     return ACCOUNTANTS[accountant].open(epsilon, delta, share)
+
+
+def open_own_filter(currency: str, amount: Fraction, epsilon: Fraction, delta: Fraction) -> RuleAccountant:
+    """Open the accountant of a budget that is given in mu or rho.
+
+    Args:
+        currency: ``"mu"`` or ``"rho"``.
+        amount: the mu or rho of the whole session.
+        epsilon: what that comes to at a delta, for people to compare; it admits nothing.
+        delta: for mechanisms that have one of their own.
+
+    Raises:
+        ValueError: no such currency, an amount that is not above 0, or a delta outside [0, 1).
+
+    >>> held = open_own_filter("mu", Fraction(1), Fraction(5), Fraction(0))
+    >>> half = GaussianByMu(Fraction(2), 1, Fraction(3), Fraction(1, 10**6))
+    >>> held.more(held.start, half), held.write_charge(half), held.room(held.fold([half] * 3)).sentence
+    (4, 'μ=0.5', 'μ=0.5 of μ=1 left')
+    """
+    kinds = {kind.currency: kind for kind in ACCOUNTANTS.values() if issubclass(kind, RuleAccountant)}
+    if currency not in kinds or not currency:
+        raise ValueError(f"no accountant counts in {currency!r}")
+    if amount <= 0 or epsilon <= 0 or not 0 <= delta < 1:
+        raise ValueError("a budget needs an amount above 0, and 0 <= delta < 1")
+    return kinds[currency].open_own(amount**2 if currency == "mu" else amount, epsilon, delta)

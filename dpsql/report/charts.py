@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql.report.data import certainty_text
+from dpsql.report.figures import certainty_text
 from dpsql.report.tables import Html, fill, join, tag
 
 Point = tuple[float, float]
@@ -187,7 +187,7 @@ def draw_charts(data: dict[str, Any]) -> Html:
         _figure("epsilon-delta", draw_privacy_profile(drawn["epsilon_delta"], data["left"])),
         _figure("trade-off", draw_tradeoff(drawn["tradeoff"])),
         _figure("attacker", draw_certainty(drawn["attacker"])),
-        _figure("groups", draw_groups(drawn["groups"])),
+        _figure("groups", draw_groups(drawn["groups"], drawn["attacker"]["symbol"])),
     )
     return tag("div", join(figures), class_="gallery")
 
@@ -195,18 +195,19 @@ def draw_charts(data: dict[str, Any]) -> Html:
 def draw_burn_down(data: dict[str, Any]) -> Picture:
     """Draw epsilon left after each charge."""
     steps, limit, charges = data["steps"], data["limit"], max(1, data["charges"])
+    sign = data["symbol"]
     lowest = max(-limit / 4, min([0.0, *(mark["level"] for mark in data["refused"])]))
     picture = Picture(
         "Budget left after each charge",
-        "The largest ε that one more statement could have had. Each step is a charge, each hollow mark a "
+        f"The largest {sign} that one more statement could have had. Each step is a charge, each hollow mark a "
         "refused statement at the level it asked for.",
         Scale.counts("charges", charges),
-        Scale.linear("ε left", lowest, limit * 1.08),
+        Scale.linear(f"{sign} left", lowest, limit * 1.08),
         width=980,
         height=320,
     )
     picture.line([(0, limit), (charges, limit)], "quiet", "3 4")
-    picture.label(charges, limit, f"limit ε={limit:.4g}", kind="quiet", anchor="end", dx=0)
+    picture.label(charges, limit, f"limit {sign}={limit:.4g}", kind="quiet", anchor="end", dx=0)
     if lowest < 0:
         picture.line([(0, 0), (charges, 0)], "quiet")
     corners: list[tuple[float, float]] = []
@@ -258,7 +259,11 @@ def draw_tradeoff(data: dict[str, Any]) -> Picture:
     picture.line([(0, 1), (1, 0)], "quiet", "3 4")
     for name, kind in (("promise", "second"), ("spent", "first")):
         picture.line([(float(a), float(b)) for a, b in data[name]], kind, None if kind == "first" else "7 4")
-    picture.key([("guessing", "quiet", "3 4"), *reversed(_LINES)], 1, 0.95)
+    entries = [("guessing", "quiet", "3 4"), *reversed(_LINES)]
+    if "by_rule" in data:
+        picture.line([(float(a), float(b)) for a, b in data["by_rule"]], "quiet", "1 3")
+        entries.append(("all of the rule", "quiet", "1 3"))
+    picture.key(entries, 1, 0.95)
     return picture
 
 
@@ -268,12 +273,17 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
     text = (
         f"The highest certainty about one unit that the answers allow to somebody who gave even odds before: "
         f"{certainty_text(sure)} by now, {certainty_text(most)} when the budget is used up."
+        + (
+            ""
+            if data["symbol"] == "ε"
+            else " It is how often the best test is right: single answers may say more."
+        )
     )
     curve = [(float(x), float(y)) for x, y in data["curve"]]
     picture = Picture(
         "Attacker's certainty",
         text,
-        Scale.linear("ε", 0, curve[-1][0]),
+        Scale.linear(data["symbol"], 0, curve[-1][0]),
         Scale.linear("certainty", 0.5, 1, "%"),
     )
     picture.area(curve)
@@ -287,10 +297,11 @@ def draw_certainty(data: dict[str, Any]) -> Picture:
     return picture
 
 
-def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
+def draw_groups(data: list[tuple[int, float, float, float]], sign: str = "ε") -> Picture:
     """Draw the certainty about one to five units together."""
+    times = "k² times" if sign == "ρ" else "k times"
     together = "a family say, or one person's months where a unit is one of them"
-    text = f"The same when several units belong together ({together}): k units have k times the ε." + (
+    text = f"The same when several units belong together ({together}): k units have {times} the {sign}." + (
         f" The chance of failure grows too: δ={data[0][2]:.2g} for one, δ={data[-1][2]:.2g} for five."
         if data[0][2]
         else ""
@@ -301,7 +312,7 @@ def draw_groups(data: list[tuple[int, float, float, float]]) -> Picture:
         picture.bar(k, sure, 0.62)
         told = certainty_text(sure).replace("over ", ">")
         picture.label(k, sure, told, anchor="middle", dx=0, dy=18 if sure > 0.93 else -8)
-        picture.label(k, 0.5, f"ε={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
+        picture.label(k, 0.5, f"{sign}={epsilon:.3g}", kind="quiet", anchor="middle", dx=0, dy=-9)
     return picture
 
 

@@ -6,129 +6,35 @@ charge is decided by the filters, in exact fractions.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any
 
-from dpsql.ledger.accounts import BudgetState
+from dpsql.ledger.budget_state import BudgetState
 from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
-from dpsql.numerics.exact_numbers import write_pair, write_short
+from dpsql.numerics.exact_numbers import UP, write_pair, write_short
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
+from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
-from dpsql.privacy.tradeoff import from_profile
+from dpsql.report.figures import (
+    ALPHAS,
+    PEOPLE,
+    BudgetLoss,
+    certainty_text,
+    compute_tradeoff,
+    describe_group,
+    find_conversion_delta,
+    find_promise,
+    find_rule_curve,
+    find_spent,
+    list_accountants,
+)
 from dpsql.report.sums import LedgerSums, sum_days
 from dpsql.report.tables import name_of
-
-_Profile = Callable[[float], float]
-"""Delta as a function of epsilon: smaller is more private."""
-
-_NORMAL = NormalDist()
-_ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
-
-
-def approximate_profile(epsilon: float, delta: float) -> _Profile:
-    """Return the profile that (epsilon, delta) alone promises.
-
-    It is randomised response, and with probability delta everything.
-    """
-
-    def profile(x: float) -> float:
-        inside = max(0.0, -math.expm1(min(0.0, x - epsilon))) / (1 + math.exp(-epsilon))
-        return min(1.0, delta + (1 - delta) * inside)
-
-    return profile
-
-
-def concentrated_profile(rho: float, delta: float = 0.0) -> _Profile:
-    """Return the profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
-
-    def profile(x: float) -> float:
-        if rho == 0:
-            return delta
-        least = min(
-            (a - 1) * (a * rho - x) + a * math.log1p(-1 / a) - math.log(a - 1)
-            for a in (*_ORDERS, max(1.0001, (x + rho) / (2 * rho)))
-        )
-        return min(1.0, delta + math.exp(min(0.0, least)))
-
-    return profile
-
-
-def gaussian_profile(mu: float) -> _Profile:
-    """Return the profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
-
-    def profile(x: float) -> float:
-        if mu == 0:
-            return 0.0
-        second = _NORMAL.cdf(-x / mu - mu / 2)
-        return max(
-            0.0, _NORMAL.cdf(-x / mu + mu / 2) - (math.exp(x + math.log(second)) if second > 0 else 0.0)
-        )
-
-    return profile
-
-
-def spent_profile(events: Iterable[Event]) -> _Profile:
-    """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
-    charged = Counter(events)
-    epsilon = float(sum((n * e.basic[0] for e, n in charged.items()), Fraction(0)))
-    both = float(sum((n * e.basic[1] for e, n in charged.items()), Fraction(0)))
-    profiles = [approximate_profile(epsilon, min(1.0, both))]
-    delta = float(sum(n * e.delta for e, n in charged.items()))
-    profiles.append(concentrated_profile(float(sum(n * e.rho for e, n in charged.items())), min(1.0, delta)))
-    if delta == 0:
-        profiles.append(gaussian_profile(math.sqrt(sum(n * e.mu**2 for e, n in charged.items()))))
-    return lambda x: min(profile(x) for profile in profiles)
-
-
-def compute_tradeoff(profile: _Profile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
-    """Compute the least type II error for each type I error: the upper hull of the profile's supporting lines."""
-    span = min(max(4 * epsilon, 4.0), 60.0)
-    curve = from_profile(profile, (span * (i / 120) ** 2 for i in range(121)))
-    return [(i / (points - 1), min(1.0, curve(i / (points - 1)))) for i in range(points)]
-
-
-def compute_certainty(epsilon: float) -> float:
-    """Compute the highest certainty about one bit of one unit, after even odds: e^ε / (1 + e^ε).
-
-    >>> f"{compute_certainty(0):.0%} {compute_certainty(1):.0%}"
-    '50% 73%'
-    """
-    return 1 / (1 + math.exp(-epsilon))
-
-
-def certainty_text(share: float) -> str:
-    """Format a certainty as people write it; never rounded up to 100%.
-
-    >>> certainty_text(0.731), certainty_text(0.9526), certainty_text(0.99999)
-    ('73%', '95.3%', 'over 99.9%')
-    """
-    if share > 0.999:
-        return "over 99.9%"
-    return f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
-
-
-def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """Compute the loss of ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
-
-    >>> compute_group_loss(1.0, 0.0, 3)
-    (3.0, 0.0)
-    """
-    if delta == 0 or size == 1:
-        return size * epsilon, delta
-    if epsilon == 0:
-        return 0.0, min(1.0, size * delta)
-    ratio = math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
-    return size * epsilon, math.exp(min(0.0, math.log(delta) + (size - 1) * epsilon + ratio))
-
 
 FORMAT = 1
 _DAYS = 400
@@ -169,13 +75,14 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
             "last": sums.last,
             "count": sums.count,
         },
-        "asked": _asked(ledger, sums, whole.accountant),
+        "asked": _asked(ledger, sums),
+        "accountants": _accountants(ledger),
         "refused": [
-            _entry(e, whole.accountant) | {"reason": e.reason} for e in entries if e.outcome == "refused"
+            _entry(e, ledger.accountant) | {"reason": e.reason} for e in entries if e.outcome == "refused"
         ],
-        "guarantee": _guarantee(whole, policy),
+        "guarantee": _guarantee(ledger, whole, policy),
         "assumptions": _assumptions(policy),
-        "pictures": _pictures(whole, sums),
+        "pictures": _pictures(ledger, whole, sums),
     }
 
 
@@ -192,6 +99,7 @@ def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
         "mechanism_delta": float(whole.mechanism_delta),
         "rule_used": None if whole.rule_used is None else float(whole.rule_used),
         "rule_text": whole.rule_text,
+        "own": None if whole.own is None else _own(whole.own),
         "about": whole.about,
         "about_text": whole.about_text,
         "default_epsilon": None if whole.default_epsilon is None else float(whole.default_epsilon),
@@ -200,8 +108,15 @@ def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
     }
 
 
-def _asked(ledger: Ledger, sums: LedgerSums, accountant: str) -> dict[str, Any]:
-    rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
+def _own(room: OwnRoom) -> dict[str, Any]:
+    return {
+        "symbol": room.symbol,
+        **{name: float(getattr(room, name)) for name in ("limit", "spent", "left")},
+    }
+
+
+def _asked(ledger: Ledger, sums: LedgerSums) -> dict[str, Any]:
+    rule = accountant = ledger.accountant
     shares = ledger.terms.shares
     return {
         "people": [
@@ -221,15 +136,21 @@ def _asked(ledger: Ledger, sums: LedgerSums, accountant: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _accountants(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return what was asked so far as each way of adding up has it."""
+    names, rows = list_accountants(ledger)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def _price(rule: Accountant, event: Event | None) -> str:
     """Return the charge, or the part of the rule's limit that it uses."""
     if event is None:
         return ""
     part = rule.used_by(event)
-    return event.sentence() if part is None else f"{format_percent(part)} of the rule"
+    return rule.write_charge(event) if part is None else f"{format_percent(part)} of the rule"
 
 
-def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
+def _entry(entry: Entry, accountant: Accountant) -> dict[str, Any]:
     event = entry.charged(accountant)
     charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
@@ -241,48 +162,90 @@ def _entry(entry: Entry, accountant: str) -> dict[str, Any]:
         "charge": entry.charge(accountant),
         "epsilon": float(charged[0]),
         "delta": float(charged[1]),
-        "asked": None if entry.asked is None else entry.asked.sentence(),
+        "asked": None if entry.asked is None else accountant.write_charge(entry.asked),
         "outcome": entry.outcome,
         "event": None if entry.event is None else entry.event.to_json(),
     }
 
 
-def _guarantee(whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
-    epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
+def _guarantee(ledger: Ledger, whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
+    promise, spent = find_promise(ledger), find_spent(ledger)
+    at_delta = find_conversion_delta(ledger)
     units = sorted({t.unit_words for t in policy.tables.values() if not t.public}) if policy else []
     unit = " or ".join(units) or "all rows of any one privacy unit"
     verb = "is" if unit == "any one row" else "are"
-    sure = compute_certainty(epsilon)
-    if sure > 0.999:
-        sentence = (
-            f"Somebody who sees every answer, and knows all the other rows, may become all but certain "
-            f"whether {unit} {verb} in the data: a budget of ε={write_short(whole.limit_epsilon)} promises next "
-            "to nothing."
-        )
-    else:
-        sentence = (
-            f"Even somebody who sees every answer, and knows all the other rows, can't tell with more than "
-            f"{certainty_text(sure)} certainty whether {unit} {verb} in the data, "
-            "if they gave it even odds before."
-        )
-        if delta:
-            sentence += f" Up to a probability of {write_short(whole.limit_delta)}, this may fail."
     return {
-        "epsilon": epsilon,
-        "delta": delta,
-        "certainty": sure,
-        "sentence": sentence,
+        "epsilon": float(whole.limit_epsilon),
+        "delta": float(whole.limit_delta),
+        "currency": promise.currency,
+        "amount": promise.amount,
+        "certainty": promise.certainty,
+        "certainty_spent": spent.certainty,
+        "sentence": _say_promise(promise, whole, f"{unit} {verb}") + _say_spent(spent),
         "formal": (
-            f"All answers together, chosen one after another in any way, are "
-            f"({write_pair(whole.limit_epsilon, whole.limit_delta)})-differentially private, when "
+            f"All answers together, chosen one after another in any way, are {_say_formal(promise, whole)}, when "
             f"{unit} {verb} added or removed. The sums are kept by the accountant {whole.accountant}."
-            + _parts(whole)
+            + (_parts(whole) if promise.currency == "epsilon" else "")
         ),
-        "groups": [
-            dict(zip(("size", "epsilon", "delta"), (k, *compute_group_loss(epsilon, delta, k)), strict=True))
-            for k in range(1, 6)
-        ],
+        "errors": [_errors("whole budget", promise), _errors("spent so far", spent)],
+        "groups": [_group(promise, k, at_delta) for k in range(1, PEOPLE + 1)],
+        "groups_spent": [_group(spent, k, at_delta) for k in range(1, PEOPLE + 1)],
     }
+
+
+def _say_promise(promise: BudgetLoss, whole: BudgetState, unit: str) -> str:
+    """Say what somebody can find out at most."""
+    knows = "omebody who sees every answer, and knows all the other rows,"
+    sure, even = promise.certainty, "if they gave it even odds before."
+    if sure > 0.999:
+        return (
+            f"S{knows} may become all but certain whether {unit} in the data: a budget of {_say_amount(promise, whole)} "
+            "promises next to nothing."
+        )
+    if promise.currency != "epsilon":
+        told = f"guesses right with a chance of at most {certainty_text(sure)} whether {unit} in the data"
+        return f"Even s{knows} {told}, {even}"
+    sentence = f"Even s{knows} can't tell with more than {certainty_text(sure)} certainty whether {unit} in the data, {even}"
+    if whole.limit_delta:
+        sentence += f" Up to a probability of {write_short(whole.limit_delta)}, this may fail."
+    return sentence
+
+
+def _say_amount(promise: BudgetLoss, whole: BudgetState) -> str:
+    if promise.currency == "epsilon":
+        return f"ε={write_short(whole.limit_epsilon)}"
+    return f"{SYMBOLS[promise.currency]}={promise.amount:.4g}"
+
+
+def _say_spent(spent: BudgetLoss) -> str:
+    """Say the same of what was spent, in a session that speaks its own currency."""
+    if spent.currency == "epsilon":
+        return ""
+    return f" What was asked so far allows {certainty_text(spent.certainty)}."
+
+
+def _say_formal(promise: BudgetLoss, whole: BudgetState) -> str:
+    """Name the guarantee as the literature does."""
+    if promise.currency == "epsilon":
+        return f"({write_pair(whole.limit_epsilon, whole.limit_delta)})-differentially private"
+    amount = f"{promise.amount:.4g}"
+    name = f"{amount}-Gaussian differentially private" if promise.currency == "mu" else f"{amount}-zCDP"
+    if promise.delta:
+        name += f" but for an event of probability {promise.delta:.4g}"
+    if not whole.promises_rule:
+        return name
+    return f"{name} (the curve alone: ε={write_short(whole.limit_epsilon, UP)} at δ={write_short(whole.at_delta)})"
+
+
+def _errors(of: str, loss: BudgetLoss) -> dict[str, Any]:
+    """Return the least type II errors at public type I errors."""
+    curve = loss.curve
+    return {"of": of, "type_ii": [[alpha, float(curve(alpha))] for alpha in ALPHAS]}
+
+
+def _group(loss: BudgetLoss, k: int, at_delta: float) -> dict[str, Any]:
+    names = ("epsilon", "delta", "mu", "rho", "certainty", "type_ii_at_1", "type_ii_at_5", "type_ii_at_10")
+    return {"size": k, **dict(zip(names, describe_group(loss, k, at_delta), strict=True))}
 
 
 def _parts(whole: BudgetState) -> str:
@@ -325,35 +288,55 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
     return {"sentences": sentences, "tables": tables}
 
 
-def _pictures(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
-    epsilon, delta = float(whole.limit_epsilon), float(whole.limit_delta)
+def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
+    epsilon = float(whole.limit_epsilon)
     events = sums.events
-    promise = approximate_profile(epsilon, delta)
-    spent = spent_profile(events)
+    promise, spent = find_promise(ledger), find_spent(ledger)
+    promised, used = promise.find_profile(), spent.find_profile()
     grid = [1.5 * epsilon * i / 150 for i in range(151)]
-    now_at = min(epsilon, float(whole.limit_epsilon - whole.left_epsilon))
+    by_rule = find_rule_curve(ledger)
+    curves = {
+        "promise": _draw_curve(promise, epsilon),
+        "spent": _draw_curve(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
+        **({} if by_rule is None else {"by_rule": [(i / 100, by_rule(i / 100)) for i in range(101)]}),
+    }
+    at_delta = find_conversion_delta(ledger)
+    together = [(k, promise.group(k).amount, _group(promise, k, at_delta)) for k in range(1, PEOPLE + 1)]
     return {
         "burn_down": sums.burn_down,
         "epsilon_delta": {
             "epsilon": grid,
-            "promise": [promise(x) for x in grid],
-            "spent": [spent(x) for x in grid] if events else [0.0] * len(grid),
+            "promise": [promised(x) for x in grid],
+            "spent": [used(x) for x in grid] if events else [0.0] * len(grid),
         },
-        "tradeoff": {
-            "promise": compute_tradeoff(promise, epsilon),
-            "spent": compute_tradeoff(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
-        },
-        "attacker": {
-            "curve": [
-                (x, compute_certainty(x)) for x in (i * max(5.0, 1.2 * epsilon) / 120 for i in range(121))
-            ],
-            "promise": (epsilon, compute_certainty(epsilon)),
-            "spent": (now_at, compute_certainty(now_at)),
-        },
+        "tradeoff": curves,
+        "attacker": _attacker(whole, promise, spent),
         "groups": [
-            (k, k * epsilon, compute_group_loss(epsilon, delta, k)[1], compute_certainty(k * epsilon))
-            for k in range(1, 6)
+            (k, amount, told["delta"] if promise.currency == "epsilon" else 0.0, told["certainty"])
+            for k, amount, told in together
         ],
+    }
+
+
+def _draw_curve(loss: BudgetLoss, epsilon: float) -> list[tuple[float, float]]:
+    if loss.currency != "mu":
+        return compute_tradeoff(loss.find_profile(), epsilon)
+    curve = loss.curve
+    return [(i / 100, curve(i / 100)) for i in range(101)]
+
+
+def _attacker(whole: BudgetState, promise: BudgetLoss, spent: BudgetLoss) -> dict[str, Any]:
+    """Compute the attacker's certainty along the currency of the promise, and where the session stands."""
+    limit, now = promise.amount, spent
+    if promise.currency == "epsilon":
+        now = BudgetLoss("epsilon", min(limit, float(whole.limit_epsilon - whole.left_epsilon)), 0.0)
+    most = max(5.0 if promise.currency == "epsilon" else 2.0, 1.2 * limit)
+    places = (i * most / 120 for i in range(121))
+    return {
+        "symbol": SYMBOLS[promise.currency],
+        "curve": [(x, BudgetLoss(promise.currency, x, promise.delta).certainty) for x in places],
+        "promise": (limit, promise.certainty),
+        "spent": (now.amount, now.certainty),
     }
 
 

@@ -17,6 +17,7 @@ from dpsql.ledger.state_files import write_private
 from dpsql.policy.model import Policy
 from dpsql.report.charts import draw_charts
 from dpsql.report.data import make_report
+from dpsql.report.figures import certainty_text
 from dpsql.report.tables import Html, Sheet, clip_text, fill, join, list_entries, read_template, tag
 
 
@@ -24,9 +25,13 @@ def write_page(data: dict[str, Any]) -> str:
     """Write the whole page of a report (see :func:`dpsql.report.data.make_report`)."""
     sections = (
         ("left", "How much is left", _write_left(data)),
-        ("asked", "What was asked, by whom, and what it cost", _write_asked(data["asked"], data["pages"])),
+        (
+            "asked",
+            "What was asked, by whom, and what it cost",
+            _write_asked(data["asked"], data["pages"]) + _write_accountants(data["accountants"]),
+        ),
         ("refused", "What was refused", _write_refused(data["refused"])),
-        ("guarantee", "What is promised", fill("guarantee.html", **data["guarantee"])),
+        ("guarantee", "What is promised", _write_guarantee(data["guarantee"])),
         ("assumptions", "Under which assumptions", _write_assumptions(data["assumptions"])),
         ("pictures", "In pictures", draw_charts(data)),
     )
@@ -111,6 +116,61 @@ def _say_page(pages: dict[str, Any]) -> str:
         f"; the others are on the pages to {pages['of']}: dpsql report --page 2" if pages["page"] == 1 else ""
     )
     return f", {pages['first']} to {pages['last']} of {pages['count']} (page {pages['page']} of {pages['of']}){more}"
+
+
+_SIDE_BY_SIDE = (
+    "What was asked so far, as other ways of adding up have it: the ε at the budget's δ, the largest ε of one more "
+    "pure statement, and how many more like the last one. pld is for a list that was declared as a whole."
+)
+
+
+def _write_accountants(rows: list[dict[str, Any]]) -> Html:
+    """Write the accountants side by side."""
+    cells = [
+        (
+            row["accountant"] + (" (this session)" if row["session"] else ""),
+            row["spent"],
+            _write_figure(row["epsilon"]),
+            f"{row['delta']:.4g}",
+            "yes" if row["within"] else "no",
+            _write_figure(row["left_epsilon"]),
+            "—" if row["more_like_last"] is None else str(row["more_like_last"]),
+        )
+        for row in rows
+    ]
+    headings = "adds up|so far|ε|δ|within the budget|one more|more like the last"
+    return Html("<br>") + _scroll(headings, cells, _SIDE_BY_SIDE, "ε|δ|one more|more like the last")
+
+
+def _write_figure(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4g}"
+
+
+def _write_guarantee(told: dict[str, Any]) -> Html:
+    """Write the promise in words, the errors of an attacker, and groups."""
+    errors = [(row["of"], *(f"{beta:.4g}" for _, beta in row["type_ii"])) for row in told["errors"]]
+    alphas = [f"α = {alpha:.0%}" for alpha, _ in told["errors"][0]["type_ii"]]
+    own = next((name for name in ("mu", "rho") if told["groups"][0][name] is not None), None)
+    sign = {"mu": "μ", "rho": "ρ", None: ""}[own]
+    groups = [
+        (
+            str(group["size"]),
+            *([f"{group[own]:.4g}"] if own else []),
+            _write_figure(group["epsilon"]),
+            _write_figure(group["delta"]),
+            certainty_text(group["certainty"]),
+            *(f"{group[f'type_ii_at_{at}']:.4g}" for at in (1, 5, 10)),
+        )
+        for group in told["groups"]
+    ]
+    heads = [sign] * bool(own) + ["ε", "δ", "certainty", *alphas]
+    return (
+        fill("guarantee.html", sentence=told["sentence"], formal=told["formal"])
+        + _scroll("|".join(["loss", *alphas]), errors, "The least type II error (misses) of any test whose type I error is α",
+                  "|".join(alphas))
+        + Html("<br>")
+        + _scroll("|".join(["units", *heads]), groups, "The whole budget, for several units together", "|".join(heads))
+    )  # fmt: skip
 
 
 def _write_charge(entry: dict[str, Any]) -> Html:
@@ -205,11 +265,11 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
         sheet = io.StringIO()
         names: tuple[str, ...] = ()
         for entry in ledger.walk():
-            told, rows = list_entries([entry], ledger.terms.accountant)
+            told, rows = list_entries([entry], ledger.accountant)
             csv.writer(sheet).writerows(rows if names else [told, *rows])
             names = told
         if not names:
-            csv.writer(sheet).writerow(list_entries([], ledger.terms.accountant)[0])
+            csv.writer(sheet).writerow(list_entries([], ledger.accountant)[0])
         return sheet.getvalue()
     data = make_report(ledger, policy, page=page)
     if suffix in (".html", ".htm"):
@@ -233,11 +293,22 @@ def _write_text(data: dict[str, Any]) -> str:
         f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]
+    lines += ["", "Added up so far:"] + [
+        f"  {row['accountant']:<6} {row['spent']:<12} ε={_write_figure(row['epsilon'])} at δ={row['delta']:.4g}, "
+        f"one more: ε={_write_figure(row['left_epsilon'])}"
+        for row in data["accountants"]
+    ]
     lines += ["", "Refused:"] + [
         f"  {e['when_text']}  {e['who']:<12} {clip_text(e['text'], 90)}\n      {e['reason']}"
         for e in data["refused"]
     ]
     lines += ["", promise["sentence"], ""]
+    lines += [
+        f"  {row['of']}: misses at least "
+        + ", ".join(f"{beta:.4g} at {alpha:.0%} false alarms" for alpha, beta in row["type_ii"])
+        for row in promise["errors"]
+    ]
+    lines += [""]
     lines += ["Assumptions:"] + [f"  {sentence}" for sentence in data["assumptions"]["sentences"]]
     lines += [f"Note: {notice}" for notice in data["notices"]]
     return "\n".join(lines) + "\n"

@@ -13,13 +13,13 @@ from typing import Any
 
 from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import Ledger
-from dpsql.privacy.accountants import Spent
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.events import Event
 from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
 """Statements of which a page of the report says each one."""
-_POINTS = 400
+BURN_DOWN_STEPS = 400
 """Points of the curve of what was left."""
 
 _NOTHING = Fraction(0)
@@ -74,7 +74,7 @@ class LedgerSums:
         last = count - (self.page - 1) * self.page_size
         self.first, self.last = max(1, last - self.page_size + 1), last
         curve = _BurnDown(self.ledger, count)
-        accountant = self.ledger.terms.accountant
+        accountant = self.ledger.accountant
         for entry in self.ledger.walk(1, count):
             charged = entry.charged(accountant)
             person = name_of(entry)
@@ -96,10 +96,11 @@ class _BurnDown:
     """What one more statement might have cost, after each charge; refused ones stand at the level that they asked for."""
 
     def __init__(self, ledger: Ledger, count: int) -> None:
-        self._rule = ledger.terms.open_filter(ledger.terms.epsilon, ledger.terms.delta)
-        self._every = max(1, -(-count // _POINTS))
+        self._rule = ledger.accountant
+        self._every = max(1, -(-count // BURN_DOWN_STEPS))
         self._spent: Spent = self._rule.start
-        self._left, self._charges = self._rule.epsilon, 0
+        self._limit = self._left = find_left(self._rule, self._spent)
+        self._charges = 0
         self._since: Counter[Event] = Counter()
         self._last = ""
         self._told = 0
@@ -114,15 +115,21 @@ class _BurnDown:
             self._last = entry.text
             if self._charges % self._every == 0:
                 self._step()
-        elif entry.asked is not None and len(self.refused) < _POINTS:
-            level = float(self._left - entry.asked.basic[0])
+        elif entry.asked is not None and len(self.refused) < BURN_DOWN_STEPS:
+            level = float(self._left - find_cost_of(self._rule, entry.asked))
             self.refused.append({"charges": self._charges, "level": level, "text": clip_text(entry.text, 90)})
 
     def finish(self) -> dict[str, Any]:
         if self._told < self._charges:
             self._step()
-        limit = float(self._rule.epsilon)
-        return {"limit": limit, "charges": self._charges, "steps": self.steps, "refused": self.refused}
+        symbol = self._rule.symbol if self._rule.speaks else "ε"
+        return {
+            "limit": float(self._limit),
+            "symbol": symbol,
+            "charges": self._charges,
+            "steps": self.steps,
+            "refused": self.refused,
+        }
 
     def _step(self) -> None:
         for event, times in self._since.items():
@@ -130,10 +137,23 @@ class _BurnDown:
         self.events.update(self._since)
         self._since.clear()
         self._told = self._charges
-        self._left = self._rule.fits(self._spent)
+        self._left = find_left(self._rule, self._spent)
         self.steps.append(
             {"charges": self._charges, "left": float(self._left), "text": clip_text(self._last, 90)}
         )
+
+
+def find_cost_of(rule: Accountant, event: Event) -> Fraction:
+    """Return what an event costs, in the session's currency."""
+    return rule.own_cost(event) if rule.speaks and isinstance(rule, RuleAccountant) else event.basic[0]
+
+
+def find_left(rule: Accountant, spent: Spent) -> Fraction:
+    """Return what one more statement may have, in the session's currency."""
+    own = rule.own_room(spent)
+    if own is not None:
+        return own.left
+    return rule.fits(spent) if spent.count else rule.epsilon
 
 
 def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, str, Tally]]:

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpsql.numerics.exact_numbers import write_short
 
 if TYPE_CHECKING:
-    from dpsql.ledger.accounts import BudgetState
+    from dpsql.ledger.budget_state import BudgetState
     from dpsql.ledger.entries import Entry
     from dpsql.ledger.ledger import Ledger
+    from dpsql.privacy.accountants import Accountant
+    from dpsql.privacy.events import Event
 
 _Value = str | int | float | None
 BAR_WIDTH = 20
@@ -180,29 +182,60 @@ def fold_lines(parts: Sequence[str]) -> list[str]:
     return lines
 
 
-def list_entries(entries: list[Entry], accountant: str) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
-    """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, as the accountant charges."""
-    names = ("statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason")
+def list_entries(
+    entries: list[Entry], accountant: Accountant
+) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
+    """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, as the accountant charges.
+
+    ``mu`` under gdp and ``rho`` under zcdp are what the rule adds up (mu by squares); NULL under other accountants.
+    """
+    names = (
+        "statement",
+        "when",
+        "analyst",
+        "charge",
+        "epsilon",
+        "delta",
+        "outcome",
+        "text",
+        "reason",
+        "mu",
+        "rho",
+    )
     rows: list[tuple[_Value, ...]] = []
     for entry in entries:
         event = entry.charged(accountant)
         epsilon, delta = event.basic if event is not None else (0, 0)
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
         rows.append((entry.statement_id, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
-                     entry.outcome, entry.text, entry.reason))  # fmt: skip
+                     entry.outcome, entry.text, entry.reason, *_own_costs(event, accountant)))  # fmt: skip
     return names, rows
+
+
+def _own_costs(event: Event | None, accountant: Accountant) -> tuple[float | None, float | None]:
+    """Return the mu and the rho that an event costs, where the accountant counts in them."""
+    mu, rho = (accountant.currency == currency for currency in ("mu", "rho"))
+    if event is None:
+        return (0.0 if mu else None), (0.0 if rho else None)
+    return (float(event.mu) if mu else None), (float(event.rho) if rho else None)
 
 
 def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one."""
     names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
-             "more_at_default", "mechanism_delta", "rule_used")  # fmt: skip
+             "more_at_default", "mechanism_delta", "rule_used", "currency", "amount", "amount_spent",
+             "amount_left")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, s.left_epsilon, s.left_delta
         used = None if s.rule_used is None else float(s.rule_used)
         rest = s.about, float(s.mechanism_delta), used
-        rows.append((s.analyst or "whole", s.accountant, *map(float, amounts), *rest))
+        own = ("epsilon", s.limit_epsilon, s.spent_epsilon, s.left_epsilon)
+        if s.own is not None:
+            own = (s.currency, s.own.limit, s.own.spent, s.own.left)
+        rows.append(
+            (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]))
+        )
     return names, rows
 
 
@@ -213,7 +246,7 @@ def write_budget_text(ledger: Ledger, last: int = 20) -> str:
     if ledger.path is None:
         lines.append("this budget lasts for this process only")
     if entries and last:
-        lines.append(_latest(entries, last, state, _CELL_WIDTH).text())
+        lines.append(_latest(entries, last, ledger.accountant, _CELL_WIDTH).text())
     if count > last:
         lines.append(f"{count - last} earlier: SHOW LEDGER")
     return "\n".join([*lines, *(f"note: {notice}" for notice in ledger.notices)])
@@ -230,7 +263,9 @@ def write_budget_html(ledger: Ledger, last: int = 20) -> str:
     if ledger.path is None:
         parts.append(tag("p", "This budget lasts for this process only."))
     if entries and last:
-        parts.append(replace(_latest(entries, last, state, 200), caption=(state.sentence,)).html())
+        parts.append(
+            replace(_latest(entries, last, ledger.accountant, 200), caption=(state.sentence,)).html()
+        )
     if count > last:
         parts.append(tag("p", f"{count - last} earlier: SHOW LEDGER"))
     parts += [tag("p", f"Note: {notice}") for notice in ledger.notices]
@@ -248,9 +283,9 @@ def clip_text(text: str, width: int) -> str:
     return flat if len(flat) <= width else flat[: width - 3].rstrip() + "..."
 
 
-def _latest(entries: list[Entry], last: int, state: BudgetState, width: int) -> Sheet:
+def _latest(entries: list[Entry], last: int, accountant: Accountant, width: int) -> Sheet:
     rows = [
-        (entry.when_text, entry.charge(state.accountant), entry.outcome, clip_text(entry.text, width))
+        (entry.when_text, entry.charge(accountant), entry.outcome, clip_text(entry.text, width))
         for entry in entries[-last:]
     ]
     return Sheet.of(("when", "charge", "outcome", "cell"), rows)
@@ -271,6 +306,8 @@ def _bar_line(state: BudgetState) -> str:
 
 def _title(state: BudgetState) -> str:
     whose = "budget" if state.analyst is None else f"share of {state.analyst}"
+    if state.promises_rule:
+        return f"{whose} {state.limit}"
     return f"{whose} ε={write_short(state.limit_epsilon)}, δ={write_short(state.limit_delta)}"
 
 

@@ -294,7 +294,7 @@ def test_html_is_escaped(ledger: Ledger) -> None:
 def test_relations(ledger: Ledger) -> None:
     ask(ledger)
     ledger.refuse("SELECT *", "no rows")
-    names, rows = list_entries(ledger.entries(), "basic")
+    names, rows = list_entries(ledger.entries(), ledger.accountant)
     assert names[0] == "statement"
     assert [row[0] for row in rows] == [1, 2]
     assert [row[names.index("epsilon")] for row in rows] == [0.1, 0.0]

@@ -21,7 +21,7 @@ from dpsql.errors import BudgetExceeded, Error, LedgerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
 from dpsql.report import charts
-from dpsql.report import data as interpretation
+from dpsql.report import figures as interpretation
 from dpsql.report.data import SECTIONS, make_report
 from dpsql.report.pages import report_text, write_page, write_report
 from tests.support.ledgers import policy_of

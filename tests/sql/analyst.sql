@@ -621,11 +621,11 @@ DESCRIBE visits
 DESCRIBE SELECT COUNT(*) FROM visits
 
 -- refused: there is no SHOW ALL.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF, GROUPS, ACCOUNTANTS.
 SHOW ALL TABLES
 
 -- refused: there is no SHOW visits.
--- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF.
+-- hint: there is BUDGET, LEDGER, POLICY, TABLES, TRADEOFF, GROUPS, ACCOUNTANTS.
 SHOW visits
 
 -- refused: SUMMARIZE is not a statement of dpsql.

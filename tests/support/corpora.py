@@ -20,6 +20,15 @@ POLICIES = {
     "strict": dataclasses.replace(
         POLICY, budget=dataclasses.replace(POLICY.budget, default_epsilon=None, default_delta=None)
     ),
+    "mu": dataclasses.replace(
+        POLICY,
+        budget=dpsql.policy.model.Budget(
+            mu=1,
+            delta=POLICY.budget.delta,
+            max_epsilon_per_query=3,
+            default_delta=POLICY.budget.default_delta,
+        ),
+    ),
     "spent": dataclasses.replace(
         POLICY,
         budget=dataclasses.replace(POLICY.budget, epsilon=Fraction(1, 5), default_epsilon=Fraction(1, 10)),

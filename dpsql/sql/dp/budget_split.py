@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
-from dpsql.numerics.exact_numbers import write_number
+from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import suggest_delta
-from dpsql.sql.parse.dialect import privacy_error, span_of, to_sql
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.conversions import find_largest_rho, gaussian_mu
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.functions import NO_NOISY_FORM
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.relation import From
 
 if TYPE_CHECKING:
-    from dpsql.sql.relations.catalog import Binder
+    from dpsql.sql.relations.catalog import Binder, Catalog
 
 
 def require_rows(
@@ -79,15 +83,39 @@ def _hint(binder: Binder, grouped: bool) -> str:
 class BudgetShare:
     """The block's epsilon and delta, and how they are dealt out."""
 
-    epsilon: Fraction
+    whole: Amount
     delta: Fraction
-    parts: list[Fraction]
+    amounts: list[Amount]
     delta_parts: int
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The whole of a block that was given an epsilon."""
+        return _as_epsilon(self.whole)
+
+    @property
+    def parts(self) -> list[Fraction]:
+        """The shares of a block that was given an epsilon."""
+        return [_as_epsilon(amount) for amount in self.amounts]
+
+    def find_epsilons(self, prices: Sequence[Callable[[Fraction], Event]]) -> list[Fraction]:
+        """Return the epsilon of each mechanism: its share, or the largest one whose event is within its share.
+
+        Args:
+            prices: for each mechanism, the event that it has with an epsilon.
+        """
+        return [amount.find_epsilon(price) for amount, price in zip(self.amounts, prices, strict=True)]
 
     @property
     def delta_part(self) -> Fraction:
         """One of the equal parts of delta."""
         return self.delta / max(self.delta_parts, 1)
+
+
+def _as_epsilon(amount: Amount) -> Fraction:
+    if amount.currency != "epsilon":
+        raise AssertionError("a mechanism that knows epsilon only was given another currency")
+    return amount.total
 
 
 _LARGEST_EPSILON = Fraction(10**9)
@@ -113,6 +141,51 @@ def within_limit(budget: Budget, epsilon: Fraction, asked: exp.Expr | None) -> N
         )  # fmt: skip
 
 
+def within_limits(catalog: Catalog, asked: Amount, place: exp.Expr | None) -> None:
+    """Refuse a mu or a rho that the session can't count, or whose epsilon at the budget's delta is over the limit per query.
+
+    Raises:
+        PrivacyError: the accountant sums epsilon alone.
+        BudgetExceeded: the owner allows one query less.
+    """
+    budget, held = catalog.policy.budget, ACCOUNTANTS[catalog.accountant]
+    if asked.currency == "epsilon":
+        within_limit(budget, asked.total, place)
+        return
+    epsilon = asked.bound_epsilon(budget.at_delta)
+    if not held.has_rule or not (budget.delta or budget.own):
+        why = f"the accountant {held.name} does" if not held.has_rule else "a budget without delta does"
+        about = write_number(round_significant(epsilon, 2, up=True))
+        raise privacy_error(
+            place, f"{why} not count in {asked.currency}.",
+            f"write epsilon = {about}" + (f", delta = {write_number(suggest_delta(budget.delta))}" if budget.delta else "")
+            + f", or ask the owner for {_OWNERS[asked.currency]}.",
+        )  # fmt: skip
+    most = budget.max_epsilon_per_query
+    if most is not None and epsilon > most:
+        raise BudgetExceeded(
+            f"{asked} is ε={write_number(epsilon)} at δ={write_number(budget.at_delta)}; the policy allows "
+            f"ε={write_number(most, up=False)} per query.",
+            span=span_of(place), hint=f"write {asked.currency} = {_find_largest(asked.currency, most, budget.at_delta)}.",
+        )  # fmt: skip
+
+
+_OWNERS = {"mu": 'accountant = "gdp"', "rho": 'accountant = "zcdp" with a delta'}
+"""What an owner writes for a session that counts in a currency."""
+
+
+def _find_largest(currency: str, epsilon: Fraction, delta: Fraction) -> str:
+    """Return the largest mu or rho, to three digits, that comes to at most this epsilon."""
+    exact = find_largest_rho(epsilon, delta) if currency == "rho" else gaussian_mu(epsilon, delta)
+    return write_number(round_significant(exact, 3), up=False)
+
+
+def choose_declared_delta(budget: Budget, options: Options) -> Fraction:
+    """Return the delta of the pair that basic composition adds for Gaussian noise asked for in mu or rho."""
+    written = options.get("delta") or budget.default_delta
+    return Fraction(written or suggest_delta(budget.at_delta))
+
+
 def deal(
     binder: Binder, options: Options, select: exp.Select,
     shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int,
@@ -127,6 +200,15 @@ def deal(
     budget = binder.catalog.policy.budget
     named = [share for share, _ in shares if share is not None]
     open_parts = len(shares) - len(named)
+    asked = options.amount
+    if asked is not None and asked.currency != "epsilon":
+        if named:
+            place = next(n for s, n in shares if s is not None)
+            what = f"shares are parts of an epsilon, and this block has a {asked.currency}."
+            raise bind_error(place or select, what, f"leave epsilon => out: {asked} is split evenly.")
+        within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
+        delta = _find_delta(binder, options, select) if deltas else Fraction(0)
+        return BudgetShare(asked, delta, [asked / len(shares)] * len(shares), deltas)
     epsilon = options.get("epsilon")
     if epsilon is None:
         epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
@@ -146,17 +228,20 @@ def deal(
         span = next((span_of(node) for share, node in shares if share is not None), None)
         raise BindError(what, span=span, hint="lower the shares, or raise the epsilon of the block.")
     parts = [share if share is not None else rest / open_parts for share, _ in shares]
-    delta = Fraction(0)
-    if deltas:
-        delta = options.get("delta", budget.default_delta)
-        if not delta:
-            raise PrivacyError(
-                f"this needs a delta: {_without(options, select)} can't be released without one.",
-                span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
-                or span_of(select.args.get("group")) or span_of(select),
-                hint=_hint(binder, select.args.get("group") is not None),
-            )  # fmt: skip
-    return BudgetShare(epsilon, Fraction(delta), parts, deltas)
+    delta = _find_delta(binder, options, select) if deltas else Fraction(0)
+    return BudgetShare(Amount("epsilon", epsilon), delta, [Amount("epsilon", part) for part in parts], deltas)
+
+
+def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fraction:
+    delta = options.get("delta", binder.catalog.policy.budget.default_delta)
+    if not delta:
+        raise PrivacyError(
+            f"this needs a delta: {_without(options, select)} can't be released without one.",
+            span=span_of(options.nodes.get("delta")) or span_of(options.mode_node)
+            or span_of(select.args.get("group")) or span_of(select),
+            hint=_hint(binder, select.args.get("group") is not None),
+        )  # fmt: skip
+    return Fraction(delta)
 
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------

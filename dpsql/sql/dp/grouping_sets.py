@@ -22,7 +22,7 @@ from sqlglot import exp
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
 from dpsql.mechanisms.moments import Count, Sum
-from dpsql.sql.dp.budget_split import within_limit
+from dpsql.sql.dp.budget_split import within_limit, within_limits
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, to_sql
@@ -298,8 +298,11 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
             raise bind_error(
                 node, "shares can't be named beside grouping sets.", "write OPTIONS (epsilon = ...)."
             )
-    values = dict(options.values)
-    epsilon = values.get("epsilon", binder.catalog.default_epsilon)
+    values, asked = dict(options.values), options.amount
+    if asked is not None and asked.currency != "epsilon":
+        within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
+        values[asked.currency] = asked / count
+    epsilon = values.get("epsilon", None if asked is not None else binder.catalog.default_epsilon)
     if epsilon is not None:
         within_limit(budget, epsilon, options.nodes.get("epsilon"))
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):

@@ -14,11 +14,19 @@ from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.moments import Output
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
-from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
+from dpsql.mechanisms.per_group import (
+    GaussianNoise,
+    GaussianNoiseByMu,
+    GroupSelector,
+    LaplaceNoise,
+    Statistic,
+)
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import DiscreteLaplace, Event, GroupSelection, compose_events
 from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
+from dpsql.sql.dp.budget_split import BudgetShare, choose_declared_delta, deal, require_groups
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
@@ -33,6 +41,10 @@ from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
 """Every noisy aggregate: to add one is to add a row to one of the two."""
+
+
+_CLOSE = 1 - Fraction(1, 10**7)
+"""The part of its amount that a block must use at least."""
 
 
 @dataclass
@@ -200,7 +212,12 @@ class NoisyBlock(AggregatingBlock):
             )
             what = "there is nothing noisy to release here."
             raise privacy_error(self.select, what, f"add an aggregate, such as COUNT(*): {why}")
-        gaussian = self.options.get("noise") == "GAUSSIAN"
+        gaussian, asked = self.options.get("noise") == "GAUSSIAN", self.options.amount
+        if asked is not None and asked.currency != "epsilon":
+            gaussian = False  # sigma follows from it, and no delta is needed
+            if self.options.get("error") is not None:
+                what = f"the noise of an error is looked for up to an epsilon, not a {asked.currency}."
+                raise self.options.refuse("error", what, "write error = ..., epsilon = 1.")
         noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
         if self.options.get("error") is not None:
             check_fits(aggregates)
@@ -215,7 +232,7 @@ class NoisyBlock(AggregatingBlock):
         said = (f"{label_of(a.call)}: {a.said}." for a in aggregates)
         sentences = (*self._protection(), *said, *fitted.sentences, *self._compare(operator))
         self.binder.add_block(
-            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
+            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
 
     def _compare(self, operator: Operator) -> Iterator[str]:
@@ -228,25 +245,30 @@ class NoisyBlock(AggregatingBlock):
         """Return the outputs of formulas, with the noise of their shares or of the error that is asked for."""
         delta = share.delta_part if gaussian else None
 
-        def build(a: Aggregate, epsilon: Fraction) -> Output:
+        def build(a: Aggregate, amount: Amount) -> Output:
             assert a.formula is not None
-            return a.formula.build(*self._add_noise(a.formula.partials, epsilon, delta))
+            return a.formula.build(*self._add_noise(a.formula.partials, amount, delta))
+
+        def build_with(a: Aggregate, epsilon: Fraction) -> Output:
+            return build(a, Amount("epsilon", epsilon))
 
         if self.options.get("error") is not None and aggregates:
             choosing = share.parts[-1] if private else Fraction(0)
-            return fit_outputs(self.options, aggregates, share.epsilon - choosing, build)
-        dealt = zip(aggregates, share.parts, strict=False)
+            return fit_outputs(self.options, aggregates, share.epsilon - choosing, build_with)
+        dealt = zip(aggregates, share.amounts, strict=False)
         return FittedOutputs(tuple(build(a, e) for a, e in dealt if a.formula is not None), (), ())
 
     def _operator(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, fitted: FittedOutputs
     ) -> Operator:
-        dealt = list(zip(aggregates, share.parts, strict=False))
+        dealt = self._deal_epsilons(aggregates, share)
         outputs = fitted.outputs
         selection = None
         if private:
+            groups, delta_part = self.per_unit_groups, share.delta_part
+            chosen = share.amounts[-1].find_epsilon(lambda e: GroupSelection(e, delta_part, groups))
             selection = GroupSelector(
-                exact_query.UNITS_COLUMN, share.parts[-1], share.delta_part, self.per_unit_groups,
+                exact_query.UNITS_COLUMN, chosen, delta_part, groups,
                 (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
                 self.options.get("min_privacy_units_per_group", 1),
             )  # fmt: skip
@@ -267,14 +289,51 @@ class NoisyBlock(AggregatingBlock):
             )
         return Together(aggregation, parts) if parts else aggregation
 
+    def _deal_epsilons(
+        self, aggregates: list[Aggregate], share: BudgetShare
+    ) -> list[tuple[Aggregate, Fraction]]:
+        """Return the epsilon of each aggregate with an exact query of its own.
+
+        Quantiles of one column become one mechanism. In mu or rho it costs another amount than they would apart: then the
+        epsilons of all are moved until together they cost their shares.
+        """
+        own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
+
+        def price(dealt: list[tuple[Aggregate, Fraction]]) -> Event:
+            quantiles = quantile_parts(self.exact, self.exact.names, dealt, self.per_unit_groups)
+            parts = (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
+            return compose_events(part.event for part in (*quantiles, *parts))
+
+        def price_one(item: Aggregate) -> Callable[[Fraction], Event]:
+            return lambda epsilon: price([(item, epsilon)])
+
+        dealt = [(a, amount.find_epsilon(price_one(a))) for a, amount in own]
+        if not own or share.whole.currency == "epsilon":
+            return dealt
+        together = Amount(share.whole.currency, sum((amount.total for _, amount in own), Fraction(0)))
+        if together.covers(price(dealt)) and together.cost(price(dealt)) > together.total * _CLOSE:
+            return dealt
+        moved = together.find_epsilon(lambda factor: price([(a, epsilon * factor) for a, epsilon in dealt]))
+        return [(a, epsilon * moved) for a, epsilon in dealt]
+
     def _add_noise(
-        self, partials: Sequence[Partial], epsilon: Fraction, delta: Fraction | None
+        self, partials: Sequence[Partial], amount: Amount, delta: Fraction | None
     ) -> Iterator[Statistic]:
-        """Yield partials made noisy with equal parts of the aggregate's share: by Gaussian noise where there is a delta."""
+        """Yield partials made noisy with equal parts of the aggregate's share.
+
+        It is Gaussian noise where there is a delta, and where a mu or rho was asked for and no other noise.
+        """
+        own = None if self.options.get("noise") == "LAPLACE" else amount.mu_squared
+        declared = choose_declared_delta(self.binder.catalog.policy.budget, self.options) / len(self.asked)
         for partial in partials:
             sensitivity = max(1, self.exact.sensitivity(partial))
             shared = self.exact.row_budget is not None and not partial.fixed
-            count, part = 1 if shared else self.per_unit_groups, epsilon / len(partials)
+            count, share = 1 if shared else self.per_unit_groups, amount / len(partials)
+            if own is not None:
+                pair = own / len(partials), declared / len(partials)
+                yield Statistic(partial.name, GaussianNoiseByMu.of_mu(*pair, sensitivity, count))
+                continue
+            part = share.find_epsilon(_price_laplace(sensitivity, count))
             noise: LaplaceNoise | GaussianNoise = LaplaceNoise(part, sensitivity, count)
             if delta is not None:
                 noise = GaussianNoise.calibrate(part, delta / len(partials), sensitivity, count)
@@ -289,3 +348,7 @@ class NoisyBlock(AggregatingBlock):
         if self.domain is not None:
             shown = f"Groups are public ({self.domain.origin}): all of them appear"
         return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
+
+
+def _price_laplace(sensitivity: int, groups: int) -> Callable[[Fraction], Event]:
+    return lambda epsilon: DiscreteLaplace(epsilon, sensitivity, groups)

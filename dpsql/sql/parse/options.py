@@ -11,6 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
+from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
 from dpsql.sql.parse.functions import ALIASES, NAME_OF_CLASS, PRIVATE_CALLS
@@ -53,6 +54,27 @@ def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
     value = read_positive(node, what)
     if value < MIN_EPSILON:
         raise bind_error(node, f"{what} is too small to be useful.", "write at least 1e-15.")
+    return value
+
+
+def read_mu(node: exp.Expr, what: str) -> Amount:
+    """Read the mu that a statement may lose in all."""
+    return Amount.of_mu(_read_own(node, what))
+
+
+def read_rho(node: exp.Expr, what: str) -> Amount:
+    """Read the rho that a statement may lose in all."""
+    return Amount("rho", _read_own(node, what))
+
+
+def _read_own(node: exp.Expr, what: str) -> Fraction:
+    value = read_positive(node, what)
+    if value < SMALLEST[what]:
+        least = f"write at least {float(SMALLEST[what]):g}."
+        raise bind_error(node, f"{what} is too small to be useful.", least)
+    if value > LARGEST[what]:
+        most = f"{what} = {float(LARGEST[what]):g} is the largest."
+        raise bind_error(node, f"nothing is hidden under such a {what}.", most)
     return value
 
 
@@ -168,6 +190,8 @@ Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
 
 COMMON_OPTIONS: Readers = {
     "epsilon": read_epsilon,
+    "mu": read_mu,
+    "rho": read_rho,
     "delta": read_delta,
     "privacy_unit_column": read_word,
     "max_groups_contributed": read_whole,
@@ -194,6 +218,20 @@ class Options:
     def get(self, name: str, default: Any = None) -> Any:
         """Return an option's value, or a default."""
         return self.values.get(name, default)
+
+    @property
+    def amount(self) -> Amount | None:
+        """What the block may lose in all, in the currency that was written; None where none was.
+
+        Raises:
+            BindError: two of epsilon, mu and rho are given.
+        """
+        given = [name for name in SYMBOLS if name in self.values]
+        if len(given) > 1:
+            both = f"{given[0]} and {given[1]} are both given."
+            raise self.refuse(given[1], both, "each of them says what the whole may lose: keep one.")
+        value = self.get(given[0]) if given else None
+        return Amount("epsilon", value) if isinstance(value, Fraction) else value
 
     @property
     def confidence(self) -> float:

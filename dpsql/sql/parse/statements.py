@@ -18,7 +18,7 @@ from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of, text_li
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
-SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF")
+SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
 
@@ -201,6 +201,8 @@ def _show(tokens: list[Token], text: str, span: Span) -> Statement:
     name = _word(tokens, 1, "SHOW needs a word.", hint=f"write SHOW {', SHOW '.join(SHOW_WORDS)}.").upper()
     if name not in SHOW_WORDS:
         raise token_error(tokens[1], f"there is no SHOW {tokens[1].text}.", did_you_mean(name, SHOW_WORDS))
+    if name == "TRADEOFF" and [token.text.upper() for token in tokens[2:]] == ["SPENT"]:
+        return Statement("show", text, span, name="TRADEOFF SPENT")
     limit = read_limit(tokens, 2) if name == "LEDGER" else None
     _nothing_after(tokens, 2 if limit is None else 4)
     return Statement("show", text, span, name=name, limit=limit)

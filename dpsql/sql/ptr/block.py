@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -20,6 +21,7 @@ from dpsql.mechanisms.ptr.stability_test import (
     make_stability_test,
 )
 from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
+from dpsql.privacy.events import Event
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
@@ -37,7 +39,7 @@ from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 PTR_OPTIONS: opt.Readers = {
     name: opt.COMMON_OPTIONS[name]
     for name in (
-        "epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
+        "epsilon", "mu", "rho", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
     )
 }  # fmt: skip
 
@@ -76,8 +78,11 @@ _COUNT_SHARE = Fraction(1, 20)
 _TWO = ("QUANTILE_DISC", "QUANTILE_CONT", "ARG_MAX")
 """Those that take a second argument."""
 
-Make = Callable[[str, Fraction, Fraction], StableItem]
-"""Makes an item of a query of its rows and its shares of epsilon and delta."""
+
+class Make(Protocol):
+    """Makes an item of a query of its rows and its shares of epsilon and delta."""
+
+    def __call__(self, query: str, epsilon: Fraction, delta: Fraction) -> StableItem: ...
 
 
 @dataclass(frozen=True)
@@ -157,16 +162,17 @@ class PtrBlock(AggregatingBlock):
         share = deal(self.binder, self.options, self.select, shares, len(asked))
         keys, domain = tuple(self.keys.values()), self.domain
         made = []
-        for epsilon, item in zip(share.parts, asked, strict=True):
+        for amount, item in zip(share.amounts, asked, strict=True):
             query = write_bounded_rows(
                 self.bound, self.condition_sql, keys, item.values, self.rows, self.groups if keys else None, domain
             )  # fmt: skip
-            made.append(item.make(query, epsilon, share.delta_part))
+            build = partial(item.make, query, delta=share.delta_part)
+            made.append(build(amount.find_epsilon(_price(build))))
         groups = domain.sql if domain else None
         operator = Stable(tuple(made), tuple(key.name for key in keys), groups, self.confidence)
         sentences = describe_protection(self.bound, self.rows)
         self.binder.add_block(
-            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence
+            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
 
     # -- what is tested -----------------------------------------------------------------------------------------
@@ -350,6 +356,10 @@ class PtrBlock(AggregatingBlock):
             noise = GaussianNoise.calibrate(half, delta / 2, sensitivity, self.groups)
             return self._test(kind, half, delta / 2), noise
         return self._test(kind, half, delta), LaplaceNoise(half, sensitivity, self.groups)
+
+
+def _price(build: Callable[[Fraction], StableItem]) -> Callable[[Fraction], Event]:
+    return lambda epsilon: build(epsilon).event
 
 
 def _name_other(node: exp.Expr) -> str:

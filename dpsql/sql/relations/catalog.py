@@ -25,6 +25,7 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Input, PrivateBlock
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
+from dpsql.privacy.amounts import Amount
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.total_expressions import make_total
@@ -411,15 +412,15 @@ class Binder(ABC):
 
     def add_block(
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
-        sentences: tuple[str, ...], confidence: float = 0.95,
+        sentences: tuple[str, ...], confidence: float = 0.95, asked: Amount | None = None,
     ) -> None:  # fmt: skip
-        """Add a block to the plan, whose exact queries read ``inputs`` besides what they were lent."""
+        """Add a block that may lose what was ``asked``; its exact queries read ``inputs`` besides what they were lent."""
         released = list(released)
         columns = tuple(part for item in released for part in item.columns)
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.size = refuse_texts(operator.checked, self.catalog.shared, taken=self.size)
-        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence))
+        self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence, asked))
 
     @abstractmethod
     def source(self, node: exp.Expr, env: Env) -> Relation | None:

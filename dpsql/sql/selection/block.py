@@ -130,16 +130,23 @@ class Selection:
         wanted = self._wanted(candidate)
         # The candidate's columns to return, as the release calls them.
         self.columns = tuple(_exact(f) for f in wanted)
-        epsilon = share.parts[0]
+        self.asked = share.whole
         shares = call.named.get("budget_split")
-        own, answers = divide_for_answers(
-            shares[1] if shares else None, epsilon, self.given.get("answer"), self.given.get("budget_split")
-        )
-        answer = (make_unique([*self.columns, "answer"])[-1], answers) if answers else None
         make = self._above if call.name == "ABOVE_THRESHOLD" else self._best
-        operator, made = make(own, answer)
-        if answer is not None:
-            made.insert(0, Released(answer[0], "BIGINT" if self.statistic.steps == 1 else "DOUBLE", True))
+        named = make_unique([*self.columns, "answer"])[-1] if self.given.get("answer") else None
+
+        def build(epsilon: Fraction) -> tuple[Operator, list[Released]]:
+            own, answers = divide_for_answers(
+                shares[1] if shares else None,
+                epsilon,
+                self.given.get("answer"),
+                self.given.get("budget_split"),
+            )
+            return make(own, (named, answers) if named is not None and answers else None)
+
+        operator, made = build(share.amounts[0].find_epsilon(lambda epsilon: build(epsilon)[0].event))
+        if named is not None:
+            made.insert(0, Released(named, "BIGINT" if self.statistic.steps == 1 else "DOUBLE", True))
         self._release(candidate, wanted, operator, made)
 
     # -- candidates ---------------------------------------------------------------------------------------------
@@ -302,7 +309,7 @@ class Selection:
         self.binder.add_block(
             name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
             (*self.bound.inputs, *self.binder.lent_inputs, self.found),
-            (*describe_protection(self.bound, self.rows_per_unit), said, *self.notes), self.options.confidence,
+            (*describe_protection(self.bound, self.rows_per_unit), said, *self.notes), self.options.confidence, self.asked,
         )  # fmt: skip
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]

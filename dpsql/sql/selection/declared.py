@@ -27,8 +27,9 @@ from dpsql.mechanisms.subsample.stable_questions import (
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
-from dpsql.sql.dp.budget_split import require_rows, within_limit
+from dpsql.sql.dp.budget_split import require_rows, within_limits
 from dpsql.sql.normalize import Env, Released, install, make_unique
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named
@@ -44,6 +45,8 @@ from dpsql.sql.selection.utility import bind_statistic
 
 DECLARE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,
+    "mu": opt.read_mu,
+    "rho": opt.read_rho,
     "delta": opt.read_delta,
     "noise": opt.read_one_of("LAPLACE", "GAUSSIAN"),
     "max_hits": opt.read_whole,
@@ -52,6 +55,8 @@ DECLARE_OPTIONS: opt.Readers = {
 }
 STABLE_OPTIONS: opt.Readers = {
     "epsilon": opt.read_epsilon,
+    "mu": opt.read_mu,
+    "rho": opt.read_rho,
     "delta": opt.read_delta,
     "max_unstable": opt.read_whole,
     "blocks": opt.read_whole,
@@ -233,32 +238,39 @@ def _declare_threshold(statement: Statement, select: exp.Select, catalog: Catalo
         what = "DECLARE needs one threshold."
         raise BindError(what, span=statement.span, hint="write DECLARE alarm ABOVE_THRESHOLD 100.")
     threshold = opt.read_number(select.expressions[0], "the threshold")
-    epsilon = _epsilon(statement, options, catalog, "write OPTIONS (epsilon = 1, max_hits = 3).")
+    asked = _find_amount(statement, options, catalog, "write OPTIONS (epsilon = 1, max_hits = 3).")
     hits, refresh = options.get("max_hits", 1), bool(options.get("refresh"))
-    shares = options.get("budget_split")
-    own, answers = divide_for_answers(
-        options.nodes.get("budget_split"), epsilon, options.get("answer"), shares
-    )
-    first, second = share_epsilon(own, hits, False, refresh, shares)
-    delta = Fraction(0)
+    shares, delta = options.get("budget_split"), Fraction(0)
     if options.get("noise") == "GAUSSIAN":
         delta = _delta(statement, options, catalog, "Gaussian noise needs a delta.")
-    return ThresholdDeclaration(
-        statement.name, threshold, first, second, hits, refresh, delta, bool(options.get("gap")), answers
-    )
+
+    def declare(epsilon: Fraction) -> ThresholdDeclaration:
+        own, answers = divide_for_answers(
+            options.nodes.get("budget_split"), epsilon, options.get("answer"), shares
+        )
+        first, second = share_epsilon(own, hits, False, refresh, shares)
+        return ThresholdDeclaration(
+            statement.name, threshold, first, second, hits, refresh, delta, bool(options.get("gap")), answers
+        )
+
+    return declare(asked.find_epsilon(lambda epsilon: declare(epsilon).event))
 
 
 def _declare_stable(statement: Statement, select: exp.Select, catalog: Catalog) -> StableDeclaration:
     options = opt.take_mode(select, lambda mode: STABLE_OPTIONS) or opt.Options("STABLE", {}, {})
-    epsilon = _epsilon(statement, options, catalog, "write OPTIONS (epsilon = 1, max_unstable = 5).")
+    asked = _find_amount(statement, options, catalog, "write OPTIONS (epsilon = 1, max_unstable = 5).")
     delta = _delta(statement, options, catalog, "exact answers need a delta.")
     many, refresh = options.get("max_unstable", 1), bool(options.get("refresh"))
     shares = options.get("budget_split")
-    divide_for_answers(options.nodes.get("budget_split"), epsilon, False, shares)
-    split = split_stable_epsilon(epsilon, delta, many, refresh)
-    if shares is not None:
-        split = share_epsilon(epsilon, many, False, refresh, shares)
-    rule = StabilityRule(*split, many, delta, refresh)
+
+    def make_rule(epsilon: Fraction) -> StabilityRule:
+        divide_for_answers(options.nodes.get("budget_split"), epsilon, False, shares)
+        split = split_stable_epsilon(epsilon, delta, many, refresh)
+        if shares is not None:
+            split = share_epsilon(epsilon, many, False, refresh, shares)
+        return StabilityRule(*split, many, delta, refresh)
+
+    rule = make_rule(asked.find_epsilon(lambda epsilon: StableDeclaration("", make_rule(epsilon), 2).event))
     enough = 1 << (rule.lead() * 5 // 4).bit_length()
     blocks = int(options.get("blocks", min(enough, _MOST_BLOCKS)))
     if not 2 <= blocks <= _MOST_BLOCKS:
@@ -277,13 +289,15 @@ def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: s
     raise PrivacyError(what, span=span_of(options.nodes.get("delta")) or statement.span, hint=hint)
 
 
-def _epsilon(statement: Statement, options: opt.Options, catalog: Catalog, hint: str) -> Fraction:
-    """Return the epsilon of a DECLARE, within the owner's limit."""
-    epsilon: Fraction | None = options.get("epsilon", catalog.default_epsilon)
-    if epsilon is None:
+def _find_amount(statement: Statement, options: opt.Options, catalog: Catalog, hint: str) -> Amount:
+    """Return what a DECLARE may lose, within the owner's limit."""
+    asked, default = options.amount, catalog.default_epsilon
+    if asked is None and default is not None:
+        asked = Amount("epsilon", default)
+    if asked is None:
         raise PrivacyError("this needs an epsilon.", span=statement.span, hint=hint)
-    within_limit(catalog.policy.budget, epsilon, options.nodes.get("epsilon"))
-    return epsilon
+    within_limits(catalog, asked, options.nodes.get(asked.currency))
+    return asked
 
 
 def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Options, env: Env) -> None:

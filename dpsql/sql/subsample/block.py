@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from sqlglot import exp
 
@@ -14,6 +16,8 @@ from dpsql.mechanisms.subsample import blocks as block_sources
 from dpsql.mechanisms.subsample.stable_questions import StableQuestion
 from dpsql.mechanisms.subsample.subsample import BlockMedian, SubsampleAggregate
 from dpsql.mechanisms.subsample.votes import Combiner, Participation, compute_textbook_sampling
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import Event
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
@@ -101,6 +105,10 @@ class Textbook(Sampling):
         if units is None:
             what = "the textbook's sampling needs the public number of units."
             raise options.refuse("sampling", what, "write units = 10000, or sampling = 'rounds'.")
+        asked = options.amount
+        if asked is not None and asked.currency != "epsilon":
+            what = f"the textbook's sampling is made for an epsilon, not for a {asked.currency}."
+            raise options.refuse(asked.currency, what, "write epsilon = 1, or sampling = 'rounds'.")
         epsilon = options.get("epsilon", catalog.default_epsilon) or Fraction(1)
         delta = options.get("delta", catalog.policy.budget.default_delta) or Fraction(1, 10**6)
         self.q, self.total = compute_textbook_sampling(epsilon, delta, int(units))
@@ -153,9 +161,9 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     found = _exact(this)
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
-    operator, released, said = _combine(this, found)
+    operator, released, said, asked = _combine(this, found)
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
-    binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence)
+    binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence, asked)
     shown = [(item.name, column(item.name)) for item in released]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
@@ -190,8 +198,8 @@ def question_block(
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
-def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...]]:
-    """Deal out the budget, and return what combines the block results, the columns of the release, and what EXPLAIN adds."""
+def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...], Amount]:
+    """Deal out the budget; return what combines the block results, the columns, what EXPLAIN adds, and what it may lose."""
     options, fields = this.options, found.fields
     kinds = [this.combiner_name(f) for f in fields]
     outputs = list(zip(fields, kinds, strict=True))
@@ -200,26 +208,37 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], t
     if "noisy_votes" in kinds:
         if len(fields) > 1:
             raise options.refuse("combine", "noisy_votes must be of the only output.")
-        votes = this.feature_votes(found.source, fields[0], share.epsilon)
+        (field,) = fields
+        votes = this.feature_votes(
+            found.source,
+            field,
+            share.whole.find_epsilon(lambda e: this.feature_votes(found.source, field, e).event),
+        )
         counted = [Released("votes", "BIGINT", True)] if votes.noise is not None else []
-        return votes, [Released(fields[0].name, "VARCHAR"), *counted], ()
+        return votes, [Released(fields[0].name, "VARCHAR"), *counted], (), share.whole
     participation = this.participation(found.units)
     combiners, released, said = [], list[Released](), tuple[str, ...]()
-    for (f, kind), epsilon in zip(outputs, share.parts, strict=True):
+    for (f, kind), amount in zip(outputs, share.amounts, strict=True):
         delta = share.delta_part if this.needs_delta(f, kind) else Fraction(0)
-        combiner = this.combiner(f, kind, epsilon, delta, participation)
+        build = partial(this.combiner, f, kind, delta=delta, participation=participation)
+        epsilon = amount.find_epsilon(_price(build))
+        combiner = build(epsilon)
         combiners.append(combiner)
         number = kind in NUMERIC and this.width(f) is None
         said += this.comparison(f, kind, epsilon)
         made = "DOUBLE" if number else f.typed.type.sql
         released.append(Released(f.name, made, number and _has_interval(combiner)))
     operator = SubsampleAggregate(found.source, tuple(combiners), options.confidence, participation)
-    return operator, released, said
+    return operator, released, said, share.whole
 
 
 def _has_interval(combiner: Combiner) -> bool:
     """Say whether a number comes with an interval: a median only where there are blocks enough."""
     return not isinstance(combiner, BlockMedian) or combiner.reach is not None
+
+
+def _price(build: Callable[[Fraction], Combiner]) -> Callable[[Fraction], Event]:
+    return lambda epsilon: build(epsilon).event
 
 
 def _exact(this: Sampling) -> _Found:

@@ -102,7 +102,10 @@ def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
 NUMERIC = ("mean", "median", "trimmed_mean", "winsorized_mean")
 """Combiners of numbers."""
 SUBSAMPLE_OPTIONS: opt.Readers = {
-    **{name: opt.COMMON_OPTIONS[name] for name in ("epsilon", "delta", "privacy_unit_column", "confidence")},
+    **{
+        name: opt.COMMON_OPTIONS[name]
+        for name in ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "confidence")
+    },
     "blocks": opt.read_whole,
     "combine": opt.read_one_of(*NUMERIC, "noisy_mode", "stable_mode", "noisy_votes", upper=False),
     "bounds": opt.read_bounds,

@@ -277,3 +277,17 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 Expected error, with 0.95 probability, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
   short of the best   ±368.9   ±184.4   ±73.78   ±36.89   ±18.44   ±7.378
+====
+-- case: a mu
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
+3. count_star(): the count with rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
+4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
+Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other mu:
+                 μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
+  count_star()     ±392    ±196      ±78       ±39

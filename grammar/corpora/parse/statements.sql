@@ -178,3 +178,10 @@ WITH spread AS (WITH PTR SELECT IQR(age) AS q FROM visits) SELECT q, (SELECT COU
 query WITH spread AS (SELECT IQR(age) AS q FROM visits) SELECT q, (SELECT COUNT(*) FROM visits) AS n FROM spread
   with DP ()
   with PTR ()
+====
+-- case: show what was spent, groups, accountants
+SHOW TRADEOFF SPENT; show groups; SHOW Accountants
+----
+show TRADEOFF SPENT
+show GROUPS
+show ACCOUNTANTS

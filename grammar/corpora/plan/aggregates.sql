@@ -421,3 +421,19 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 columns: m
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+====
+-- case: a mu, in equal parts of its square
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n, SUM(amount) AS total FROM visits
+----
+columns: n, total
+cost: ε=3.522, δ=1e-07
+block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 104857600000000, "sigma": "949062656243/32768"}], "kind": "composed"}
+====
+-- case: a rho with Laplace noise and a quantile
+-- policy: mu
+SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) AS middle FROM visits
+----
+columns: n, middle
+cost: ε=0.301733148
+block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}

@@ -98,7 +98,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
 BindError: OPTIONS has no seed.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, seed = 42) COUNT(*) FROM visits
                                              ^^^^^^^^^
-Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, group_selection_epsilon, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, ....
 ====
 -- case: an option twice
 SELECT WITH DP OPTIONS (epsilon = 1, epsilon = 2) COUNT(*) FROM visits
@@ -129,7 +129,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
 BindError: OPTIONS has no blocks.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, blocks = 10) COUNT(*) FROM visits
                                              ^^^^^^^^^^^
-Hint: there is epsilon, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, min_privacy_units_per_group, group_selection_epsilon, ....
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, ....
 ====
 -- case: an unknown noise
 SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
@@ -309,3 +309,72 @@ BindError: EXPMECH chooses: it has no interval to narrow.
   1 |   ALUES (1), (3)) SELECT WITH DP OPTIONS (error = 10, epsilon = 1) EXPMECH(COUNT(*) FILTER (WHERE bid
                                                 ^^^^^^^^^^
 Hint: leave error out.
+====
+-- case: an accountant that does not count in mu
+SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) FROM visits
+----
+PrivacyError: the accountant basic does not count in mu.
+  1 |   SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) FROM visits
+                                ^^^^^^^^
+Hint: write epsilon = 2, delta = 2e-07, or ask the owner for accountant = "gdp".
+====
+-- case: an accountant that does not count in rho
+SELECT WITH DP OPTIONS (rho = 0.05) COUNT(*) FROM visits
+----
+PrivacyError: the accountant basic does not count in rho.
+  1 |   SELECT WITH DP OPTIONS (rho = 0.05) COUNT(*) FROM visits
+                                ^^^^^^^^^^
+Hint: write epsilon = 1.4, delta = 2e-07, or ask the owner for accountant = "zcdp" with a delta.
+====
+-- case: a mu and an epsilon
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.5, epsilon = 1) COUNT(*) FROM visits
+----
+BindError: epsilon and mu are both given.
+  1 |   SELECT WITH DP OPTIONS (mu = 0.5, epsilon = 1) COUNT(*) FROM visits
+                                ^^^^^^^^
+Hint: each of them says what the whole may lose: keep one.
+====
+-- case: a mu whose epsilon is above the limit
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.9) COUNT(*) FROM visits
+----
+BudgetExceeded: μ=0.9 is ε=3.877 at δ=1e-05; the policy allows ε=3 per query.
+  1 |   SELECT WITH DP OPTIONS (mu = 0.9) COUNT(*) FROM visits
+                                ^^^^^^^^
+Hint: write mu = 0.719.
+====
+-- case: a rho whose epsilon is above the limit
+-- policy: mu
+SELECT WITH DP OPTIONS (rho = 0.5) COUNT(*) FROM visits
+----
+BudgetExceeded: ρ=0.5 is ε=4.729 at δ=1e-05; the policy allows ε=3 per query.
+  1 |   SELECT WITH DP OPTIONS (rho = 0.5) COUNT(*) FROM visits
+                                ^^^^^^^^^
+Hint: write rho = 0.224.
+====
+-- case: a share of epsilon in a block of mu
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*, epsilon => 0.1), SUM(amount) FROM visits
+----
+BindError: shares are parts of an epsilon, and this block has a mu.
+  1 |   SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*, epsilon => 0.1), SUM(amount) FROM visits
+                                          ^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: leave epsilon => out: μ=0.5 is split evenly.
+====
+-- case: a mu beyond all use
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 5000) COUNT(*) FROM visits
+----
+BindError: nothing is hidden under such a mu.
+  1 |   SELECT WITH DP OPTIONS (mu = 5000) COUNT(*) FROM visits
+                                     ^^^^
+Hint: mu = 1000 is the largest.
+====
+-- case: no mu at all
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
+----
+BindError: mu must be above 0.
+  1 |   SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
+                                     ^

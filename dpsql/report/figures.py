@@ -1,0 +1,436 @@
+"""The figures of a budget: what is promised and what was spent, as curves, errors, groups and sums side by side.
+
+They speak the currency of the session: of a budget in mu, or in a session that only the Gaussian rule can admit, the curve is
+``G_mu`` itself, k people together have k times mu, and rho grows with the square of k. Everything here is for people to look
+at: floats, worked out of exact sums. What is charged is decided by the filters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.numerics.exact_numbers import compute_root, write_number
+from dpsql.privacy import conversions
+from dpsql.privacy.accountants import Accountant, RuleAccountant
+from dpsql.privacy.curves import BesideDelta, TradeOff
+from dpsql.privacy.events import Event, PureDP
+from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
+from dpsql.privacy.pld import compute_loss, find_cost
+from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
+
+if TYPE_CHECKING:
+    from dpsql.ledger.ledger import Ledger
+
+PrivacyProfile = Callable[[float], float]
+"""Delta as a function of epsilon: smaller is more private."""
+
+_ORDERS = tuple(1 + 10 ** (k / 16 - 3) for k in range(112))
+
+
+def approximate_profile(epsilon: float, delta: float) -> PrivacyProfile:
+    """Return the profile that (epsilon, delta) alone promises.
+
+    It is randomised response, and with probability delta everything.
+    """
+
+    def profile(x: float) -> float:
+        inside = max(0.0, -math.expm1(min(0.0, x - epsilon))) / (1 + math.exp(-epsilon))
+        return min(1.0, delta + (1 - delta) * inside)
+
+    return profile
+
+
+def concentrated_profile(rho: float, delta: float = 0.0) -> PrivacyProfile:
+    """Return the profile of rho-zCDP (Canonne, Kamath and Steinke 2020, Prop. 12), plus a delta."""
+
+    def profile(x: float) -> float:
+        if rho == 0:
+            return delta
+        least = min(
+            (a - 1) * (a * rho - x) + a * math.log1p(-1 / a) - math.log(a - 1)
+            for a in (*_ORDERS, max(1.0001, (x + rho) / (2 * rho)))
+        )
+        return min(1.0, delta + math.exp(min(0.0, least)))
+
+    return profile
+
+
+def gaussian_profile(mu: float) -> PrivacyProfile:
+    """Return the profile of mu-GDP (Dong, Roth and Su 2022, Cor. 1)."""
+
+    def tail(x: float) -> float:
+        return math.erfc(x / math.sqrt(2)) / 2
+
+    def profile(x: float) -> float:
+        if mu == 0:
+            return 0.0
+        second = tail(x / mu + mu / 2)
+        return max(0.0, tail(x / mu - mu / 2) - (math.exp(x + math.log(second)) if second > 0 else 0.0))
+
+    return profile
+
+
+def spent_profile(events: Iterable[Event]) -> PrivacyProfile:
+    """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
+    charged = list(events)
+    epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
+    both = float(sum((e.basic[1] for e in charged), Fraction(0)))
+    profiles = [approximate_profile(epsilon, min(1.0, both))]
+    delta = float(sum(e.delta for e in charged))
+    profiles.append(concentrated_profile(float(sum(e.rho for e in charged)), min(1.0, delta)))
+    if delta == 0:
+        profiles.append(gaussian_profile(math.sqrt(sum(e.mu**2 for e in charged))))
+    return lambda x: min(profile(x) for profile in profiles)
+
+
+def compute_tradeoff(profile: PrivacyProfile, epsilon: float, points: int = 101) -> list[tuple[float, float]]:
+    """Compute the least type II error for each type I error: the upper hull of the profile's supporting lines."""
+    span = min(max(4 * epsilon, 4.0), 60.0)
+    curve = from_profile(profile, (span * (i / 120) ** 2 for i in range(121)))
+    return [(i / (points - 1), min(1.0, curve(i / (points - 1)))) for i in range(points)]
+
+
+def compute_certainty(epsilon: float) -> float:
+    """Compute the highest certainty about one bit of one unit, after even odds: e^ε / (1 + e^ε).
+
+    >>> f"{compute_certainty(0):.0%} {compute_certainty(1):.0%}"
+    '50% 73%'
+    """
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def certainty_text(share: float) -> str:
+    """Format a certainty as people write it; never rounded up to 100%.
+
+    >>> certainty_text(0.731), certainty_text(0.9526), certainty_text(0.99999)
+    ('73%', '95.3%', 'over 99.9%')
+    """
+    if share > 0.999:
+        return "over 99.9%"
+    return f"{share:.1%}" if share > 0.95 else f"{share:.0%}"
+
+
+def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+    """Compute the loss of ``size`` units together: k·ε and δ·(e^{kε} - 1)/(e^ε - 1), at most 1.
+
+    >>> compute_group_loss(1.0, 0.0, 3)
+    (3.0, 0.0)
+    """
+    if delta == 0 or size == 1:
+        return size * epsilon, delta
+    if epsilon == 0:
+        return 0.0, min(1.0, size * delta)
+    ratio = math.log(-math.expm1(-size * epsilon)) - math.log(-math.expm1(-epsilon))
+    return size * epsilon, math.exp(min(0.0, math.log(delta) + (size - 1) * epsilon + ratio))
+
+
+ALPHAS = (0.01, 0.05, 0.1)
+"""The type I errors for which reports say the least type II error."""
+PEOPLE = 5
+"""Groups of up to so many privacy units are shown."""
+_MOST_EPSILON = 500.0
+"""An epsilon beyond which nothing is hidden, and curves are drawn as of this one."""
+
+
+@dataclass(frozen=True)
+class BudgetLoss:
+    """A loss, promised or spent, in the session's currency.
+
+    Args:
+        currency: ``"epsilon"``, ``"mu"`` or ``"rho"``.
+        amount: the epsilon, mu or rho.
+        delta: outside which it holds.
+        profile: the least profile that is known of it, where that is more than the amount says.
+    """
+
+    currency: str
+    amount: float
+    delta: float
+    profile: PrivacyProfile | None = None
+
+    @property
+    def curve(self) -> TradeOff:
+        """The trade-off curve: ``G_mu`` in closed form, of others what their profile gives."""
+        if self.currency == "mu":
+            curve = gaussian(self.amount)
+            return BesideDelta(curve, self.delta) if self.delta else curve
+        if self.profile is None and self.currency == "epsilon":
+            return from_epsilon_delta(min(self.amount, _MOST_EPSILON), self.delta)
+        span = min(max(8 * self.profile_span, 4.0), 60.0)
+        return from_profile(self.find_profile(), (span * (i / 120) ** 2 for i in range(121)))
+
+    @property
+    def profile_span(self) -> float:
+        """About the epsilon beyond which little happens."""
+        return self.amount if self.currency == "epsilon" else self.amount + math.sqrt(2 * self.amount)
+
+    def find_profile(self) -> PrivacyProfile:
+        """Return delta as a function of epsilon."""
+        if self.profile is not None:
+            return self.profile
+        if self.currency == "epsilon":
+            return approximate_profile(self.amount, self.delta)
+        if self.currency == "rho":
+            return concentrated_profile(self.amount, self.delta)
+        inner, outside = gaussian_profile(self.amount), self.delta
+        return lambda x: outside + (1 - outside) * inner(x)
+
+    def group(self, k: int) -> BudgetLoss:
+        """Return the loss of k units together: k epsilon, k mu, k squared rho.
+
+        Outside a delta, only the curve says what a group has; see :meth:`group_curve`.
+        """
+        if self.currency == "epsilon":
+            epsilon, delta = compute_group_loss(self.amount, self.delta, k)
+            return BudgetLoss("epsilon", epsilon, delta)
+        return BudgetLoss(self.currency, self.amount * (k if self.currency == "mu" else k * k), self.delta)
+
+    def group_curve(self, k: int) -> TradeOff:
+        """Return the trade-off curve of k units together."""
+        outside = self.currency != "epsilon" and self.delta
+        return self.curve.group(k) if k > 1 and outside else self.group(k).curve
+
+    @property
+    def certainty(self) -> float:
+        """The highest certainty about one unit after even odds.
+
+        Of an epsilon, the posterior e^ε / (1 + e^ε). Under mu and rho single answers may betray more, however rarely: so it
+        is the probability with which the best test is right, 1/2 + TV/2, which is Φ(μ/2).
+        """
+        if self.currency == "epsilon":
+            return compute_certainty(self.amount)
+        return min(1.0, 0.5 + self.find_profile()(0.0) / 2)
+
+    def pair(self, k: int, at_delta: float) -> tuple[float | None, float | None]:
+        """Return an epsilon and a delta of k units together; ``at_delta`` is what a mu or rho is converted at.
+
+        Of several units where a delta is set aside, only the curve is known.
+        """
+        together = self.group(k)
+        if self.currency == "epsilon":
+            return together.amount, together.delta
+        if self.delta and k > 1:
+            return None, None
+        amount, at = Fraction(together.amount), Fraction(at_delta)
+        if self.currency == "mu":
+            epsilon = conversions.gaussian_epsilon(amount, at)
+        else:
+            epsilon = conversions.find_smallest_epsilon(amount, at)
+        return float(epsilon), at_delta + self.delta
+
+
+def find_promise(ledger: Ledger) -> BudgetLoss:
+    """Return what the whole budget promises.
+
+    A budget in mu or rho promises that. So does gdp where the first statement had no pure loss: it was chosen before
+    there was an answer, and after it the plain sum admits nothing in any continuation, so that the session is one of the
+    rule alone. Otherwise the pair (epsilon, delta) is what is proved.
+    """
+    held = ledger.accountant
+    first = next((entry.event for entry in ledger.walk(1, ledger.count) if entry.event is not None), None)
+    alone = held.promises_rule or (held.speaks and first is not None and first.epsilon is None)
+    if alone and isinstance(held, RuleAccountant):
+        return BudgetLoss(held.currency, float(held.own_amount(held.limit)), float(held.aside))
+    return BudgetLoss("epsilon", float(held.epsilon), float(held.delta))
+
+
+def find_rule_curve(ledger: Ledger) -> TradeOff | None:
+    """Return the curve of what the rule may spend, beside a promise of another kind; None where it is the promise."""
+    held = ledger.accountant
+    if (
+        not held.speaks
+        or not isinstance(held, RuleAccountant)
+        or find_promise(ledger).currency == held.currency
+    ):
+        return None
+    return BudgetLoss(held.currency, float(held.own_amount(held.limit)), float(held.aside)).curve
+
+
+def find_spent(ledger: Ledger) -> BudgetLoss:
+    """Return what was charged so far, as a list fixed in advance would have lost it."""
+    held = ledger.accountant
+    events = [event for entry in ledger.walk(1, ledger.count) if (event := entry.charged(held)) is not None]
+    return sum_spent(held, events)
+
+
+def sum_spent(held: Accountant, events: list[Event]) -> BudgetLoss:
+    """Return the loss of events, in an accountant's currency."""
+    if held.speaks:
+        outside = min(1.0, float(sum((e.delta for e in events), Fraction(0))))
+        if held.currency == "mu":
+            return BudgetLoss("mu", math.sqrt(sum((e.mu**2 for e in events), Fraction(0))), outside)
+        return BudgetLoss("rho", float(sum((e.rho for e in events), Fraction(0))), outside)
+    epsilon, delta = (float(sum((e.basic[i] for e in events), Fraction(0))) for i in (0, 1))
+    return BudgetLoss("epsilon", epsilon, min(1.0, delta), spent_profile(events))
+
+
+def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+    """Return columns and rows of ``SHOW TRADEOFF``, and of ``SHOW TRADEOFF SPENT``."""
+    curves = [(find_spent(ledger) if spent else find_promise(ledger)).curve]
+    names = ["type_i_error", "type_ii_error"]
+    rule = None if spent else find_rule_curve(ledger)
+    if rule is not None:
+        curves.append(rule)
+        names.append("type_ii_error_by_rule")
+    rows = [(i / 50, *(float(curve(i / 50)) for curve in curves)) for i in range(51)]
+    return tuple(names), rows
+
+
+def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | int | float | None, ...]]]:
+    """Return columns and rows of ``SHOW GROUPS``: one to five units together, of the whole budget and of what was spent."""
+    names = (
+        "loss",
+        "units",
+        "epsilon",
+        "delta",
+        "mu",
+        "rho",
+        "certainty",
+        "type_ii_at_1",
+        "type_ii_at_5",
+        "type_ii_at_10",
+    )
+    rows: list[tuple[str | int | float | None, ...]] = []
+    at_delta = find_conversion_delta(ledger)
+    for name, loss in (("budget", find_promise(ledger)), ("spent", find_spent(ledger))):
+        for k in range(1, PEOPLE + 1):
+            rows.append((name, k, *describe_group(loss, k, at_delta)))
+    return names, rows
+
+
+def find_conversion_delta(ledger: Ledger) -> float:
+    """Return the delta at which the rule's currency is shown as an epsilon: the part of the budget's that converts it."""
+    held = ledger.accountant
+    return float(held.delta - held.mechanism_delta or ledger.terms.at_delta)
+
+
+def describe_group(loss: BudgetLoss, k: int, at_delta: float) -> Iterator[float | None]:
+    """Yield epsilon, delta, mu, rho, certainty and type II errors of k units together."""
+    together = loss.group(k)
+    yield from loss.pair(k, at_delta)
+    yield from (together.amount if loss.currency == own else None for own in ("mu", "rho"))
+    yield together.certainty if k == 1 or not loss.delta else _guess(loss, k)
+    curve = loss.group_curve(k)
+    yield from (float(curve(alpha)) for alpha in ALPHAS)
+
+
+def _guess(loss: BudgetLoss, k: int) -> float:
+    """Return the certainty about k units where a delta is set aside, of which their number grows."""
+    if loss.currency == "epsilon":
+        return loss.group(k).certainty
+    return min(1.0, 0.5 + loss.group_curve(k).total_variation / 2)
+
+
+_SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
+"""The accountants that are shown beside the session's own."""
+
+
+def list_accountants(
+    ledger: Ledger,
+) -> tuple[tuple[str, ...], list[tuple[str | int | float | bool | None, ...]]]:
+    """Return columns and rows of ``SHOW ACCOUNTANTS``: what was asked so far, as each way of adding up has it.
+
+    ``epsilon`` is at the budget's delta: what a session with these losses comes to. ``left_epsilon`` is the largest pure
+    epsilon of one more statement, ``more_like_last`` how many more like the last one would be admitted. ``pld`` is the
+    loss distribution of the same list, had it been declared before the first answer: no session may count so.
+    """
+    names = ("accountant", "session", "spent", "epsilon", "delta", "within", "left_epsilon", "more_like_last")
+    terms, own = ledger.terms, ledger.accountant.name
+    delta = terms.at_delta
+    reserved = [entry.event for entry in ledger.walk(1, ledger.count) if entry.event is not None]
+    rows: list[tuple[str | int | float | bool | None, ...]] = []
+    for name in dict.fromkeys((*_SIDE_BY_SIDE, own)):
+        kind = ACCOUNTANTS[name]
+        held = ledger.accountant if name == own else terms.counted_by(name).open_filter()
+        spent = held.fold(reserved)
+        events = [kind.charge(event) for event in reserved]
+        more = held.more(spent, events[-1]) if events else None
+        epsilon = _at_delta(name, events, delta)
+        rows.append((name, name == own, _say_spent(held, events), *_pair(epsilon, name, events, delta), held.holds(spent),
+                     float(held.fits(spent)), more))  # fmt: skip
+    rows.append(("pld", False, "declared as one list", *_describe_plan(reserved, terms.epsilon, delta)))
+    return names, rows
+
+
+def _pair(
+    epsilon: Fraction | None, name: str, events: list[Event], delta: Fraction
+) -> tuple[float | None, float]:
+    summed = sum((e.basic[1] for e in events), Fraction(0)) if name == "basic" else delta
+    return (None if epsilon is None else float(epsilon)), float(summed)
+
+
+def _say_spent(held: Accountant, events: list[Event]) -> str:
+    """Say the sum in the accountant's own currency."""
+    if held.currency == "mu":
+        return f"μ={write_number(compute_root(sum((e.mu**2 for e in events), Fraction(0))))}"
+    if held.currency == "rho":
+        return f"ρ={write_number(sum((e.rho for e in events), Fraction(0)))}"
+    if held.has_rule:
+        return held.sentence(held.fold(events))
+    return f"ε={write_number(sum((e.basic[0] for e in events), Fraction(0)))}"
+
+
+def _at_delta(name: str, events: list[Event], delta: Fraction) -> Fraction | None:
+    """Return the epsilon of a list of events at a delta, as one way of adding up has it; None where it has none."""
+    if name == "basic" or not events:
+        return sum((e.basic[0] for e in events), Fraction(0))
+    rest = delta - sum((e.delta for e in events), Fraction(0))
+    if rest <= 0:
+        return None
+    if name == "gdp":
+        return conversions.gaussian_epsilon(compute_root(sum((e.mu**2 for e in events), Fraction(0))), rest)
+    if name == "zcdp":
+        return conversions.find_smallest_epsilon(sum((e.rho for e in events), Fraction(0)), rest)
+    sums = [(a, sum((e.renyi(a) for e in events), Fraction(0))) for a in RENYI_ORDERS]
+    return max(
+        Fraction(0), min(total - conversions.find_renyi_limit(a, Fraction(0), rest) for a, total in sums)
+    )
+
+
+_TRIES = 10
+_COARSE = 3000
+_MOST_REPEATS = 1024
+_MOST_EVENTS = 1000
+
+
+def _describe_plan(
+    events: list[Event], limit: Fraction, delta: Fraction
+) -> tuple[float | None, float, bool, float | None, int | None]:
+    """Return what a declared list of these events costs at delta, and how much more it would have had room for."""
+    if sum((e.basic[0] for e in events), Fraction(0)) > _MOST_EPSILON:
+        return None, float(delta), False, None, None
+    try:
+        now = find_cost(events, delta) if events else Fraction(0)
+    except ValueError:
+        return None, float(delta), False, 0.0, 0
+    if now > limit:
+        return float(now), float(delta), False, 0.0, 0
+    if limit > _MOST_EPSILON or len(events) > _MOST_EVENTS:  # it would take long, and say nothing
+        return float(now), float(delta), True, None, None
+    base = compute_loss(events or [PureDP(limit / 64)], points=_COARSE)
+    most, at = float(limit), math.nextafter(float(delta), 0.0)
+
+    def fits(more: Event, times: int = 1) -> bool:
+        added = compute_loss([more], step=base.step).times(times)
+        return (base.with_(added) if events else added).epsilon(at) <= most
+
+    low, high = Fraction(0), limit
+    for _ in range(_TRIES):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(PureDP(middle)) else (low, middle)
+    return float(now), float(delta), True, float(low), _count_more(fits, events[-1]) if events else None
+
+
+def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:
+    """Count how many more like the last event a list would have had room for; at most so many."""
+    low, high = 0, 1
+    while high <= _MOST_REPEATS and fits(last, high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(last, middle) else (low, middle)
+    return low
