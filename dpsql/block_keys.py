@@ -52,7 +52,17 @@ _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Of a table in the policy: what is no rule about it, or is looked at apart."""
 _ADDED = {"determines", "privacy_period"}
 """Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
-_ADDED_FIELDS = {"form", "bases", "multiples", "reach", "declared"}
+_ADDED_FIELDS = {
+    "asked_again",
+    "bases",
+    "declared",
+    "form",
+    "geometric",
+    "multiples",
+    "reach",
+    "sigma",
+    "sigma_delta",
+}
 """Fields of operators that earlier versions did not have: where they are empty, the key is theirs."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200

@@ -56,3 +56,11 @@ def test_a_pivot_of_too_many_columns_is_refused_before_they_are_made(session: dp
     with pytest.raises(dpsql.ParseError, match="729,000,000 columns, and 1,000 are the most") as caught:
         session.sql(text.format(fields))
     assert caught.value.span is not None
+
+
+def test_candidates_are_refused_by_their_number(session: dpsql.Session) -> None:
+    text = "WITH c AS (SELECT v FROM range({}) AS r(v)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x >= v)) OVER c FROM t"
+    with pytest.raises(dpsql.BindError, match="more than 10,000,000 candidates") as caught:
+        session.sql(text.format(10**12))
+    assert caught.value.span is not None
+    assert session.sql(text.format(5)).shape[0] == 1

@@ -96,9 +96,9 @@ class ThresholdNoise:
     ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
 
     Args:
-        sigma, delta: of one threshold noise, where it is Gaussian: its deviation in sensitivities, and the delta at which it
-            has its share of ``epsilon1``.
-        passes: how often a statistic that is not found is asked.
+        sigma, sigma_delta: of one threshold noise, where it is Gaussian: its deviation in sensitivities, and the delta at which
+            it has its share of ``epsilon1``.
+        asked_again: how often a statistic that is not found is asked once more.
     """
 
     sensitivity: int
@@ -108,19 +108,19 @@ class ThresholdNoise:
     monotone: bool
     refresh: bool = False
     sigma: Fraction | None = None
-    delta: Fraction = Fraction(0)
-    passes: int = 1
+    sigma_delta: Fraction = Fraction(0)
+    asked_again: int = 0
 
     @classmethod
     def gaussian(
         cls, sensitivity: int, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, monotone: bool,
-        refresh: bool, delta: Fraction, passes: int = 1,
+        refresh: bool, delta: Fraction, asked_again: int = 0,
     ) -> ThresholdNoise:  # fmt: skip
         """Return noise whose threshold is Gaussian, with ``(epsilon1, delta)`` for all threshold noises together."""
         rounds = max_hits if refresh else 1
         sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
         return cls(
-            sensitivity, epsilon1, epsilon2, max_hits, monotone, refresh, sigma, delta / rounds, passes
+            sensitivity, epsilon1, epsilon2, max_hits, monotone, refresh, sigma, delta / rounds, asked_again
         )
 
     def event(self, hits: int | None = None) -> Event:
@@ -129,7 +129,7 @@ class ThresholdNoise:
             return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, hits, self.refresh)
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
         return GaussianSparseVector(
-            self.sigma, self.epsilon2, self.max_hits, share, self.delta, hits, self.refresh
+            self.sigma, self.epsilon2, self.max_hits, share, self.sigma_delta, hits, self.refresh
         )
 
     def scaled(self, factor: Fraction) -> ThresholdNoise:
@@ -137,9 +137,9 @@ class ThresholdNoise:
         first, second = self.epsilon1 * factor, self.epsilon2 * factor
         if self.sigma is None:
             return replace(self, epsilon1=first, epsilon2=second)
-        delta = self.delta * (self.max_hits if self.refresh else 1)
+        delta = self.sigma_delta * (self.max_hits if self.refresh else 1)
         shared = (self.sensitivity, first, second, self.max_hits, self.monotone, self.refresh)
-        return ThresholdNoise.gaussian(*shared, delta, self.passes)
+        return ThresholdNoise.gaussian(*shared, delta, self.asked_again)
 
     def draw_threshold(self, entropy: Entropy) -> int:
         """Draw the noise of a threshold, in grid steps."""
@@ -182,7 +182,7 @@ class ThresholdNoise:
     def reach(self, confidence: float, queries: int) -> float:
         """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
-        return self._quantile(1 - doubt) + math.log(max(queries * self.passes, 1) / doubt) / float(
+        return self._quantile(1 - doubt) + math.log(max(queries * (1 + self.asked_again), 1) / doubt) / float(
             self.query_rate
         )
 
@@ -331,7 +331,7 @@ class AboveThreshold(ScoredOperator):
             rows = np.arange(len(over)) if found.order is None else found.order
             left = yield from self._ask(noisy, found.table, rows, scores, over, entropy)
             missed.append((found.table, left, scores, over))
-        for _ in range(self.noise.passes - 1):
+        for _ in range(self.noise.asked_again):
             for i, (table, rows, scores, over) in enumerate(missed):
                 left = yield from self._ask(noisy, table, rows, scores, over, entropy)
                 missed[i] = (table, left, scores, over)
@@ -375,9 +375,9 @@ class AboveThreshold(ScoredOperator):
         if n.max_hits > 1:
             said.append("Hits that are not found are not paid for under basic composition"
                         + ("; with refresh under every accountant." if n.refresh else "."))  # fmt: skip
-        if n.passes > 1:
+        if n.asked_again:
             said.append(
-                f"Candidates that are missed are asked again, {n.passes} times in all, while hits are left: free."
+                f"Candidates that are missed are asked again, {n.asked_again + 1} times in all, while hits are left: free."
             )
         if self.answer is not None:
             said.append(f"Each hit is answered afresh, from a share of ε={float(self.answer[1]):g}.")

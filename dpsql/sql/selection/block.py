@@ -8,7 +8,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql import plan
-from dpsql.errors import BindError, PrivacyError
+from dpsql.errors import BindError, PrivacyError, Span
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CANDIDATE_SENSITIVITY, CandidateScores
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, share_epsilon
@@ -48,6 +48,8 @@ SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
 }
 MAX_PASSES = 100
 """Times that candidates may be asked."""
+MAX_CANDIDATES = 10_000_000
+"""Candidates of one choice."""
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
     "EXPMECH": (1, "write EXPMECH(utility)."),
@@ -178,12 +180,22 @@ class Selection:
         given = relation.inputs[0]
         ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"
         self.found = plan.Input(given.name, ordered)
+        self._refuse_many(given, steady, span)
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
         self.count = None if values is None else values.num_rows  # else it is not known yet
         fields = tuple(bounded(f, values) for f in relation.fields)
         return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
+
+    def _refuse_many(self, given: plan.Input, steady: bool, span: Span | None) -> None:
+        """Refuse candidates by their number before they are made."""
+        some = f"SELECT 1 FROM ({given.sql}) AS given LIMIT {MAX_CANDIDATES + 1}"
+        counted = f"SELECT COUNT(*)::BIGINT AS n FROM ({some}) AS given"
+        found = self.binder.known(plan.Input(given.name, counted), steady)
+        if found is not None and found.column(0)[0].as_py() > MAX_CANDIDATES:
+            hint = "choose a range among few candidates first, and then within it."
+            raise BindError(f"these are more than {MAX_CANDIDATES:,} candidates.", span=span, hint=hint)
 
     def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
         """Return the candidate's columns to release: those that the SELECT names, else all."""
@@ -257,9 +269,9 @@ class Selection:
             span = span_of(self.call.named["passes"][1])
             raise BindError(f"at most {MAX_PASSES} passes are made.", span=span)
         shared = (sensitivity, e1, e2, hits, statistic.monotone, refresh)
-        noise = ThresholdNoise(*shared, passes=passes)
+        noise = ThresholdNoise(*shared, asked_again=passes - 1)
         if self.delta:
-            noise = ThresholdNoise.gaussian(*shared, self.delta, passes)
+            noise = ThresholdNoise.gaussian(*shared, self.delta, passes - 1)
         flag = "above_threshold" if self.call.over is None else None
         if flag is not None and (answer is not None or given.get("gap") or hits != 1):
             hint = "write ... OVER candidates."

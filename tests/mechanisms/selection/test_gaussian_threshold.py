@@ -161,7 +161,7 @@ def test_asking_again_finds_more_and_is_charged_alike() -> None:
     """Forty statistics at the threshold, forty hits allowed: what one pass misses a later one finds."""
     found = {}
     for passes in (1, 4):
-        noise = ThresholdNoise(1, Fraction(2), Fraction(2), 40, True, passes=passes)
+        noise = ThresholdNoise(1, Fraction(2), Fraction(2), 40, True, asked_again=passes - 1)
         entropy, count = fixed(f"again {passes}"), 0
         for _ in range(60):
             release = AboveThreshold(("q",), ("v",), 0, noise).release(many, entropy)
