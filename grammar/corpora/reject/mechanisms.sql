@@ -237,7 +237,7 @@ DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
 BindError: OPTIONS has no max_hits.
   1 |   DECLARE alarm STABLE OPTIONS (epsilon = 1, max_hits = 5)
                                                    ^^^^^^^^^^^^
-Hint: there is epsilon, delta, max_unstable, blocks, refresh, budget_split.
+Hint: there is epsilon, mu, rho, delta, max_unstable, blocks, refresh, budget_split.
 ====
 -- case: DECLARE of another mechanism
 DECLARE alarm EXPMECH 100 OPTIONS (epsilon = 1)
