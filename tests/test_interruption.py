@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
@@ -281,3 +282,11 @@ def test_closing_never_raises(session: dpsql.Session, monkeypatch: pytest.Monkey
     session.close()
     assert closed == ["engine"]
     session.close()
+
+
+def test_a_forked_process_ends_in_peace(session: dpsql.Session) -> None:
+    session.sql("SELECT COUNT(*) AS n FROM t")
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

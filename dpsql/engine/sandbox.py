@@ -149,7 +149,8 @@ SETTINGS = {
     "streaming_buffer_size": "'16MB'",  # a column that is counted in Python comes twice as fast
 }
 """Settings that plans rely on where a version of DuckDB knows them; others are left out there."""
-_LOCAL = threading.local()
+_PARSERS: list[duckdb.DuckDBPyConnection] = []
+"""Those that nobody uses now. They belong to no thread: a forked process would close what belonged to one that is gone, and crash."""
 
 
 def parse_to_json(sql: str) -> str:
@@ -157,9 +158,13 @@ def parse_to_json(sql: str) -> str:
 
     The parser's database is empty, so no name of the owner's can change what is read.
     """
-    if not hasattr(_LOCAL, "con"):
-        _LOCAL.con = duckdb.connect(config={"threads": 1})
-    return str(_LOCAL.con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0])
+    try:
+        con = _PARSERS.pop()
+    except IndexError:
+        con = duckdb.connect(config={"threads": 1})
+    tree = str(con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0][0])
+    _PARSERS.append(con)
+    return tree
 
 
 def lock_down(con: duckdb.DuckDBPyConnection) -> None:
