@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -286,7 +287,9 @@ def test_closing_never_raises(session: dpsql.Session, monkeypatch: pytest.Monkey
 
 def test_a_forked_process_ends_in_peace(session: dpsql.Session) -> None:
     session.sql("SELECT COUNT(*) AS n FROM t")
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of Python advise against it
+        child = os.fork()
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

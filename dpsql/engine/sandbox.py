@@ -150,7 +150,7 @@ SETTINGS = {
 }
 """Settings that plans rely on where a version of DuckDB knows them; others are left out there."""
 _PARSERS: list[duckdb.DuckDBPyConnection] = []
-"""Those that nobody uses now. They belong to no thread: a forked process would close what belonged to one that is gone, and crash."""
+"""Those that nobody uses now. They belong to no thread: a forked process would close what a thread had, and crash."""
 
 
 def parse_to_json(sql: str) -> str:
