@@ -478,8 +478,9 @@ class Composed(EventList):
         return Composed(tuple(event.in_full() for event in self.events))
 
     def is_within(self, reserved: Event) -> bool:
-        held = iter(reserved.events if isinstance(reserved, Composed) else ())  # what was not run has no loss
-        return all(any(used.is_within(event) for event in held) for used in self.events)
+        # A later part of a fixed list that never ran tells nothing: what was released decides that, not the data.
+        held = iter(reserved.events if isinstance(reserved, Composed) else ())
+        return bool(self.events) and all(any(used.is_within(event) for event in held) for used in self.events)
 
 
 def compose_events(events: Iterable[Event]) -> Event:
