@@ -262,9 +262,8 @@ class Pipeline:
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store what was drawn before public SQL failed on it. Charged is that, where a rule says what a part of it costs."""
         if ticket is not None:
-            drawn = Composed(
-                tuple(leaf for item in prepared if item.used is not None for leaf in item.used.leaves())
-            )
+            leaves = [leaf for item in prepared if item.used is not None for leaf in item.used.leaves()]
+            drawn = Composed(tuple(leaves)) if leaves else ticket.event
             used = drawn if drawn.is_within(ticket.event) else ticket.event
             self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
         failed = next(item for item in prepared if item.failed_above is not None)

@@ -480,7 +480,7 @@ class Composed(EventList):
     def is_within(self, reserved: Event) -> bool:
         # A later part of a fixed list that never ran tells nothing: what was released decides that, not the data.
         held = iter(reserved.events if isinstance(reserved, Composed) else ())
-        return bool(self.events) and all(any(used.is_within(event) for event in held) for used in self.events)
+        return all(any(used.is_within(event) for event in held) for used in self.events)
 
 
 def compose_events(events: Iterable[Event]) -> Event:

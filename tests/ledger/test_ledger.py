@@ -132,7 +132,6 @@ def test_within() -> None:
     assert Composed((found,)).is_within(Composed((SPARSE, TENTH)))  # the second never ran
     assert not Composed((TENTH, found)).is_within(Composed((SPARSE, TENTH)))
     assert not Composed((TENTH, TENTH)).is_within(Composed((TENTH, SPARSE)))
-    assert not Composed(()).is_within(Composed((SPARSE, TENTH)))
     assert not SparseVector(Fraction(1, 20), Fraction(3, 10), 3, 2).is_within(SPARSE)
     assert not SparseVector(Fraction(1, 10), Fraction(3, 10), 3, 2, True).is_within(SPARSE)
 
