@@ -27,7 +27,7 @@ from dpsql.sql.relations.relation import Names
 from tests.support import inside, tpch
 from tests.support.both import Both, assert_same, plan_of, released
 from tests.support.case_files import Case
-from tests.support.corpora import cases
+from tests.support.corpora import queries
 from tests.support.engines import Engine, Kept, across
 from tests.support.hostile_statements import CORPUS, Hostile, counted, outcome
 from tests.support.neighbours import CANARY, open_neighbours
@@ -70,16 +70,13 @@ ABSENT = {"aggregates: a total of each person and month, where these are the uni
 """Statements of the corpora that Spark refuses, and its reason."""
 
 
-@pytest.mark.parametrize(
-    ("engine", "case"), across([*cases("plan"), *cases("explain")], lambda _: True), indirect=["engine"]
-)
+@pytest.mark.parametrize(("engine", "case"), across(queries(), lambda _: True), indirect=["engine"])
 def test_the_corpora(engine: Engine, case: Case, usual: Opened) -> None:
-    text = case.text.removeprefix("EXPLAIN ")
     if engine.on_spark and str(case) in ABSENT:
         with pytest.raises((BindError, PolicyError), match=ABSENT[str(case)]):
-            plan_of(usual.session, text, case.params)
+            plan_of(usual.session, case.text, case.params)
         return
-    compared(usual, text, case.params)
+    compared(usual, case.text, case.params)
 
 
 # -- more of the language ---------------------------------------------------------------------------------------

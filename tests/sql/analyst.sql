@@ -813,7 +813,7 @@ SELECT COUNT(*), patient FROM visits GROUP BY 2
 SELECT patient FROM visits
 
 -- refused: MIN(patient) needs bounds for patient; the policy declares none.
--- hint: write MIN(patient, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+-- hint: write MIN(patient, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
 SELECT MIN(patient), MAX(patient) FROM visits
 
 -- refused: AVG(patient) needs bounds for patient; the policy declares none.

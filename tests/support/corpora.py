@@ -48,3 +48,12 @@ def cases(folder: str) -> list[Case]:
     assert found, f"{folder} is empty"
     assert len({str(case) for case in found}) == len(found), f"two cases of {folder} have one title"
     return found
+
+
+def queries() -> list[Case]:
+    """Return the cases that have a plan, without EXPLAIN: a DECLARE reads no rows, so no engine writes it."""
+    found = [
+        dataclasses.replace(case, text=case.text.removeprefix("EXPLAIN "))
+        for case in [*cases("plan"), *cases("explain")]
+    ]
+    return [case for case in found if not case.text.startswith("DECLARE ")]

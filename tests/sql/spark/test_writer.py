@@ -16,7 +16,7 @@ from dpsql.sql.spark.values import backquote, quote_text
 from dpsql.sql.spark.writer import spark_sql
 from tests.support import inside
 from tests.support.case_files import Case
-from tests.support.corpora import CORPORA, POLICIES, cases
+from tests.support.corpora import CORPORA, POLICIES, queries
 
 TABLE = {
     "t": [
@@ -42,11 +42,9 @@ PARTED = "date_trunc('month', day)"
 """The periods of units, which stand in one statement and are pairs in its exact query."""
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in [*cases("plan"), *cases("explain")] if PARTED not in c.text], ids=str
-)
+@pytest.mark.parametrize("case", [c for c in queries() if PARTED not in c.text], ids=str)
 def test_every_corpus_statement_can_be_written(case: Case, session: dpsql.Session) -> None:
-    (statement,) = parse(case.text.removeprefix("EXPLAIN "), case.params)
+    (statement,) = parse(case.text, case.params)
     plan = inside.bind(session, statement)
     tables = {
         t.name: list(inside.engine(session).schema(t).items()) for t in POLICIES["usual"].tables.values()
