@@ -1,8 +1,8 @@
-"""Sums and means whose clipping bounds are found privately, on a ladder of powers of two: ``AUTO``.
+"""Sums, means and variances whose clipping bounds are found privately, on a ladder of powers of two: ``AUTO``.
 
 One histogram holds all that is needed: rows by sign and by rung (rung j holds sizes above 2**(j-1), up to 2**j),
 with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, without another look at the data,
-how many rows lie beyond any bound, and the sum clipped to any bound, exactly.
+how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
 
 Bounds: for each sign the sparse vector technique climbs from zero upward, with one noisy threshold, and stops at the
 first of these questions that is answered yes (each has a public tolerance of its own):
@@ -23,7 +23,8 @@ costs: if a unit has m of its ``rows`` on the positive side, that side's loss is
 tolerances are public, and the proof of the sparse vector technique allows each question its own.
 
 Relation: ADD_REMOVE. Guarantee: pure epsilon, of the sparse vector (epsilon of the bounds) and of exact discrete
-Laplace noise on the clipped total, and for a mean on the count. The total is rounded down to a grid of which the
+Laplace noise on the clipped total, for a mean on the count, and for a variance on the squares about the middle of the
+bounds, which a row moves by the square of half their distance at most. A total is rounded down to a grid of which the
 bound is a whole number of steps, which keeps its sensitivity: if a <= b + k with k whole, floor(a) <= floor(b) + k.
 Both outcomes of the search, bounds or none, are charged alike.
 Caller: missing values are left out, rows of a unit are bounded over all groups (``rows * groups``), and values are held
@@ -48,7 +49,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, RowsClaim
-from dpsql.mechanisms.moments import Estimate, Mean, Sum
+from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.above_threshold import split_epsilon
 from dpsql.noise.entropy import Entropy
@@ -58,8 +59,13 @@ from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import read_integers, to_integers
 from dpsql.privacy.events import Event, SparseVector, compose_events
 
-SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL = "sign", "rung", "n", "total"
-"""Columns of the histogram: -1, 0 or 1; j; rows; their sizes' sum in steps of ``2**(j - PLACES)``."""
+SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL, RUNG_SQUARES = "sign", "rung", "n", "total", "squares"
+"""Columns of the histogram: -1, 0 or 1; j; rows; the sum of their sizes in steps of ``2**(j - PLACES)``, and of its squares."""
+
+AutoKind = Literal["sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
+_NOISY = {"sum": 1, "avg": 2}
+_SPREAD = 3
+"""The noisy numbers behind a variance; :data:`_NOISY` those of the others."""
 
 PLACES = 20
 """A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
@@ -249,12 +255,12 @@ class Ladder:
 
 @dataclass(frozen=True)
 class AutoBounded(Part):
-    """``SUM`` or ``AVG`` of a column with ``contribution_bounds_per_row => AUTO``: one pair of bounds for all groups.
+    """A sum, mean or variance with ``contribution_bounds_per_row => AUTO``: one pair of bounds for all groups.
 
     Args:
-        query: gives the keys, :data:`SIGN`, :data:`RUNG` (``lowest`` at least), :data:`ROWS` and :data:`TOTAL`; each
-            row's size in steps is rounded and held to ``2**PLACES`` before it is added, so no row is above its rung.
-        epsilon: of all: a third for the bounds, the rest for the sum, or a third each for sum and count.
+        query: gives the keys, :data:`SIGN`, :data:`RUNG` (``lowest`` at least), rows and total, and for a variance the
+            squares; each row's size in steps is rounded and held to ``2**PLACES`` first, so no row is above its rung.
+        epsilon: of all: a third for the bounds, the rest in equal parts for sum, count and squares, where they are needed.
         rows: rows of one privacy unit in one group; ``groups`` the groups it may be in.
         lowest, highest: the ladder's ends, as exponents of two.
         low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.
@@ -264,7 +270,7 @@ class AutoBounded(Part):
     query: str
     keys: tuple[str, ...]
     name: str
-    kind: Literal["sum", "avg"]
+    kind: AutoKind
     epsilon: Fraction
     lowest: int
     highest: int
@@ -299,9 +305,13 @@ class AutoBounded(Part):
         return self.epsilon - self.epsilon / 3
 
     @property
+    def _share(self) -> Fraction:
+        """The epsilon of each noisy number."""
+        return self._rest / _NOISY.get(self.kind, _SPREAD)
+
+    @property
     def _noise(self) -> LaplaceNoise:
-        share = self._rest if self.kind == "sum" else self._rest / 2
-        return LaplaceNoise(share, self.rows << BOUND_BITS, self.groups)
+        return LaplaceNoise(self._share, self.rows << BOUND_BITS, self.groups)
 
     @property
     def total(self) -> Statistic:
@@ -310,22 +320,32 @@ class AutoBounded(Part):
 
     @property
     def count(self) -> Statistic:
-        return Statistic(RUNG_ROWS, LaplaceNoise(self._rest / 2, self.rows, self.groups))
+        return Statistic(RUNG_ROWS, LaplaceNoise(self._share, self.rows, self.groups))
+
+    @property
+    def squares(self) -> Statistic:
+        """The sum of squares about the middle of the bounds: a row moves it by no more of its steps than the total of its."""
+        return Statistic(RUNG_SQUARES, self._noise)
 
     @property
     def event(self) -> Event:
-        noisy = [self.total] if self.kind == "sum" else [self.total, self.count]
+        noisy = [self.total, self.count, self.squares][: _NOISY.get(self.kind, _SPREAD)]
         search = SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1)
         return compose_events([search, *(s.noise.event for s in noisy)])
 
     def claims(self) -> Iterator[ClaimedText]:
-        moves = ((RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES))
-        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=moves))
+        moves = [(RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES)]
+        if self.kind not in _NOISY:
+            moves.append((RUNG_SQUARES, 1 << 2 * PLACES))
+        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves)))
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))
         n = read_integers(table.column(RUNG_ROWS)).astype(np.int64)
-        total = read_integers(table.column(RUNG_TOTAL))
+        sums = [
+            read_integers(table.column(c))
+            for c in (RUNG_TOTAL, RUNG_SQUARES)[: 1 + (self.kind not in _NOISY)]
+        ]
         bounds = []
         for side, ladder in zip((-1, 1), self.ladders, strict=True):
             if ladder is None:
@@ -339,12 +359,14 @@ class AutoBounded(Part):
         if low == high:
             return self._unanswered(len(groups))
         by_group = index_groups(table, self.keys)
-        exact, counted = [], []
+        exact: list[list[Fraction]] = [[] for _ in sums]
+        counted = []
         for group in groups:
             rows = by_group.get(group, np.zeros(0, dtype=np.intp))
-            exact.append(self._clipped(sign[rows], rung[rows], n[rows], total[rows], low, high))
+            for power, (held, of) in enumerate(zip(exact, sums, strict=True), 1):
+                held.append(self._clipped(sign[rows], rung[rows], n[rows], of[rows], low, high, power))
             counted.append(int(n[rows].sum()))
-        columns = self._shown(exact, counted, low, high, entropy)
+        columns = self._shown(exact[0], counted, low, high, entropy, exact[-1])
         ends = f"[{float(low):g}, {float(high):g}]"
         note = f"{self.name}: values were clipped to {ends}, bounds found privately"
         return Answered(columns, self.event, (note,))
@@ -367,9 +389,9 @@ class AutoBounded(Part):
 
     def _clipped(
         self, sign: NDArray[np.int64], rung: NDArray[np.int64], n: NDArray[np.int64], total: NDArray[np.int64],
-        low: Fraction, high: Fraction,
+        low: Fraction, high: Fraction, power: int = 1,
     ) -> Fraction:  # fmt: skip
-        """Compute the exact sum of the values held to ``[low, high]``."""
+        """Compute the exact sum of the values held to ``[low, high]``, or of their squares where ``power`` is 2."""
         out = Fraction(0)
         # Values are held to a declared end before they are counted: none is beyond it, though its rung goes farther.
         below, above = (
@@ -383,14 +405,15 @@ class AutoBounded(Part):
             size = Fraction(2) ** max(j, self.lowest)
             # What a rung's rows add up to can't be more than the rung allows, whatever the query says.
             inside = size <= bound or (above if s > 0 else below)
-            held = min(int(steps) * size / (1 << PLACES), min(size, bound) * rows) if inside else bound * rows
-            out += s * held
+            most = min(size, bound) ** power * rows
+            out += s**power * (min(int(steps) * (size / (1 << PLACES)) ** power, most) if inside else most)
         return out
 
     def _shown(
-        self, exact: list[Fraction], counted: list[int], low: Fraction, high: Fraction, entropy: Entropy
-    ) -> dict[str, pa.Array]:
-        centre = (low + high) / 2 if self.kind == "avg" else Fraction(0)
+        self, exact: list[Fraction], counted: list[int], low: Fraction, high: Fraction, entropy: Entropy,
+        squares: Sequence[Fraction] = (),
+    ) -> dict[str, pa.Array]:  # fmt: skip
+        centre = Fraction(0) if self.kind == "sum" else (low + high) / 2
         reach = max(high - centre, centre - low)
         steps = Fraction(1 << BOUND_BITS) / reach
         pairs = zip(exact, counted, strict=True)
@@ -400,12 +423,27 @@ class AutoBounded(Part):
             shown = Sum(self.name, self.total, steps).show(noisy, self.confidence)
         else:
             noisy[self.count] = self.count.noise.add(to_integers(counted), entropy)
-            mean = Mean(self.name, self.total, self.count, steps, centre, (low, high))
-            shown = mean.show(noisy, self.confidence)
+            made: Output = Mean(self.name, self.total, self.count, steps, centre, (low, high))
+            if self.kind != "avg":
+                per_square, three = steps / reach, zip(squares, exact, counted, strict=True)
+                about = [math.floor((s - 2 * centre * t + centre**2 * n) * per_square) for s, t, n in three]
+                noisy[self.squares] = self.squares.noise.add(to_integers(about), entropy)
+                made = Variance(
+                    self.name, self.squares, self.total, self.count, steps, centre, (low, high), self.kind, per_square
+                )  # fmt: skip
+            shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        what = "sum" if self.kind == "sum" else "mean (a sum about the middle of the bounds, over a count)"
+        about = "a sum about the middle of the bounds"
+        what, times = {
+            "sum": ("sum", "the larger bound"),
+            "avg": (f"mean ({about}, over a count)", "half the distance of the bounds"),
+        }.get(
+            self.kind,
+            (f"spread ({about}, one of squares about it, and a count)",
+             "half the distance of the bounds, of the squares times half the distance squared, of the count times 1"),
+        )  # fmt: skip
         return (
             f"{self.name}: find clipping bounds among 0 and the powers of two {self._range}, "
             f"by ABOVE_THRESHOLD (ε={float(self.epsilon / 3):g}).",
@@ -414,9 +452,7 @@ class AutoBounded(Part):
             f"{self.name}: a bound more than 4 times the largest value that occurs has a chance of at most "
             f"{self._chance}.",
             f"{self.name}: the {what} of the clipped values with discrete Laplace noise of scale "
-            f"{float(self._noise.scale) / (1 << BOUND_BITS):.6g} times "
-            f"{'the larger bound' if self.kind == 'sum' else 'half the distance of the bounds'} "
-            f"(ε={float(self._rest):g}).",
+            f"{float(self._noise.scale) / (1 << BOUND_BITS):.6g} times {times} (ε={float(self._rest):g}).",
         )
 
     @property

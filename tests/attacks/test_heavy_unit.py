@@ -74,6 +74,7 @@ PARTS = [
     "SELECT WITH STABLE {} TRIMMED_MEAN(x, 0.1) FROM t {}",
     "SELECT {} SUM(x, contribution_bounds_per_row => AUTO) FROM t {}",
     "SELECT {} AVG(x, contribution_bounds_per_row => AUTO) FROM t {}",
+    "SELECT {} STDDEV_POP(x, contribution_bounds_per_row => AUTO) FROM t {}",
 ]
 
 

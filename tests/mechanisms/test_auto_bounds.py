@@ -38,12 +38,12 @@ def histogram(values: list[float], lowest: int, highest: int, groups: list[str] 
     cells: dict[tuple[object, ...], list[int]] = {}
     for i, value in enumerate(values):
         sign, rung, steps = place(value, lowest, highest)
-        cell = cells.setdefault((groups[i] if groups else None, sign, rung), [0, 0])
-        cell[0] += 1
-        cell[1] += steps
+        cell = cells.setdefault((groups[i] if groups else None, sign, rung), [0, 0, 0])
+        for power in range(3):
+            cell[power] += steps**power
     keys = list(cells)
     table = {"sign": [k[1] for k in keys], "rung": [k[2] for k in keys]}
-    table |= {"n": [cells[k][0] for k in keys], "total": [cells[k][1] for k in keys]}
+    table |= {name: [cells[k][power] for k in keys] for power, name in enumerate(("n", "total", "squares"))}
     columns = {name: pa.array(column, pa.int64()) for name, column in table.items()}
     return pa.table({"g": pa.array([k[0] for k in keys]), **columns} if groups else columns)
 
@@ -64,6 +64,39 @@ def test_clipped_totals_are_exact() -> None:
         want = sum(min(max(Fraction(v), Fraction(low)), Fraction(high)) for v in values)
         got = clipped(values, Fraction(low), Fraction(high), auto())
         assert abs(got - want) <= len(values) * Fraction(1, 2**PLACES) * max(abs(low), high, 1) / 2
+
+
+def test_clipped_squares_are_exact_and_move_by_half_the_distance_squared() -> None:
+    """Of rows held to the bounds; with squares about 0 instead of the middle, the noise would have to be four times as large."""
+    rng = np.random.default_rng(3)
+    values, part = [*rng.normal(0, 300, 40).tolist(), 2.0**21, -0.1, 0.0], auto("var_pop")
+
+    def squares(rows: list[float], low: Fraction, high: Fraction, centre: Fraction) -> Fraction:
+        table = histogram(rows, part.lowest, part.highest)
+        sign, rung, n, total, square = (
+            np.asarray(table.column(c), dtype=np.int64) for c in ("sign", "rung", "n", "total", "squares")
+        )
+        first = part._clipped(sign, rung, n, total, low, high)
+        return part._clipped(sign, rung, n, square, low, high, 2) - 2 * centre * first + centre**2 * len(rows)
+
+    for low, high in (
+        (Fraction(0), Fraction(16)),
+        (Fraction(-64), Fraction(16)),
+        (Fraction(-1024), Fraction(0)),
+    ):
+        centre, reach = (low + high) / 2, (high - low) / 2
+        want = sum((min(max(Fraction(v), low), high) - centre) ** 2 for v in values)
+        assert (
+            abs(squares(values, low, high, centre) - want)
+            <= len(values) * Fraction(1, 2**PLACES) * 4 * reach**2
+        )
+        for at in (centre, Fraction(0)):
+            moved = max(
+                squares([*values[:i], *values[i + 1 :], v], low, high, at)
+                - squares(values[:i] + values[i + 1 :], low, high, at)
+                for i, v in enumerate(values)
+            )
+            assert (moved <= reach**2) == (at == centre)
 
 
 def test_a_row_moves_a_clipped_total_by_at_most_its_bound() -> None:
@@ -203,7 +236,7 @@ def test_groups_share_the_bounds() -> None:
     assert {ladder.rows for ladder in part.ladders if ladder} == {2}
 
 
-@pytest.mark.parametrize("kind", ["sum", "avg"])
+@pytest.mark.parametrize("kind", ["sum", "avg", "var_samp"])
 @pytest.mark.parametrize(
     "values", [[], [0.0] * 1000, [50.0] * 60, [1e12]], ids=["none", "zeros", "few", "one"]
 )
@@ -306,6 +339,14 @@ def test_event_is_public() -> None:
         [third, DiscreteLaplace(Fraction(1, 3), 1 << BOUND_BITS), DiscreteLaplace(Fraction(1, 3), 1)]
     )
     assert auto("avg").event == mean
+    each = Fraction(2, 9)
+    spread = [
+        DiscreteLaplace(each, 1 << BOUND_BITS),
+        DiscreteLaplace(each, 1),
+        DiscreteLaplace(each, 1 << BOUND_BITS),
+    ]
+    assert auto("stddev_samp").event == compose_events([third, *spread])
+    assert auto("stddev_samp").event.basic == (1, 0)
     assert auto().event.basic == (1, 0)
 
 
@@ -344,7 +385,7 @@ def test_groups_and_rows_share_the_noise() -> None:
     assert {ladder.rates for ladder in part.ladders if ladder} == {(Fraction(1, 36), Fraction(1, 36))}
 
 
-@pytest.mark.parametrize("kind", ["sum", "avg"])
+@pytest.mark.parametrize("kind", ["sum", "avg", "var_pop"])
 @pytest.mark.parametrize(
     "ends", [(Fraction(0), Fraction(8)), (Fraction(-8), Fraction(2)), (Fraction(-4), Fraction(0))]
 )
@@ -361,8 +402,15 @@ def test_a_row_moves_what_gets_the_noise_by_its_sensitivity(
 
     monkeypatch.setattr(LaplaceNoise, "add", add)
     part = auto(kind)
-    for total, rows in [(Fraction(7, 3), 4), *((Fraction(7, 3) + x, 5) for x in (*ends, sum(ends) / 2))]:
-        part._shown([total], [rows], *ends, Entropy())
-    moved = [abs(after - added[0]) for after in added[1:]]
-    assert max(moved) <= 1 << BOUND_BITS
-    assert max(moved) >= (1 << BOUND_BITS) - 1
+    of = 2 if kind == "var_pop" else 1  # the total, and the squares
+    more = (*ends, sum(ends) / 2)
+    for total, square, rows in [
+        (Fraction(7, 3), Fraction(31, 7), 4),
+        *((Fraction(7, 3) + x, Fraction(31, 7) + x**2, 5) for x in more),
+    ]:
+        part._shown([total], [rows], *ends, Entropy(), [square])
+    for one in range(of):
+        moved = [abs(after - added[one]) for after in added[one + of :: of]]
+        assert len(moved) == 3
+        assert max(moved) <= 1 << BOUND_BITS
+        assert max(moved) >= (1 << BOUND_BITS) - 1

@@ -149,6 +149,7 @@ FORMS = (
     "SELECT COUNT(DISTINCT {0}) FROM (SELECT kind AS {0}, nights AS {1} FROM stays) AS s",
     "SELECT COUNT(DISTINCT {0}.visit_id) AS {1} FROM visits AS {0}",
     "SELECT SUM({0}.amount, contribution_bounds_per_row => AUTO) AS {1} FROM visits AS {0}",
+    "SELECT STDDEV({0}.amount, contribution_bounds_per_row => AUTO) AS {1} FROM visits AS {0}",
     "SELECT ward AS {0}, amount > 50 AS {1}, COUNT(*) FROM visits GROUP BY CUBE (ward, amount > 50)",
     "WITH {0}({1}) AS (SELECT ward FROM wards) SELECT EXPMECH(COUNT(*) FILTER (WHERE visits.ward = {0}.{1})) OVER {0} FROM visits",
     "WITH {0}({1}) AS (VALUES (10), (50)) SELECT {1}, EXPMECH({1} * COUNT(*) FILTER (WHERE amount >= {0}.{1})) OVER {0} FROM visits",

@@ -251,7 +251,7 @@ class AggregateCall:
             per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
         self.require_number(typed, place, kinds)
         if per_row == "AUTO":
-            what = f"AUTO bounds are for SUM, AVG and quantiles, not for {call.name}."
+            what = f"AUTO bounds are for SUM, AVG, VARIANCE, STDDEV and quantiles, not for {call.name}."
             raise privacy_error(call.node, what, "write contribution_bounds_per_row => (0, 100).")
         for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
             if self.options.get(key) is not None:
@@ -323,7 +323,10 @@ class AggregateCall:
         return f"; the rows of a privacy unit with more than {many} weigh less, and count as {rows} together"
 
 
-_AUTO = ("SUM", "AVG", "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX")
+_AUTO = (
+    "SUM", "AVG", "VARIANCE", "VAR_POP", "STDDEV", "STDDEV_SAMP", "STDDEV_POP",
+    "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX",
+)  # fmt: skip
 """Aggregates of numbers that need no bounds to be given."""
 _EXAMPLES = {
     "DATE": ("DATE '2020-01-01'", "DATE '2024-12-31'"),

@@ -14,6 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.mechanisms.auto_bounds import AutoKind
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
@@ -279,7 +280,7 @@ def _place_logarithm(asked: AggregateCall, typed: Typed, low: Fraction, high: Fr
     return Line(logarithm, *ends, lambda node: exp.Exp(this=node), shown=shown, unit="logarithms")
 
 
-_SPREADS = {
+_SPREADS: dict[str, AutoKind] = {
     "VARIANCE": "var_samp",
     "VAR_POP": "var_pop",
     "STDDEV": "stddev_samp",
@@ -291,6 +292,8 @@ _SPREADS = {
 def _spread(asked: AggregateCall) -> Aggregate:
     typed = asked.argument()
     asked.refuse_group_bounds()
+    if asked.options.get("contribution_bounds_per_row") == "AUTO":
+        return bind_auto_bounds(asked, typed, _SPREADS[asked.call.name])
     asked.require_rows()
     item = asked.bounded(typed, multiplied=True)
     moments = _Moments(asked, asked.exact.weighing(item.y, item.most**2))

@@ -14,13 +14,12 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal
 
 from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, find_exponent
+from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, AutoKind, find_exponent
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram, Quantiles
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
@@ -405,19 +404,18 @@ _FRACTIONS = (-30, 64)
 """Rungs for numbers with fractions: bounds from about a billionth to 2^64."""
 
 
-def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: Literal["sum", "avg"]) -> Aggregate:
-    """Bind a sum or mean whose clipping bounds are found privately."""
+def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggregate:
+    """Bind a sum, mean or variance whose clipping bounds are found privately."""
     asked.require_rows()
     asked.require_number(typed)
     if asked.options.get("report_format"):
         raise bind_error(asked.call.node, "AUTO bounds have no JSON report.")
-    said = f"{'add' if kind == 'sum' else 'average'} {asked.source()}, held to bounds found privately"
+    what = {"sum": "add", "avg": "average"}.get(kind, f"{asked.call.name} of")
+    said = f"{what} {asked.source()}, held to bounds found privately"
     return asked.make("DOUBLE", said, part=lambda epsilon: _auto_bounded(asked, typed, kind, epsilon))
 
 
-def _auto_bounded(
-    asked: AggregateCall, typed: Typed, kind: Literal["sum", "avg"], epsilon: Fraction
-) -> AutoBounded:
+def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: Fraction) -> AutoBounded:
     block, exact = asked.block, asked.exact
     keys = exact.names
     low, high = _ladder_of(typed.type)
@@ -436,7 +434,10 @@ def _auto_bounded(
     placed = f"SELECT *, CASE WHEN v > 0 THEN 1 WHEN v < 0 THEN -1 ELSE 0 END AS sign, {rung} AS rung FROM ({held}) AS held"
     steps = f"CAST(LEAST(ROUND(ABS(v) / POW(2.0, rung - {PLACES})), {1 << PLACES}) AS BIGINT)"
     by = ", ".join([*keys, "sign", "rung"])
-    query = f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total FROM ({placed}) AS placed GROUP BY {by}"
+    squares = "" if kind in ("sum", "avg") else f", SUM({steps} * {steps}) AS squares"
+    query = (
+        f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total{squares} FROM ({placed}) AS placed GROUP BY {by}"
+    )
     return AutoBounded(
         query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, asked.groups, block.confidence,
         least, most, _count_auto(asked),

@@ -203,6 +203,17 @@ DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3
 4. Each hit is answered afresh, all of them from a share of ε=0.5.
 Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
+-- case: a variance without bounds
+SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. var_pop(weight): VAR_POP of weight, held to bounds found privately.
+3. var_pop(weight): find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, by ABOVE_THRESHOLD (ε=0.333333).
+4. var_pop(weight): AUTO needs about 2043 rows of a sign beyond a bound to go past it, with 95% probability: so many may be clipped, and where neither sign has so many beyond 0 the answer is NULL.
+5. var_pop(weight): a bound more than 4 times the largest value that occurs has a chance of at most 1.3e-10.
+6. var_pop(weight): the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 45 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.666667).
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+====
 -- case: a quantile without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits
 ----

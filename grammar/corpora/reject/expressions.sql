@@ -22,6 +22,14 @@ BindError: SUM needs a number, and city is VARCHAR.
                    ^^^^
 Hint: write TRY_CAST(city AS DOUBLE) for numbers kept as text, or count its values: SELECT city, COUNT(*) ... GROUP BY city.
 ====
+-- case: a spread without bounds
+SELECT VARIANCE(weight) FROM visits
+----
+PrivacyError: VARIANCE(weight) needs bounds for weight; the policy declares none.
+  1 |   SELECT VARIANCE(weight) FROM visits
+               ^^^^^^^^^^^^^^^^
+Hint: write VARIANCE(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+====
 -- case: a cast that may fail
 SELECT SUM(CAST(note AS INTEGER)) FROM visits
 ----

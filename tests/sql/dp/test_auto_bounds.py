@@ -70,7 +70,7 @@ def test_nothing_declared(session: dpsql.Session) -> None:
 
 
 @pytest.mark.parametrize("where", ["id < 60", "id < 0", "id = 7"])
-@pytest.mark.parametrize("kind", ["SUM", "AVG"])
+@pytest.mark.parametrize("kind", ["SUM", "AVG", "STDDEV"])
 def test_too_few_rows(session: dpsql.Session, where: str, kind: str) -> None:
     enough = session.sql(f"SELECT {kind}(free, {AUTO}) AS a FROM t")
     got = session.sql(f"SELECT {kind}(free, {AUTO}) AS a FROM t WHERE {where}")
@@ -96,3 +96,44 @@ def test_all_of_a_statement_share_the_chance(session: dpsql.Session) -> None:
         assert len(chances) == 20
         assert math.fsum(chances) < 1.001e-9
     assert sum(20 * [1.2e-10]) > 1e-9  # what each has in a statement of few
+
+
+SPREADS = ("VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV", "STDDEV_SAMP", "STDDEV_POP")
+
+
+def test_spreads_are_those_of_duckdb_at_a_huge_epsilon(tmp_path: Path) -> None:
+    """Nothing is clipped where the bounds are found at a huge epsilon, but for the six digits that a value keeps."""
+    (tmp_path / "policy.toml").write_text(POLICY.replace("epsilon = 1000\n", "epsilon = 1e9\n"))
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS id, 17 + i % 70 AS age, -7 + sqrt(i) / 3 AS free, i % 2 AS g FROM range(3000) r(i)"
+        )
+        with dpsql.connect(con, policy=tmp_path / "policy.toml") as session:
+            for column in ("free", "age", "g - 3"):
+                calls = ", ".join(f"{name}({column}, {AUTO})" for name in SPREADS)
+                got = session.sql(f"SELECT WITH DP OPTIONS (epsilon = 1e7) {calls} FROM t").fetchone()
+                want = con.execute(f"SELECT {', '.join(f'{s}({column})' for s in SPREADS)} FROM t").fetchone()
+                assert got == pytest.approx(want, rel=1e-4)
+            text = (
+                f"SELECT WITH DP OPTIONS (epsilon = 1e7) g, STDDEV(free, {AUTO}) FROM t GROUP BY g ORDER BY g"
+            )
+            want = con.execute("SELECT g, STDDEV(free) FROM t GROUP BY g ORDER BY g").fetchall()
+            got = session.sql(text).fetchall()
+            assert [row[1] for row in got] == pytest.approx([row[1] for row in want], rel=1e-4)
+
+
+def test_a_spread_within_bounds_that_are_found(session: dpsql.Session) -> None:
+    got = session.sql(f"SELECT STDDEV(age, {AUTO}) AS a FROM t")
+    ((value,),) = got.fetchall()
+    assert value == pytest.approx(74 / math.sqrt(12), rel=0.05)
+    ((low, high),) = got.intervals["a"]
+    assert 0 <= low <= value <= high
+    assert session.ledger()[-1].event.basic == (1, 0)
+    said = session.explain(f"SELECT STDDEV(age, {AUTO}) FROM t")
+    assert "STDDEV of age, held to bounds found privately" in str(said)
+    assert "of the squares times half the distance squared" in str(said)
+    assert "ε=0.666667" in str(said)
+    with pytest.raises(dpsql.BindError, match="JSON report"):
+        session.sql(f"SELECT STDDEV(age, {AUTO}, report_format => 'JSON') FROM t")
+    with pytest.raises(dpsql.PrivacyError, match=r"or => AUTO to find them privately"):
+        session.sql("SELECT VAR_POP(free) FROM t")

@@ -80,7 +80,10 @@ def test_its_interval_holds_the_truth_and_only_what_is_above_0(
         ("GEOMEAN(x)", "needs bounds for x"),
         ("GEOMEAN(x, contribution_bounds_per_row => (-1, 4))", "needs bounds above 0"),
         ("GEOMEAN(n, contribution_bounds_per_group => (1, 3))", "bounds per row only"),
-        ("GEOMEAN(n, contribution_bounds_per_row => AUTO)", "AUTO bounds are for SUM, AVG and quantiles"),
+        (
+            "GEOMEAN(n, contribution_bounds_per_row => AUTO)",
+            "AUTO bounds are for SUM, AVG, VARIANCE, STDDEV and quantiles",
+        ),
         ("GEOMEAN(n, report_format => 'JSON')", "no JSON report"),
         ("GEOMEAN(DISTINCT n)", "no bounded sensitivity"),
         ("GEOMEAN(k)", "needs a number"),
