@@ -309,6 +309,22 @@ fig.tight_layout()
 print("worth publishing:", ", ".join(row["statistic"] for row in islice(rows, 3)))""",
     """The statistics themselves are then asked for at a price of their own. With few analysts, an exact winner (`stable_mode`) would
 almost never come out: at ε = 1 and δ = 10⁻⁶ some 37 must agree, however many statistics there are.""",
+    """## A model's weights: logistic regression
+
+Who sees a doctor at all within a year? Each block fits its own logistic regression, and its weights are combined one by one by a private median. With
+a δ the weights share more than equal parts of ε. `length` says how many there are, so that the price is known before.""",
+    """def weights(visits, age, sick):
+    x = np.column_stack([np.ones(len(age)), age.astype(float) / 30 - 1, sick.astype(float)])
+    y, w = visits.astype(float) > 0, np.zeros(3)
+    for _ in range(8):  # Newton's method, with a little weight decay, so that every block has an answer
+        p = 1 / (1 + np.exp(-x @ w))
+        w += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + np.eye(3), x.T @ (y - p) - w)
+    return list(w)
+
+session.register("weights", weights, returns="DOUBLE", length=3)""",
+    """%%dpsql
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 4, delta = 1e-7, blocks = 128, combine = 'median', bounds = (-5, 5))
+  weights(doctor_visits, age, CAST(health IN ('fair', 'poor') AS INTEGER)) AS weights FROM visits""",
     """What the textbook's own sampling would take is priced before it runs:""",
     """%%dpsql --explain
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, combine = 'stable_mode', sampling = 'bernoulli', units = 5912) MODE(plan) AS plan FROM visits""",
