@@ -98,8 +98,9 @@ def _list_casts(plan: Any) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
         if not isinstance(node, dict):
             continue
         kind = node.get("expression_class")
-        if kind == "BOUND_CAST" and not node.get("try_cast"):
-            yield node["child"], node.get("return_type"), sure
+        if kind == "BOUND_CAST":  # DuckDB 1.5
+            if not node.get("try_cast"):
+                yield node["child"], node.get("return_type"), sure
         elif node.get("type") == "OPERATOR_CAST" and not (node.get("function_data") or {}).get("try_cast"):
             yield node["children"][0], node.get("return_type"), sure
         sure = sure and node.get("type") not in _SWALLOWS and kind != "BOUND_CONJUNCTION"
