@@ -550,11 +550,11 @@ def test_a_changed_release_is_not_shown(folder: Path) -> None:
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         session.sql("SELECT COUNT(*) AS n FROM visits")
         session.sql("SELECT COUNT(*) AS n FROM orders")
-    con = sqlite3.connect(ledger)
+    con = sqlite3.connect(folder / "l-answers")
     rows = con.execute(
-        "SELECT key, release FROM replay WHERE key NOT LIKE 'asked%' ORDER BY statement"
+        "SELECT key, release FROM answers WHERE key NOT LIKE 'asked%' ORDER BY statement"
     ).fetchall()
-    con.execute("UPDATE replay SET release = ? WHERE key = ?", (rows[1][1], rows[0][0]))
+    con.execute("UPDATE answers SET release = ? WHERE key = ?", (rows[1][1], rows[0][0]))
     con.commit()
     con.close()
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
@@ -569,8 +569,8 @@ def test_what_was_noted_of_a_question_decides_nothing(folder: Path) -> None:
     ledger = folder / "l"
     with dpsql.connect(policy=folder / "policy.toml", ledger=ledger) as session:
         session.sql(BASE)
-    con = sqlite3.connect(ledger)
-    assert con.execute("UPDATE replay SET release = x'00ff' WHERE key LIKE 'asked %'").rowcount == 1
+    con = sqlite3.connect(folder / "l-answers")
+    assert con.execute("UPDATE answers SET release = x'00ff' WHERE key LIKE 'asked %'").rowcount == 1
     con.commit()
     con.close()
     policy_with("max_rows = 3", "max_rows = 2")(folder)

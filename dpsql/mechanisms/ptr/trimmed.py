@@ -164,7 +164,10 @@ class Trimmed(RankedItem):
     def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Any, Decision]]:
         if self.proposed is not None:
             decided = self.test.decide([m.radius for m in measured], entropy)
-            return [(m.exact[0][1] if d.passed else None, d) for m, d in zip(measured, decided, strict=True)]
+            return [
+                (m.exact[0][1] if d.passed and m.exact else None, d)
+                for m, d in zip(measured, decided, strict=True)
+            ]
         chosen: list[tuple[Any, Decision]] = [(None, Decision(False))] * len(measured)
         for row in (0, 1):
             radii = [m.exact[row][0] if m.exact else 0 for m in measured]

@@ -54,11 +54,12 @@ class RowNames(Names):
 
 @dataclass(frozen=True)
 class Limit:
-    """A clip as ``base + offset``: of two with one base the distance is known, whatever the candidate."""
+    """A clip as ``base + offset``, held to ``ends`` in steps: of two with one base the distance is known."""
 
     base: str
     offset: Fraction
     whole: bool
+    ends: tuple[int, int]
 
 
 NO_FACTOR = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bounds.point(1))
@@ -80,12 +81,12 @@ class ScorePart:
     sign: int = 1
 
 
-def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
+def _limit(node: exp.Expr, typed: Typed, grid: grids.Grid) -> Limit | None:
     """Split numbers off a clip: ``b + 1`` is b, and 1 more; None where doubles might not hold it."""
     bounds = typed.bounds
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
-    if max(abs(bounds.low), abs(bounds.high)) * steps >= 2**50:
+    if max(abs(bounds.low), abs(bounds.high)) * grid.steps >= 2**50:
         return None
     offset = Fraction(0)
     while isinstance(node, exp.Paren | exp.Add | exp.Sub):
@@ -95,7 +96,7 @@ def _limit(node: exp.Expr, typed: Typed, steps: Fraction) -> Limit | None:
                 break
             offset += Fraction(by.name) * (1 if isinstance(node, exp.Add) else -1)
         node = node.this
-    return Limit(to_sql(node), offset, typed.type.kind == "INTEGER")
+    return Limit(to_sql(node), offset, typed.type.kind == "INTEGER", (grid.low, grid.high))
 
 
 def _filter(call: Call, names: RowNames, *more: exp.Expr) -> exp.Expr | None:
@@ -156,7 +157,7 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
     value = _function("COALESCE", _cast(limit.node.copy(), "DOUBLE"), exp.Literal.number(last))
     scaled = exp.Mul(this=_hold(value, first, last), expression=exp.Literal.number(float(grid.steps)))
     step = _hold(_cast(_function("ROUND", scaled), "BIGINT"), grid.low, grid.high)
-    return replace(part, clip=step, bare=(y, least), limit=_limit(clip, limit, grid.steps))
+    return replace(part, clip=step, bare=(y, least), limit=_limit(clip, limit, grid))
 
 
 def _function(name: str, *arguments: exp.Expr) -> exp.Expr:

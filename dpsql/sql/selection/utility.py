@@ -96,7 +96,9 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
     low, high = nearer
     sensitivity = max(1, -low, high)
     clipped = any(part.clip is not None for part, _ in found.parts)
-    form = UtilityForm(root, moves, apart, sensitivity, clipped=clipped)
+    # The public numbers of one sum are one column, which is added to it.
+    shape = Linear(root.terms) if isinstance(root, Linear) else root
+    form = UtilityForm(shape, moves, apart, sensitivity, clipped=clipped)
     plain = form.linear and sensitivity == max(1, summed)
     weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
     terms = tuple(
@@ -202,8 +204,11 @@ def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
                     number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
                 )
                 width = math.ceil(abs(apart)) + (0 if exact else 1)
-                found[j] = (-width if apart <= 0 else 0, width if apart >= 0 else 0)
-                found[i] = (0, 0)
+                low, high = -width if apart <= 0 else 0, width if apart >= 0 else 0
+                # What holds the clips must not be farther apart than they are, nor the other way.
+                ends = zip(one.limit.ends, other.limit.ends, strict=True)
+                if all(low <= theirs - mine <= high for mine, theirs in ends):
+                    found[j], found[i] = (low, high), (0, 0)
     return found
 
 
@@ -275,7 +280,7 @@ class _Tree:
             self.parts.append((replace(part, factor=public, sign=sign), above))
             _extend(into, Linear((len(self.parts) - 1,)))
         elif isinstance(node, exp.Neg):
-            self._add(node.this, -sign, factor, above, into)
+            self._add(node.this, -sign, factor, above, into, -side)
         elif not _is_private(node):
             whole = node if factor is None else exp.Mul(this=factor.copy(), expression=exp.paren(node.copy()))
             added = _public(whole, self.names)

@@ -97,6 +97,15 @@ def test_too_little_or_too_torn_is_null(item: Trimmed, values: list[int | None])
     }
 
 
+@pytest.mark.parametrize("item", [MEAN, VARIANCE])
+@pytest.mark.parametrize("proposed", [None, Fraction(1)])
+def test_what_has_no_answer_is_null_where_the_test_passes(item: Trimmed, proposed: Fraction | None) -> None:
+    """A test passes with probability delta whatever the radius: here nearly always."""
+    passing = dataclasses.replace(STRICT, delta=1 - Fraction(1, 10**12))
+    made = dataclasses.replace(item, test=passing, proposed=proposed)
+    assert release(made, []) == release(made, [None]) == {"m": None, "m__low": None, "m__high": None}
+
+
 def test_farthest_values_do_not_matter() -> None:
     values: list[int | None] = [*range(1000), *[2**50] * 40, *[-(2**50)] * 40]
     assert release(MEAN, values)["m"] == pytest.approx(499.5, abs=60)
