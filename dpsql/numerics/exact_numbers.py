@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import decimal
 import operator
+import sys
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -30,6 +31,7 @@ SAFE = 1 << 62
 """Two numbers below this in size add up within int64."""
 _NARROW = 1 << 61
 """Sums and products below this stay in int64: the result of one more step fits it too."""
+_LAST_DOUBLE = Fraction(sys.float_info.max)
 
 
 def to_integers(values: Sequence[int] | Integers) -> Integers:
@@ -269,3 +271,12 @@ def round_significant(value: Fraction, digits: int = 4, *, up: bool = False) -> 
         return value
     context = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR)
     return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
+
+
+def hold_to_doubles(value: Fraction) -> float:
+    """Return the nearest double; the last one where a number is beyond them.
+
+    >>> hold_to_doubles(Fraction(1, 2)), hold_to_doubles(Fraction(-(10**400)))
+    (0.5, -1.7976931348623157e+308)
+    """
+    return float(min(max(value, -_LAST_DOUBLE), _LAST_DOUBLE))

@@ -33,6 +33,7 @@ from dpsql.mechanisms.ptr import stability_radius
 from dpsql.mechanisms.ptr.ptr_statistics import NoisyItem, Radii, RankedItem, select_present
 from dpsql.mechanisms.ptr.stability_test import StabilityTest
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import hold_to_doubles
 
 _FARTHEST = 1 << 60
 _MIDDLE = Fraction(1, 2)
@@ -85,7 +86,7 @@ class _Proposed(NoisyItem):
         return int(exact)
 
     def _from_steps(self, exact: Any, step: int) -> float:
-        return float(step * self.step)
+        return hold_to_doubles(step * self.step)
 
     @property
     def _answer(self) -> str:
@@ -93,8 +94,8 @@ class _Proposed(NoisyItem):
         raise NotImplementedError
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        bound = float(self.bound * self.step)
-        width = float(self.step) * self.noise.half_width(confidence)
+        bound = hold_to_doubles(self.bound * self.step)
+        width = hold_to_doubles(self.step) * self.noise.half_width(confidence)
         return (
             f"{self.name}: proposed is that one unit moves {self._answer} by at most {bound:.6g}; "
             f"{self.test.sentence()}.",
@@ -184,7 +185,7 @@ class ProposedIqr(_ProposedRanks):
         return places[1] - places[0]
 
     def _from_steps(self, exact: Any, step: int) -> float:
-        return float(max(step, 0) * self.step)
+        return hold_to_doubles(max(step, 0) * self.step)
 
     @property
     def _answer(self) -> str:

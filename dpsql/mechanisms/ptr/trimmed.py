@@ -31,6 +31,7 @@ from dpsql.mechanisms.ptr.stable_scale import (
     measure_proposal_radius,
 )
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
 
 TRIM = Fraction(1, 20)
@@ -184,8 +185,9 @@ class Trimmed(RankedItem):
         grid = exact.scale / SCALE_STEPS
         value = grid * (math.floor(exact.answer / grid) + step) / self.steps**self.power
         if self.power == 1:
-            return float(value)
-        return math.sqrt(max(value, 0)) if self.root else float(max(value, 0))
+            return hold_to_doubles(value)
+        shown = hold_to_doubles(max(value, Fraction(0)))
+        return math.sqrt(shown) if self.root else shown
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         what = "mean" if self.power == 1 else "variance"
@@ -198,7 +200,7 @@ class Trimmed(RankedItem):
             low, high = (float(end / self.steps) for end in self.ends)
             held = f" Values are held to {low:.6g} to {high:.6g}."
         if self.proposed is not None:
-            bound = float(self.proposed / self.steps**self.power)
+            bound = hold_to_doubles(self.proposed / self.steps**self.power)
             return (
                 f"{self.name}: proposed is that one unit moves {middle} of the values by at most {bound:.6g}; "
                 f"{self.test.sentence()}.",

@@ -27,6 +27,7 @@ from dpsql.mechanisms.ptr.stable_scale import (
 )
 from dpsql.mechanisms.subsample.votes import Combined, Combiner, ResultKind, Results
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
 
 _LARGEST = Fraction(2) ** 1000
@@ -90,7 +91,7 @@ class ConsensusMean(Combiner):
         place = math.floor(sum(kept, Fraction(0)) / max(len(kept), 1) / step)
         place += int(self.noise.add([0], entropy)[0])
         width = math.ceil(self.noise.half_width(confidence))
-        shown = (float(step * (place + shift)) for shift in (0, -width, width))
+        shown = (hold_to_doubles(step * (place + shift)) for shift in (0, -width, width))
         return Estimate(*(pa.array([v], pa.float64()) for v in shown)).columns(self.name)
 
     def sentences(self, confidence: float, blocks: int) -> tuple[str, ...]:
