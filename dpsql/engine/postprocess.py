@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox
-from dpsql.engine.base import Engine
 from dpsql.engine.public_casts import CastCheck
+from dpsql.engine.public_process import MAX_BINDING_SECONDS, PublicProcess, Sent
 from dpsql.engine.public_sql import check_public
 from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
 from dpsql.errors import BindError
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
 """Types that Arrow does not have; columns of them are cast back."""
@@ -35,6 +35,16 @@ MAX_PUBLIC_ANSWER = 256 << 20
 _LOADING = "dpsql_loading"
 
 
+class PublicTables(Protocol):
+    """What public tables come from: an engine, or copies."""
+
+    def schema(self, table: Table) -> Mapping[str, str]:
+        """Return names and types of a table's columns."""
+
+    def public(self, table: Table) -> pa.Table:
+        """Return a public table's rows."""
+
+
 class Finisher:
     """The database of public SQL: releases, public tables, and queries over them.
 
@@ -46,20 +56,23 @@ class Finisher:
     Args:
         engine: gives the public tables.
         policy: names them.
+        apart: let a process of its own run what may make long texts.
     """
 
-    def __init__(self, engine: Engine, policy: Policy) -> None:
+    def __init__(self, engine: PublicTables, policy: Policy, apart: bool = True) -> None:
         self._engine = engine
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()
         self._opened: _Connections | None = None
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
-        self._checked: set[tuple[str, ...]] = set()
+        self._checked: dict[tuple[str, ...], bool] = {}
+        """Queries that were checked, and whether they may make long texts."""
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
         self._held: dict[str, pa.Table | TypedColumns] = {}
         self._casts = CastCheck()
+        self._process = PublicProcess() if apart else None
 
     @property
     def _open(self) -> _Connections:
@@ -82,7 +95,15 @@ class Finisher:
                 return self._described[key]
             con = self._open.binding
             public = tuple(public)
-            self._check(sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public)
+            grows = self._check(
+                sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public
+            )
+            if grows and self._process is not None:
+                kinds = {name: (list(self._columns(name)), None) for name in public}
+                sent = Sent("describe", sql, {name: list(given) for name, given in relations.items()}, kinds)
+                answer, _ = self._process.ask(sent, MAX_BINDING_SECONDS)
+                self._described[key] = [(name, kind) for name, kind in answer["columns"]]
+                return self._described[key]
             for name in public:
                 empty = write_empty_query(self._columns(name))
                 con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quote_identifier(name)} AS {empty}")
@@ -168,7 +189,13 @@ class Finisher:
                 return self._kept[sql]
             con: duckdb.DuckDBPyConnection = getattr(self._open, which)
             public = tuple(public)
-            self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
+            grows = self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
+            if grows and self._process is not None:
+                copies = {name: (list(self._columns(name)), self._copy(name)) for name in public}
+                sent = Sent(which, sql, dict(relations), copies, most)
+                table = self._process.ask(sent, MAX_PUBLIC_SECONDS)[1]
+                assert table is not None
+                return table
             self._load(public)
             outcome = sandbox.run_interruptibly(
                 lambda: _fetch(con, sql, relations, most), con.interrupt, threading.Event(), MAX_PUBLIC_SECONDS
@@ -182,17 +209,25 @@ class Finisher:
             raise _make_limit_error(outcome) or _make_error(outcome.message)
         return outcome.table
 
-    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> None:
-        """Refuse a query that does more than compute from these relations, whoever wrote it."""
+    def _copy(self, name: str) -> pa.Table | None:
+        """Return the rows of a public table, or of what is held under its name; None for columns without rows."""
+        held = self._held.get(name)
+        if held is None:
+            return self._engine.public(self._tables[name])
+        return held if isinstance(held, pa.Table) else None
+
+    def _check(self, sql: str, relations: Mapping[str, Sequence[str]], public: Sequence[str]) -> bool:
+        """Refuse a query that does more than compute from these relations; return whether it may make long texts."""
         key = (sql, *sorted(repr((name, tuple(names))) for name, names in relations.items()), *sorted(public))
         if key in self._checked:
-            return
+            return self._checked[key]
         columns = [column for names in relations.values() for column in names]
         columns += [column for name in public for column, _ in self._columns(name)]
-        check_public(sql, (*relations, *public), columns)
+        grows = check_public(sql, (*relations, *public), columns)
         if len(self._checked) > _MAX_REMEMBERED:
             self._checked.clear()
-        self._checked.add(key)
+        self._checked[key] = grows
+        return grows
 
     def _reopen(self, failure: type[BaseException] | None) -> None:
         """Give the next statement a new instance, after what invalidates the whole old one."""
@@ -224,6 +259,8 @@ class Finisher:
     def close(self) -> None:
         """Close the database."""
         self._close_connections()
+        if self._process is not None:
+            self._process.close()
         if self._spill is not None:
             self._spill.close()
 

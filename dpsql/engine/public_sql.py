@@ -5,6 +5,9 @@ What is not known to be harmless is refused: the list of functions is closed, so
 write a log, or wait. The clock and random numbers are in it: neither is a secret. Names are as DuckDB's own parser
 gives them, in lower case.
 
+Memory limits bind lists and tables, but not texts: DuckDB makes the texts of a step at once, and of any length. So a query
+that may make long ones is told apart, and runs in a process of its own (:mod:`dpsql.engine.public_process`).
+
 The check reads the text that goes to the engine, as DuckDB's own parser understands it, so it needs to know nothing of
 how the text was made. Functions, relations and every kind of node must be on a list; what a later version's parser
 knows more is refused here.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpsql.engine import sandbox
@@ -99,6 +102,28 @@ _FUNCTIONS = (
 PUBLIC_FUNCTIONS = frozenset(_FUNCTIONS.split())
 """Every function that may be called."""
 
+_CONCATENATIONS = frozenset(("||", "concat", "concat_ws", "strftime"))
+_JOINED_ROWS = frozenset(("string_agg", "listagg", "group_concat"))
+_NESTING = (
+    "list_value list_pack array_value struct_pack row map union_value list array_agg map_from_entries struct_insert "
+    "list_zip array_zip list_append list_prepend array_append array_prepend array_push_back array_push_front"
+)
+_NESTED = frozenset(_NESTING.split())
+"""Functions whose values double their quotes when they become texts, and do so again when they are nested."""
+_GROWING = (
+    "aggregate array_aggr array_aggregate array_reduce array_to_json array_to_string "
+    "array_to_string_comma_default bar base64 bin bitstring bitstring_agg format from_json from_json_strict hex "
+    "json json_array json_group_array json_group_object json_group_structure json_merge_patch json_object "
+    "json_pretty json_quote json_structure json_transform json_transform_strict list_aggr list_aggregate "
+    "list_reduce list_string_agg lpad overlay path_join printf reduce regexp_escape regexp_replace repeat replace "
+    "row_to_json rpad to_base to_base64 to_binary to_hex to_json translate url_encode"
+)
+GROWING_FUNCTIONS = frozenset(_GROWING.split())
+"""Functions whose texts may be much longer than what they are made of."""
+MAX_DOUBLINGS = 6
+MAX_LITERAL_GROWTH = 1 << 15
+"""Characters of a query's literals, after these doublings: two thousand rows of them are made at once."""
+
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 """Every function that may stand in FROM."""
 
@@ -126,8 +151,8 @@ _MODIFIERS = {
 }  # fmt: skip
 
 
-def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> None:
-    """Refuse SQL that does anything but compute from these relations.
+def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> bool:
+    """Refuse SQL that does anything but compute from these relations; return whether it may make long texts.
 
     Args:
         sql: a query.
@@ -150,6 +175,47 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
             _check_expression(node, written)
         elif "type" in node:
             _check_relation(node, named)
+    return _may_grow(nodes)
+
+
+def _may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a query may make texts that are much longer than all that it reads and quotes.
+
+    A concatenation adds a literal, or doubles what it reads; so do casts of nested values. Rows that were joined to one text
+    are as long as memory allows, and recursion repeats what is in it.
+    """
+    calls = [node for node in nodes if node.get("class") in ("FUNCTION", "WINDOW")]
+    names = [str(node["function_name"]).lower() for node in calls]
+    if not GROWING_FUNCTIONS.isdisjoint(names):
+        return True
+    joined = [node for node, name in zip(calls, names, strict=True) if name in _CONCATENATIONS]
+    repeated = any(
+        node.get("class") == "LAMBDA" or node.get("type") == "RECURSIVE_CTE_NODE" for node in nodes
+    )
+    casts = any(node.get("class") == "CAST" for node in nodes)
+    nested = sum(name in _NESTED for name in names) if casts or joined else 0
+    if not joined and not nested:
+        return False
+    doublings = nested + sum(max(0, _count_variable(node) - 1) for node in joined)
+    if (repeated or not _JOINED_ROWS.isdisjoint(names)) and doublings:
+        return True
+    quoted = sum(len(_quoted_text(node)) for node in nodes)
+    return doublings > MAX_DOUBLINGS or quoted << doublings > MAX_LITERAL_GROWTH
+
+
+def _count_variable(call: Mapping[str, Any]) -> int:
+    """Return how many arguments of a call are no literals. Versions of DuckDB write arguments in two ways."""
+    given = call.get("children")
+    items = [item["expression"] for item in call["arguments"]] if given is None else given
+    return sum(item.get("class") != "CONSTANT" for item in items)
+
+
+def _quoted_text(node: Mapping[str, Any]) -> str:
+    """Return the text of a literal; an empty one for any other node."""
+    if node.get("class") != "CONSTANT":
+        return ""
+    text = (node.get("literal") or {}).get("text") or (node.get("value") or {}).get("value")
+    return text if isinstance(text, str) else ""
 
 
 def _make_refusal(name: str) -> BindError:
