@@ -19,6 +19,7 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.gradual import NoiseReduction
 from dpsql.report.figures import list_accountants, list_curve, list_unit_groups
 from dpsql.report.tables import Sheet, list_budget, list_entries
 from dpsql.result import Result
@@ -247,7 +248,8 @@ def explain_plan(
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
     elif event is not None:
-        price = _say_price("Would cost", event, ledger)
+        capped = any(isinstance(one, NoiseReduction) for one in event.leaves())
+        price = _say_price("Would cost at most" if capped else "Would cost", event, ledger)
     else:
         why = "nothing more: it was reserved at DECLARE"
         if prepared.stored:

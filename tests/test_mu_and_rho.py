@@ -241,6 +241,9 @@ EVERY_KIND = [
     "WITH c(v) AS (VALUES (1), (20)) SELECT WITH DP OPTIONS (mu = 0.1) v, "
     "ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE age > v), 5, max_hits => 2) OVER c FROM visits",
     "SELECT WITH PTR OPTIONS (mu = 0.1, delta = 1e-7) MEDIAN(age), IQR(age) FROM visits",
+    "SELECT WITH DP OPTIONS (mu = 0.1) STDDEV(age, contribution_bounds_per_row => AUTO), COUNT(*) FROM visits",
+    "SELECT WITH STABLE OPTIONS (mu = 0.1) IQR(age), TRIMMED_MEAN(age, 0.1), MEDIAN(age), QUANTILE_DISC(age, 0.9) FROM visits",
+    "SELECT WITH STABLE OPTIONS (mu = 0.1) age > 30 AS older, MEDIAN(age), IQR(age) FROM visits GROUP BY older",
     "SELECT WITH SUBSAMPLE OPTIONS (mu = 0.1, bounds = (0, 65)) AVG(age), MAX(age) FROM visits",
     "DECLARE a ABOVE_THRESHOLD 10 OPTIONS (mu = 0.1, max_hits = 2)",
 ]

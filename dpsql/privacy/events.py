@@ -24,7 +24,6 @@ most ``epsilon``, and ``rho`` and ``mu`` hold.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -492,8 +491,7 @@ def compose_events(events: Iterable[Event]) -> Event:
     Raises:
         ValueError: there is no event.
     """
-    nested = (event.events if isinstance(event, Composed) else (event,) for event in events)
-    flat = tuple(itertools.chain.from_iterable(nested))
+    flat = tuple(one for e in events for one in (e.events if isinstance(e, Composed) else (e,)))
     return flat[0] if len(flat) == 1 else Composed(flat)
 
 

@@ -98,7 +98,7 @@ class _Proposed(NoisyItem):
         width = hold_to_doubles(self.step) * self.noise.half_width(confidence)
         return (
             f"{self.name}: proposed is that one unit moves {self._answer} by at most {bound:.6g}; "
-            f"{self.test.sentence()}.",
+            f"{self.test.describe_proposal()}.",
             f"{self.name}: then {self._answer} is released with noise, within ±{width:.4g} at {confidence:.0%}.",
         )
 

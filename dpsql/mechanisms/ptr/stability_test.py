@@ -82,13 +82,22 @@ class StabilityTest(ABC):
         """Return the radius from which the test passes with at least this probability."""
 
     @abstractmethod
-    def sentence(self) -> str:
-        """Describe it for EXPLAIN."""
+    def sentence(self, far: str = "another answer", near: str = "the answer is not stable") -> str:
+        """Describe it for EXPLAIN.
 
-    def _leads(self) -> str:
-        """Say how far from another answer is far enough."""
+        Args:
+            far: what the distance is measured to.
+            near: when the distance is 0.
+        """
+
+    def describe_proposal(self) -> str:
+        """Describe it where it tests how far one unit can move an answer."""
+        return self.sentence("data where one unit can move it further", "one unit can")
+
+    def _leads(self, far: str) -> str:
+        """Say how far is far enough."""
         shown = ", ".join(f"{self.needed(p)} units ({p:.0%} of runs)" for p in (0.5, 0.95, 0.99))
-        return f"from {shown} away from another answer"
+        return f"from {shown} away from {far}"
 
 
 @dataclass(frozen=True)
@@ -140,10 +149,10 @@ class OptimalTest(StabilityTest):
     def needed(self, probability: float) -> int:
         return bisect_left(range(self.cap), True, key=lambda r: self.probability(r) >= probability)
 
-    def sentence(self) -> str:
+    def sentence(self, far: str = "another answer", near: str = "the answer is not stable") -> str:
         return (
-            f"the test passes {self._leads()} (with certainty from {self.cap}), and with probability at most "
-            f"{float(self.delta / self.groups):.3g} where the answer is not stable"
+            f"the test passes {self._leads(far)} (with certainty from {self.cap}), and with probability at most "
+            f"{float(self.delta / self.groups):.3g} where {near}"
         )
 
 
@@ -192,11 +201,11 @@ class ThresholdTest(StabilityTest):
     def needed(self, probability: float) -> int:
         return math.ceil(self.threshold / _FINE + float(self.sigma) * NormalDist().inv_cdf(probability))
 
-    def sentence(self) -> str:
+    def sentence(self, far: str = "another answer", near: str = "the answer is not stable") -> str:
         return (
             f"the test compares the noisy distance (Gaussian noise, σ = {float(self.sigma):.3g}) with "
-            f"{self.threshold / _FINE:.3g}; it passes {self._leads()}, and with probability at most "
-            f"{float(self.delta):.3g} where the answer is not stable"
+            f"{self.threshold / _FINE:.3g}; it passes {self._leads(far)}, and with probability at most "
+            f"{float(self.delta):.3g} where {near}"
         )
 
 

@@ -203,7 +203,7 @@ class Trimmed(RankedItem):
             bound = hold_to_doubles(self.proposed / self.steps**self.power)
             return (
                 f"{self.name}: proposed is that one unit moves {middle} of the values by at most {bound:.6g}; "
-                f"{self.test.sentence()}.",
+                f"{self.test.describe_proposal()}.",
                 f"{self.name}: then it is released with noise, within ±{bound * width:.4g} at {confidence:.0%}{root}.{held}",
             )
         return (

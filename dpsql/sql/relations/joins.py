@@ -203,14 +203,25 @@ class _Step:
         ]
         if not keys or count_rows_per_key(self.binder, item, public, keys) not in (0, 1):
             what = f"with rows as the privacy unit, each may meet one row of {public.alias}, and here it may meet several."
-            hint = "join on columns that are unique there, or ask the owner for a privacy unit column."
-            raise privacy_error(self.place, what, hint)
+            raise privacy_error(self.place, what, self._advise_ranges(item, public))
         columns = list(dict.fromkeys(to_sql(key.typed.node) for key in keys))
         held = _first_of_each(public, columns, columns)
         if right.private:
             bound.relations, bound.source = [held], held.source
         else:
             self.right = held
+
+    def _advise_ranges(self, item: exp.Expr, public: Relation) -> str:
+        """Say what to write where a row may meet several public rows: ranges have forms of their own."""
+        on = self.join.args.get("on")
+        if on is None or not any(isinstance(node, (*_INEQUALITIES, exp.Between)) for node in on.walk()):
+            return "join on columns that are unique there, or ask the owner for a privacy unit column."
+        named = isinstance(item, exp.Table) and fold(item.name) == fold(public.alias)
+        where, over = (to_sql(on), to_sql(exp.to_identifier(item.name))) if named else ("...", "the ranges")
+        return (
+            f"write one COUNT(*) FILTER (WHERE ...) for each range; or EXPMECH(COUNT(*) FILTER (WHERE {where}), "
+            f"answer => TRUE) OVER {over}, for the fullest; or group by a bin, such as x // 10."
+        )
 
     def add(self) -> None:
         """Add the right side to the FROM."""

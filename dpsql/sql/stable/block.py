@@ -34,7 +34,9 @@ from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 STABLE_ANSWER_OPTIONS: opt.Readers = {
     **{
         name: opt.COMMON_OPTIONS[name]
-        for name in ("epsilon", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence")
+        for name in (
+            "epsilon", "mu", "rho", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
+        )
     },
     "units": opt.read_whole,
 }  # fmt: skip

@@ -117,11 +117,11 @@ Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
 ----
 1. Each patient_id in visits is protected, with at most 1 row in one group.
-2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
 3. old: then the 0.9 quantile is released with noise, within ±35.95 at 95%.
-4. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+4. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
 5. spread: then the interquartile range is released with noise, within ±89.87 at 95%.
-6. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+6. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
 7. often: then the most frequent value is released with noise, within ±53.92 at 95%.
 8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
@@ -135,7 +135,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 4. count_star(): ±100 at 0.95 confidence takes ε=0.29809.
 5. count_star(): the count with discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 6. avg(amount): noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
                   ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -179,6 +179,21 @@ Expected error, with 0.95 probability, at other epsilons:
   iqr(age), in rows                  ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
   trimmed_mean(age, 0.1), in rows   ±11 220   ±5 609   ±2 243   ±1 122   ±560.9   ±224.3
   mode(ward), in rows                ±1 638   ±818.9   ±327.5   ±163.8   ±81.89   ±32.75
+====
+-- case: STABLE in mu
+-- policy: mu
+SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
+3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
+4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
+5. iqr(age): k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
+Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other mu:
+                      μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
+  iqr(age), in rows   ±1 948   ±973.8   ±389.5    ±194.8
 ====
 -- case: three ways where the number of people is public
 SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM visits
@@ -237,7 +252,7 @@ EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed
 3. a: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
 4. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more.
 5. s: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
-6. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from another answer (with certainty from 150), and with probability at most 3.33e-07 where the answer is not stable.
+6. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
 7. p: then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
 8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.

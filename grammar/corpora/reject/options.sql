@@ -1,3 +1,11 @@
+-- case: an error of inverse sensitivity
+SELECT WITH STABLE OPTIONS (error = 1, epsilon = 1) IQR(age) FROM visits
+----
+BindError: OPTIONS has no error.
+  1 |   SELECT WITH STABLE OPTIONS (error = 1, epsilon = 1) IQR(age) FROM visits
+                                    ^^^^^^^^^
+Hint: write SELECT WITH DP OPTIONS (error = 5, epsilon = 1): counts, sums and what is made of them take it.
+====
 -- case: epsilon of zero
 SELECT WITH DP OPTIONS (epsilon = 0) COUNT(*) FROM visits
 ----

@@ -1,3 +1,11 @@
+-- case: ranges that one row may meet several of
+WITH c(lo, hi) AS (VALUES (0, 3), (2, 5)) SELECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
+----
+PrivacyError: with rows as the privacy unit, each may meet one row of c, and here it may meet several.
+  1 |   LECT c.lo, COUNT(*) FROM bids JOIN c ON bids.bid BETWEEN c.lo AND c.hi GROUP BY c.lo
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write one COUNT(*) FILTER (WHERE ...) for each range; or EXPMECH(COUNT(*) FILTER (WHERE bids.bid BETWEEN c.lo AND c.hi), answer => TRUE) OVER c, for the fullest; or group by a bin, such as x // 10.
+====
 -- case: all columns
 SELECT * FROM visits
 ----

@@ -150,3 +150,11 @@ def test_a_hint_can_be_followed(session: dpsql.Session, error: str) -> None:
     )
     session.explain(text.format(error, epsilon))
     session.explain(text.format(other, "0.01"))
+
+
+def test_explain_says_that_a_price_is_the_most(session: dpsql.Session) -> None:
+    """Only where noise is reduced step by step: the noise of a count follows from the error, and so does its price."""
+    text = "SELECT WITH DP OPTIONS (error = {}, epsilon = 1) {} FROM t"
+    assert session.explain(text.format(30, "AVG(age)")).price.startswith("Would cost at most ε=1;")
+    for other in (text.format(30, "COUNT(*)"), "SELECT WITH DP OPTIONS (epsilon = 1) AVG(age) FROM t"):
+        assert "at most" not in session.explain(other).price

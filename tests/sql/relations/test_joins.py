@@ -350,3 +350,39 @@ def test_the_nearest_public_row_is_the_same_however_many_private_rows_there_are(
                         "SELECT COUNT(*) FROM t ASOF JOIN p ON t.day >= p.day AND p.v = 3 + p.day"
                     )
     assert found == [63, 1000]
+
+
+RANGES = """
+[budget]
+epsilon = 1e6
+default_epsilon = 1000
+[tables.t]
+privacy_unit = "ROW"
+[tables.c]
+public = true
+"""
+
+
+@pytest.mark.parametrize("source", ["t JOIN c", "c JOIN t"])
+def test_ranges_over_rows_have_a_hint_that_can_be_followed(source: str) -> None:
+    """A row in two ranges would count twice; what is offered instead is answered, and counts it once."""
+    policy = dpsql.Policy.loads(RANGES)
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i % 100 AS x FROM range(3000) r(i)")
+        con.execute("CREATE TABLE c AS FROM (VALUES (0, 9), (5, 80), (70, 75)) AS v(lo, hi)")
+        with dpsql.connect(con, policy=policy) as session:
+            text = f"SELECT c.lo, COUNT(*) FROM {source} ON t.x BETWEEN c.lo AND c.hi GROUP BY c.lo"
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
+                session.sql(text)
+            hint = str(refused.value.hint)
+            found = re.search(r"or (EXPMECH\(.*\) OVER c), for the fullest", hint)
+            assert found is not None
+            assert session.sql(f"SELECT lo, {found[1]} FROM t").fetchall() == [
+                (5, pytest.approx(76 * 30, abs=1))
+            ]
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "b") as refused:
+                session.sql("SELECT b.lo, COUNT(*) FROM t JOIN c AS b ON t.x >= b.lo GROUP BY b.lo")
+            assert "OVER the ranges" in str(refused.value.hint)
+            with pytest.raises(dpsql.PrivacyError, match=SEVERAL + "c") as refused:
+                session.sql("SELECT c.lo, COUNT(*) FROM t, c GROUP BY c.lo")
+            assert "join on columns that are unique there" in str(refused.value.hint)
