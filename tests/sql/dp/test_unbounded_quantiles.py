@@ -130,7 +130,8 @@ def test_a_median_of_blocks_needs_no_bounds_and_no_delta(session: dpsql.Session)
     (answer,) = session.sql(text.format("AVG(low)")).fetchone()
     assert -1_002_000 < answer < -999_000
     assert session.ledger()[-1].event == BoundedRange(Fraction(20))
-    (answer,) = session.sql(text.format("MAX(odd)")).fetchone()
+    # MAX(odd) would be NaN or infinite in a block with probability 1 - 0.96^16, near one half, and so would its median be open
+    (answer,) = session.sql(text.format("MIN(odd)")).fetchone()
     assert answer == 5
     (answer,) = session.sql(text.format("CASE WHEN COUNT(*) > 10000 THEN 1 END")).fetchone()
     assert answer == 0, "blocks without a number count as 0"
