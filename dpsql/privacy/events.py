@@ -9,8 +9,7 @@ mu speak of one decomposition: outside an event of probability ``delta`` (the sa
 most ``epsilon``, and ``rho`` and ``mu`` hold.
 
 ``pure``     pure differential privacy, or None where there is none
-``delta``    set aside by the approximate currencies: ``delta``-approximately ``rho``-zCDP, and ``delta``-approximately
-             ``mu``-GDP (the mechanism dominates ``G_mu`` composed with ``f_{0, delta}``)
+``delta``    set aside: ``delta``-approximately ``rho``-zCDP, and dominated by ``G_mu`` composed with ``f_{0, delta}``
 ``rho``      zero-concentrated DP: ``D_alpha <= alpha * rho`` for all ``alpha > 1``
 ``renyi``    the divergence ``D_alpha`` of one order: never more than ``alpha * rho``
 ``mu``       Gaussian DP
