@@ -16,8 +16,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from queue import SimpleQueue
@@ -119,13 +119,30 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._depth = 0
+        """How often the thread whose turn it is has taken it."""
 
     def __enter__(self) -> None:
         while not self._lock.acquire(timeout=POLL_SECONDS):
             check_stop()
+        self._depth += 1
 
     def __exit__(self, *exc: object) -> None:
+        self._depth -= 1
         self._lock.release()
+
+    @contextmanager
+    def give_up(self) -> Iterator[None]:
+        """Let others have their turn meanwhile, and take it back afterwards, which no stop ends."""
+        depth, self._depth = self._depth, 0
+        for _ in range(depth):
+            self._lock.release()
+        try:
+            yield
+        finally:
+            for _ in range(depth):
+                self._lock.acquire()
+            self._depth = depth
 
 
 # -- threads that work ------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ Nothing is spent before ``reserve``, which is durable when it returns; private d
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -29,7 +30,7 @@ from dpsql.errors import (
     PrivacyError,
 )
 from dpsql.explain import Explanation, explain_declaration, explain_plan
-from dpsql.interrupts import Turns
+from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.base import Columns, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
@@ -81,13 +82,16 @@ class CellNames:
 class Pipeline:
     """The steps of a session's statements, and what they share.
 
-    One statement is answered at a time: threads that ask at once take turns, so two that ask the same pay once. Who calls
-    several steps in a row holds ``turn``.
+    Threads that ask at once take turns; who calls several steps in a row holds ``turn``. Only while a statement's blocks are
+    drawn may another thread's turn come (:meth:`answering`). Whoever then asks for one of these blocks waits for its answer,
+    so two that ask the same pay once.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
         self.policy, self.engine, self.ledger = policy, engine, ledger
         self.turn = Turns()
+        self._drawing: list[tuple[frozenset[str], threading.Event]] = []
+        """The keys of blocks that are being drawn, and what is set once they are stored; read and written in turn."""
         self.entropy = Entropy()
         self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
@@ -220,6 +224,18 @@ class Pipeline:
         """
         return self._blocks.prepare(plans, fresh, paid)
 
+    def look_up_to_pay(self, plans: Sequence[Plan], fresh: bool = False) -> list[PreparedPlan]:
+        """Find the stored blocks as :meth:`look_up`, once no other thread draws one of those that are not stored."""
+        while True:
+            prepared = self.look_up(plans, fresh)
+            keys = _list_keys(prepared)
+            busy = [done for drawn, done in self._drawing if not fresh and drawn & keys]
+            if not busy:
+                return prepared
+            with self.turn.give_up():
+                while not busy[0].wait(POLL_SECONDS):
+                    check_stop()
+
     # -- spent, then touched ------------------------------------------------------------------------------------
 
     def reserve(self, event: Event | None, text: str) -> Ticket | None:
@@ -236,8 +252,35 @@ class Pipeline:
             self.ledger.refuse(text, error.message, event)
             raise error from None
 
-    def release(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> None:
+    @contextmanager
+    def answering(self, prepared: Sequence[PreparedPlan]) -> Iterator[None]:
+        """Make the blocks that are drawn in here known to threads whose turn comes meanwhile."""
+        mine = (_list_keys(prepared), threading.Event())
+        self._drawing.append(mine)
+        try:
+            yield
+        finally:
+            self._drawing.remove(mine)
+            mine[1].set()
+
+    def _may_give_up(self, prepared: Sequence[PreparedPlan]) -> bool:
+        """Tell whether others may have their turn while these are drawn.
+
+        Not where a block changes the session (a declared threshold), nor where a function of the analyst's might run twice
+        at once.
+        """
+        blocks = [item.block for one in prepared for item in one.asked]
+        return self.engine.parallel and not self.functions and not any(block.prepaid for block in blocks)
+
+    def release(
+        self, prepared: Sequence[PreparedPlan], ticket: Ticket | None, alone: bool = False
+    ) -> None:  # fmt: skip
         """Draw the blocks that are not stored.
+
+        Args:
+            prepared: the plans.
+            ticket: what they were paid with.
+            alone: whether other threads' statements may come between this one's steps, for it is the only one of its cell.
 
         Raises:
             EngineError, Interrupted, PostprocessingError: in words of ours. No traceback of what went wrong, whose frames
@@ -247,7 +290,9 @@ class Pipeline:
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
             return block.operator.release(self.reader(lent, block.operator), self.entropy)
 
-        outcome = self._blocks.draw_all(prepared, draw)
+        gap = self.turn.give_up() if alone and self._may_give_up(prepared) else nullcontext()
+        with gap:
+            outcome = self._blocks.draw_all(prepared, draw)
         if outcome == "above":
             self._fail_above(prepared, ticket)
         if outcome != "released":
@@ -378,6 +423,10 @@ class Pipeline:
     def close(self) -> None:
         """Settle what is open, and close the engine and the ledger."""
         with self.turn:
+            while self._drawing:
+                done = self._drawing[0][1]
+                with self.turn.give_up():
+                    done.wait()
             for close in (
                 self.thresholds.close_all,
                 self.finisher.close,
@@ -386,6 +435,11 @@ class Pipeline:
             ):
                 with suppress(Exception):  # each, whatever became of those before it
                     close()
+
+
+def _list_keys(prepared: Sequence[PreparedPlan]) -> frozenset[str]:
+    """Return the keys of the blocks that have to be drawn."""
+    return frozenset(item.key for one in prepared for item in one.asked if not item.free)
 
 
 def _names(lent: Mapping[str, Columns]) -> dict[str, list[str]]:

@@ -100,8 +100,8 @@ MAX_PATH, MAX_PATH_PART = 4_000, 255
 class Session:
     """An analyst's session. Use it as a context manager, or close it.
 
-    It may be used from several threads: they take turns, one cell at a time. In the analyst's own process it is not a
-    sandbox: it protects what is released, and keeps count.
+    It may be used from several threads: they take turns, but cells of one query read at the same time. In the analyst's own
+    process it is not a sandbox: it protects what is released, and keeps count.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
@@ -148,6 +148,7 @@ class Session:
                 statements = parse(text, params)
                 cell = line.open_cell(epsilon)
                 admitted = [line.admit(statement, cell) for statement in statements]
+            alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
                     if any(before.keep for before in statements[: len(results)]):
@@ -155,7 +156,7 @@ class Session:
                             bound = line.admit(
                                 statement, line.reopen(cell)
                             )  # what was foretold is known by now
-                    results.append(self._answer(statement, bound, fresh))
+                    results.append(self._answer(statement, bound, fresh, alone))
                     if statement.keep:
                         line.kept.keep(statement.keep, results[-1])
             except Error as error:
@@ -163,7 +164,7 @@ class Session:
                 raise
         return results
 
-    def _answer(self, statement: Statement, bound: Bound, fresh: bool) -> Result:
+    def _answer(self, statement: Statement, bound: Bound, fresh: bool, alone: bool) -> Result:
         line = self._pipeline
         if statement.kind == "show":
             return show(self.policy, self._ledger, statement.name, line.kept.names, statement.limit)
@@ -176,11 +177,12 @@ class Session:
                 return line.close_threshold(statement.name)
             line.thresholds.require(bound)
         with before_payment():
-            (prepared,) = line.look_up([bound], fresh)
+            (prepared,) = line.look_up_to_pay([bound], fresh)
         ticket = line.reserve(prepared.event, statement.source)
         try:
-            line.release([prepared], ticket)
-            line.settle(ticket, prepared.used, [prepared])
+            with line.answering([prepared]):
+                line.release([prepared], ticket, alone)
+                line.settle(ticket, prepared.used, [prepared])
             return line.finish(prepared, ticket)
         except PostprocessingError as error:
             error.span = span_of_word(statement.text, error.name) if error.name else statement.span
@@ -426,7 +428,7 @@ class DeclaredStatements:
         self._ran = True
         line = self._pipeline
         with line.turn:
-            prepared = self._look_up()
+            prepared = line.look_up_to_pay([declared.plan for declared in self._declared])
             event = self._price(prepared)
             ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared))
             line.release(prepared, ticket)

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -16,25 +15,9 @@ import pytest
 
 import dpsql
 from tests.support import inside
+from tests.support.at_once import COUNT, PATIENCE, POLICY, ask_at_once, spent
 
-POLICY = """
-[budget]
-epsilon = {epsilon}
-delta = 0.5
-accountant = "basic"
-default_epsilon = 1000
-default_delta = 1e-6
-[tables.t]
-privacy_unit = "u"
-max_rows = 1
-max_groups = 1
-[tables.t.columns]
-x = {{ bounds = [0, 10] }}
-"""
-COUNT = "SELECT COUNT(*) AS n FROM t WHERE x <= {}"
 THREADS = 8
-PATIENCE = 120
-"""Seconds after which a thread that has not answered is taken for one that waits for ever."""
 
 
 @pytest.fixture
@@ -51,25 +34,6 @@ def open_session() -> Iterator[Callable[..., dpsql.Session]]:
         yield connect
         for session in opened:
             session.close()
-
-
-def ask_at_once(*jobs: Callable[[], Any]) -> list[Any]:
-    """Return what each job gives, or the error that it raises, when all begin together."""
-    start = threading.Barrier(len(jobs))
-
-    def work(job: Callable[[], Any]) -> Any:
-        start.wait(PATIENCE)
-        try:
-            return job()
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        return [found.result(PATIENCE) for found in [pool.submit(work, job) for job in jobs]]
-
-
-def spent(session: dpsql.Session) -> Fraction:
-    return session.budget().spent_epsilon
 
 
 def test_charges_add_up_and_answers_are_right(open_session: Callable[..., dpsql.Session]) -> None:

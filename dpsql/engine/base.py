@@ -47,6 +47,8 @@ class Engine(abc.ABC):
     """The sqlglot dialect that :meth:`relation` is written in."""
     lossless: bool = False
     """True where lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
+    parallel: bool = False
+    """True where several threads may read at once."""
 
     def __init__(
         self,
@@ -59,8 +61,9 @@ class Engine(abc.ABC):
         self._base = base
         self._resources = dict(resources or {})
         self._time_limit = time_limit
-        self._lock = threading.RLock()
+        self._lock, self._replica_lock = threading.RLock(), threading.RLock()
         self._stop = threading.Event()
+        self._stops: set[threading.Event] = set()
         self._token = uuid.uuid4().hex
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
         self._sandbox = sandbox.Sandbox(self._spill.subdirectory("apart"), self._resources)
@@ -148,7 +151,7 @@ class Engine(abc.ABC):
         Raises:
             BindError: the engine would refuse it whatever the data are.
         """
-        with self._lock:
+        with self._replica_lock:
             self.replica.check(sql, lent)
         return None
 
@@ -176,9 +179,12 @@ class Engine(abc.ABC):
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
-        with self._lock:
-            self._stop.clear()
-            outcome = self._sandbox.run(sql, lent, self._stop, self._time_limit)
+        stop = threading.Event()
+        self._stops.add(stop)
+        try:
+            outcome = self._sandbox.run(sql, lent, stop, self._time_limit)
+        finally:
+            self._stops.discard(stop)
         raise_unless_done(outcome.state)
         assert outcome.table is not None
         return outcome.table
@@ -209,33 +215,45 @@ class Engine(abc.ABC):
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
         with self._lock:
-            self._stop.clear()
-            try:
-                state, part = self._step(lambda: next(parts, None), interrupt)
-                while part is not None:
-                    yield part
-                    state, part = self._step(lambda: next(parts, None), interrupt)
-            finally:
-                with contextlib.suppress(Exception):
-                    parts.close()
+            state, broken = yield from self._run_steps(parts, interrupt)
+            if broken:
+                self._reopen()
         raise_unless_done(state)
 
+    def _run_steps(
+        self, parts: Generator[pa.Table], interrupt: Callable[[], object]
+    ) -> Generator[pa.Table, None, tuple[str, bool]]:
+        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the engine broke over it."""
+        stop = threading.Event()
+        self._stops.add(stop)
+        try:
+            while True:
+                state, part, broken = self._step(lambda: next(parts, None), interrupt, stop)
+                if part is None:
+                    return state, broken
+                yield part
+        finally:
+            self._stops.discard(stop)
+            with contextlib.suppress(Exception):
+                parts.close()
+
     def _step(
-        self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object]
-    ) -> tuple[str, pa.Table | None]:
-        """Return the end of a step and its rows; the engine's message dies with this frame."""
-        outcome = sandbox.run_interruptibly(work, interrupt, self._stop, self._time_limit)
-        if outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS):
-            self._reopen()
-        return outcome.state, outcome.table
+        self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event
+    ) -> tuple[str, pa.Table | None, bool]:
+        """Return the end of a step, its rows, and whether the engine broke; its message dies with this frame."""
+        outcome = sandbox.run_interruptibly(work, interrupt, stop, self._time_limit)
+        broken = outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS)
+        return outcome.state, outcome.table, broken
 
     def _reopen(self) -> None:
         """Open a new instance after an internal error of DuckDB, which invalidates the old one."""
         return
 
     def interrupt(self) -> None:
-        """Stop the running query, from any thread."""
+        """Stop the running queries, from any thread."""
         self._stop.set()
+        for stop in list(self._stops):
+            stop.set()
 
     def close(self) -> None:
         """Close what this engine opened."""

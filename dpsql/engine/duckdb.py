@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
-from dpsql.engine.base import Engine, find_files, hash_lines
+from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 from dpsql.policy.tables import FILE_ENDINGS
@@ -29,6 +30,8 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
 _BATCH_ROWS = 1 << 20
+_CONFIGURED = 4
+"""Cursors that are made before an instance is locked, with the settings that no later one can have."""
 
 
 class DuckDBEngine(Engine):
@@ -48,6 +51,7 @@ class DuckDBEngine(Engine):
     """
 
     lossless = True
+    parallel = True
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class DuckDBEngine(Engine):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
+        self._instance: SharedInstance | None = None
         given_sources = (table for table in policy.tables.values() if table.source is not None)
         self._sources = {table.name: _find_source(table, base) for table in given_sources}
         super().__init__(policy, base, given, limit)
@@ -84,12 +89,86 @@ class DuckDBEngine(Engine):
         return os.path.realpath(os.path.expanduser(str(self._database)))
 
     def _open(self) -> None:
-        if isinstance(self._database, duckdb.DuckDBPyConnection):
-            self._con = self._open_cursor(self._database)
-        else:
-            self._con = self._connect()
-            for name, frame in self._frames.items():
-                self._con.register(name, frame)
+        given = self._database
+        if isinstance(given, duckdb.DuckDBPyConnection):
+            self._con = self._open_cursor(given)
+            self._find_places()
+            return
+        instance = self._instance = join_instance(self._instance_key, self._open_instance)
+        try:
+            self._con = self._open_shared(instance)
+            self._cursors = Cursors(self._con, None)
+            self._find_places()
+            if self._frames:
+                self._harden(self._con)
+            self._zone = sandbox.fetch_settings(self._con, "TimeZone")[0]
+        except BaseException:
+            self._leave()
+            raise
+
+    @property
+    def _instance_key(self) -> object:
+        """What engines of one instance have in common: all that it reads, from the very same file, and its resources.
+
+        Frames are in memory, and belong to one engine.
+        """
+        if self._frames:
+            return object()
+        file = None
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                found = os.stat(self._path)
+                file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        sources_read = tuple(sorted(path for files in self._sources.values() for path in files or []))
+        place = str(self._spill.path.parent)
+        return ("data", self._path, file, sources_read, place, tuple(sorted(self._resources.items())))
+
+    def _open_instance(self) -> Opened:
+        user = object()
+        con = self._connect()
+        sandbox.configure_all(con, sandbox.SETTINGS)
+        cursors = [con.cursor() for _ in range(_CONFIGURED)]
+        for cursor in cursors:
+            sandbox.configure(cursor, sandbox.SETTINGS)
+        if not self._frames:
+            self._harden(con)
+        spill = self._spill
+        spill.keep_for(user)
+        return [con, *cursors], lambda: spill.close(user)
+
+    def _open_shared(self, instance: SharedInstance) -> duckdb.DuckDBPyConnection:
+        con = instance.open_cursor()
+        if self._path is not None:
+            _use_attached(con)
+        for name, frame in self._frames.items():
+            con.register(name, frame)
+        return con
+
+    def _leave(self, broken: bool = False) -> None:
+        """Close the cursors of this engine, and its part in the instance."""
+        self._cursors.close()
+        with contextlib.suppress(duckdb.Error):
+            if self._con is not self._database:
+                self._con.close()
+        if self._instance is not None:
+            self._instance.leave(broken)
+            self._instance = None
+
+    def _open_another(self, views: Sequence[str]) -> duckdb.DuckDBPyConnection | None:
+        """Return a cursor that sees what the engine's own does; None where there can be none."""
+        with contextlib.suppress(duckdb.Error, PolicyError):
+            if isinstance(self._database, duckdb.DuckDBPyConnection):
+                con = self._open_cursor(self._database)
+            elif self._instance is not None:
+                con = self._open_shared(self._instance)
+            else:
+                return None
+            for text in views:
+                con.execute(text)
+            return con
+        return None
+
+    def _find_places(self) -> None:
         catalog, schema = self._con.execute("SELECT current_database(), current_schema()").fetchall()[0]
         self._home: tuple[str, str] = (catalog, schema)
         self._places: dict[str, tuple[str, str, str]] = {}
@@ -100,8 +179,19 @@ class DuckDBEngine(Engine):
             if place in self._places.values():
                 place = sources.open_again(self._con, table, ".".join(map(sandbox.quote_identifier, place)))
             self._places[table.name] = place
-        if not self._attached:
-            self._harden()
+        views = self._list_views()
+        self._cursors = Cursors(self._con, None if views is None else lambda: self._open_another(views))
+
+    def _list_views(self) -> list[str] | None:
+        """Return the texts of what a further cursor needs; None where it would need rows, which one cursor holds."""
+        if self._con is self._database:
+            return None
+        query = "SELECT COUNT(*) FROM duckdb_tables() WHERE temporary"
+        if self._con.execute(query).fetchall()[0][0]:
+            return None
+        query = "SELECT view_name, sql FROM duckdb_views() WHERE temporary AND NOT internal ORDER BY view_oid"
+        rows = self._con.execute(query).fetchall()
+        return [sql for name, sql in rows if name not in self._frames]
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         path = self._path
@@ -188,28 +278,27 @@ class DuckDBEngine(Engine):
         # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
         return len(self._con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
-    def _fetch_memory_limit(self) -> int:
+    @staticmethod
+    def _fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
         query = "SELECT parse_formatted_bytes(current_setting('memory_limit'))"
-        return int(self._con.execute(query).fetchall()[0][0])
+        return int(con.execute(query).fetchall()[0][0])
 
-    def _harden(self) -> None:
-        sandbox.configure(self._con, sandbox.SETTINGS)
+    def _harden(self, con: duckdb.DuckDBPyConnection) -> None:
         if "threads" not in self._resources:
             # No more threads than the memory limit has room for.
-            most = max(1, self._fetch_memory_limit() // MEMORY_PER_THREAD)
-            if most < sandbox.fetch_settings(self._con, "threads")[0]:
-                self._con.execute(f"SET threads = {most}")
+            most = max(1, self._fetch_memory_limit(con) // MEMORY_PER_THREAD)
+            if most < sandbox.fetch_settings(con, "threads")[0]:
+                con.execute(f"SET threads = {most}")
         allowed = [path for files in self._sources.values() for path in files or []]
         if allowed:
-            self._con.execute(f"SET allowed_paths = [{', '.join(map(sandbox.quote_literal, allowed))}]")
-        sandbox.lock_down(self._con)
-        self._zone = sandbox.fetch_settings(self._con, "TimeZone")[0]
+            con.execute(f"SET allowed_paths = [{', '.join(map(sandbox.quote_literal, allowed))}]")
+        sandbox.lock_down(con)
 
     # -- the engine -------------------------------------------------------------------------------------------
 
     def schema(self, table: Table) -> Mapping[str, str]:
         """Return column names and types as exact queries see them."""
-        rows = self._con.execute(f"DESCRIBE SELECT * FROM {self.relation(table)}").fetchall()
+        rows = self._ask(f"DESCRIBE SELECT * FROM {self.relation(table)}")
         return {row[0]: row[1] for row in rows}
 
     def place(self, table: Table) -> tuple[str, str, str]:
@@ -228,7 +317,13 @@ class DuckDBEngine(Engine):
     @cached_property
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
-        return self._fetch_memory_limit() // (16 * 8)
+        with self._cursors.borrow(self._lock) as con:
+            return self._fetch_memory_limit(con) // (16 * 8)
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""
+        with self._cursors.borrow(self._lock) as con:
+            return con.execute(query).fetchall()
 
     @cached_property
     def macros(self) -> frozenset[str]:
@@ -236,12 +331,12 @@ class DuckDBEngine(Engine):
         if not self._attached and self._path is None:
             return frozenset()  # the query is slow, and nobody else defines any
         query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"
-        return frozenset(row[0] for row in self._con.execute(query).fetchall())
+        return frozenset(row[0] for row in self._ask(query))
 
     @property
     def time_zone(self) -> str:
         """The time zone of the connection; that of an attached one may change at any time."""
-        return self._zone or str(sandbox.fetch_settings(self._con, "TimeZone")[0])
+        return self._zone or str(self._ask("SELECT current_setting('TimeZone')")[0][0])
 
     @property
     def dataset(self) -> str:
@@ -250,7 +345,7 @@ class DuckDBEngine(Engine):
         if self._path is not None:
             parts.append(self._path)
         if self._attached:
-            rows = self._con.execute("SELECT path FROM duckdb_databases() WHERE NOT internal").fetchall()
+            rows = self._ask("SELECT path FROM duckdb_databases() WHERE NOT internal")
             parts += [os.path.realpath(row[0]) for row in rows if row[0]] or ["attached"]
         return hash_lines(sorted([*parts, *(f"frame {name}" for name in self._frames)]))[:32]
 
@@ -266,7 +361,7 @@ class DuckDBEngine(Engine):
             EngineError: it failed; DuckDB's message, which may hold values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
-        (table,) = self._run_parts(self._answer(sql, lent or {}, None), self._con.interrupt)
+        (table,) = self._run(sql, lent or {}, None)
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
@@ -275,10 +370,37 @@ class DuckDBEngine(Engine):
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
         """
-        return self._run_parts(self._answer(sql, lent or {}, _BATCH_ROWS), self._con.interrupt)
+        return self._run(sql, lent or {}, _BATCH_ROWS)
 
-    def _answer(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Generator[pa.Table]:
-        con = self._con
+    def _run(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Iterator[pa.Table]:
+        """Yield the parts of a query, on a cursor that nobody else uses meanwhile.
+
+        Where the instance broke before the first part came, perhaps over another's query, a new one is asked once more.
+        """
+        state, begun = "failed", False
+        for _ in range(2):
+            instance = self._instance
+            with self._cursors.borrow(self._lock) as con:
+                steps = self._run_steps(self._answer(con, sql, lent, rows), con.interrupt)
+                try:
+                    while True:
+                        part = next(steps)
+                        begun = True
+                        yield part
+                        del part
+                except StopIteration as end:
+                    state, broken = end.value
+                finally:
+                    steps.close()
+            if broken:
+                self._replace(instance)
+            if not broken or begun or self._attached:
+                break
+        raise_unless_done(state)
+
+    def _answer(
+        self, con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], rows: int | None
+    ) -> Generator[pa.Table]:
         try:
             found = sandbox.bind_query(con, sql, lent)
             if rows is None:
@@ -293,18 +415,17 @@ class DuckDBEngine(Engine):
                 with contextlib.suppress(duckdb.Error):  # one that is not there must not keep the others
                     con.unregister(name)
 
-    def _reopen(self) -> None:
-        if self._attached:
-            return
-        with contextlib.suppress(duckdb.Error):
-            self._con.close()
-        with contextlib.suppress(duckdb.Error, PolicyError):
-            self._open()
+    def _replace(self, broken: SharedInstance | None) -> None:
+        """Join a new instance after an error that invalidated one, unless another thread has done so."""
+        with self._lock:
+            if broken is not None and self._instance is broken:
+                self._leave(broken=True)
+                with contextlib.suppress(duckdb.Error, PolicyError):
+                    self._open()
 
     def close(self) -> None:
         """Close what this engine opened; a connection that was given stays open."""
-        if self._con is not self._database:
-            self._con.close()
+        self._leave()
         super().close()
 
 
@@ -323,19 +444,21 @@ def _find_source(table: Table, base: Path) -> list[str] | None:
 def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
     """Attach a database file, read-only, as the one that names without a catalog mean; False if it can't be.
 
-    Each engine has an instance of its own: DuckDB lets several of one process read the same file, and each keeps its
-    own settings, views and memory. Opened by its path, a file would have one instance for the whole process, whose
-    settings the first session has locked.
+    DuckDB lets several instances of one process read the same file, and each keeps its own settings and memory. Opened
+    by its path, a file would have one instance for the whole process, whose settings the first session has locked.
     """
     # The second where the file is called like a database of DuckDB's own.
     for alias in ("", " AS dpsql_database"):
         with contextlib.suppress(duckdb.Error):
             con.execute(f"ATTACH {sandbox.quote_literal(path)}{alias} (READ_ONLY)")
-            query = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
-            rows = con.execute(query).fetchall()
-            con.execute(f"USE {sandbox.quote_identifier(rows[0][0])}")
             return True
     return False
+
+
+def _use_attached(con: duckdb.DuckDBPyConnection) -> None:
+    """Let names without a catalog mean the attached file's."""
+    rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
+    con.execute(f"USE {sandbox.quote_identifier(rows[0][0])}")
 
 
 def _read_seconds(text: str | None) -> float | None:

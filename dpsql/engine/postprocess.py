@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox
+from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
 from dpsql.engine.public_casts import CastCheck
 from dpsql.engine.public_process import MAX_BINDING_SECONDS, PublicProcess, Sent
 from dpsql.engine.public_sql import check_public
@@ -49,9 +50,9 @@ class Finisher:
     """The database of public SQL: releases, public tables, and queries over them.
 
     Statements are bound against empty relations before anything is paid; they are run over what was released.
-    One database in memory, without access to files, network or settings, does both: each of its connections has temporary
-    tables and views of its own, and those of the one that binds are empty. It is opened when it is first needed, since that
-    takes longer than most statements, and many need none.
+    They run in a database of the session's own, in memory, without access to files, network or settings. It is opened when it
+    is first needed, since that takes longer than most statements and many need none, and closed when others were used since.
+    They are bound in one that all sessions share, since no row is ever in it: each has temporary tables and views of its own.
 
     Args:
         engine: gives the public tables.
@@ -64,6 +65,7 @@ class Finisher:
         self._tables = {table.name: table for table in policy.tables.values() if table.public}
         self._lock = threading.RLock()
         self._opened: _Connections | None = None
+        self._binder: tuple[SharedInstance, duckdb.DuckDBPyConnection] | None = None
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
         self._checked: dict[tuple[str, ...], bool] = {}
@@ -81,6 +83,13 @@ class Finisher:
             self._opened = _connect(self._spill.subdirectory("data"))
         return self._opened
 
+    @property
+    def _binding(self) -> duckdb.DuckDBPyConnection:
+        if self._binder is None:
+            instance = join_instance("binding", lambda: ([_open_public("")], lambda: None))
+            self._binder = (instance, instance.open_cursor())
+        return self._binder[1]
+
     def describe(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
@@ -93,7 +102,6 @@ class Finisher:
         with self._lock:
             if key in self._described:
                 return self._described[key]
-            con = self._open.binding
             public = tuple(public)
             grows = self._check(
                 sql, {name: [c for c, _ in columns] for name, columns in relations.items()}, public
@@ -104,25 +112,35 @@ class Finisher:
                 answer, _ = self._process.ask(sent, MAX_BINDING_SECONDS)
                 self._described[key] = [(name, kind) for name, kind in answer["columns"]]
                 return self._described[key]
+            found, broken = self._describe(sql, relations, public)
+            if broken:  # perhaps by another session's query: on a new instance this one speaks for itself
+                found, broken = self._describe(sql, relations, public)
+            if isinstance(found, str):
+                raise _make_error(found)
+            if len(self._described) > _MAX_REMEMBERED:
+                self._described.clear()
+            self._casts.check(self._binding, sql)
+            self._described[key] = found
+            return found
+
+    def _describe(
+        self, sql: str, relations: Mapping[str, TypedColumns], public: Iterable[str]
+    ) -> tuple[list[tuple[str, str]] | str, bool]:
+        """Return names and types of a query's columns, or DuckDB's message; and whether the instance broke over it."""
+        try:
+            con = self._binding
             for name in public:
                 empty = write_empty_query(self._columns(name))
                 con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quote_identifier(name)} AS {empty}")
             for name, given in relations.items():
                 empty = write_empty_query(given)
                 con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
-            message = ""
-            try:
-                rows = con.execute(f"DESCRIBE {sql}").fetchall()
-            except duckdb.Error as error:
-                message = str(error)
-                self._reopen(type(error))
-            if message:
-                raise _make_error(message)
-            if len(self._described) > _MAX_REMEMBERED:
-                self._described.clear()
-            self._casts.check(con, sql)
-            self._described[key] = [(row[0], row[1]) for row in rows]
-            return self._described[key]
+            return [(row[0], row[1]) for row in con.execute(f"DESCRIBE {sql}").fetchall()], False
+        except sandbox.FATAL_ERRORS as error:
+            self._close_binder(broken=True)
+            return str(error), True
+        except duckdb.Error as error:
+            return str(error), False
 
     def _columns(self, name: str) -> TypedColumns:
         """Return names and SQL types of a public table, or of what is held under that name."""
@@ -131,7 +149,7 @@ class Finisher:
             return list(self._engine.schema(self._tables[name]).items())
         if not isinstance(held, pa.Table):
             return held
-        with self._open.binding.cursor() as con:
+        with self._binding.cursor() as con:
             con.register(_LOADING, held.slice(0, 0))
             return [(row[0], row[1]) for row in con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()]
 
@@ -187,6 +205,7 @@ class Finisher:
         with self._lock:
             if not relations and sql in self._kept:
                 return self._kept[sql]
+            _FINISHERS.note(self)
             con: duckdb.DuckDBPyConnection = getattr(self._open, which)
             public = tuple(public)
             grows = self._check(sql, {name: table.column_names for name, table in relations.items()}, public)
@@ -256,11 +275,24 @@ class Finisher:
                 con.execute(f"CREATE OR REPLACE TABLE {quote_identifier(name)} AS {write_empty_query(held)}")
             self._loaded.add(name)
 
+    def close_idle(self) -> bool:
+        """Close the session's own database unless it is in use, and return whether it is closed."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._close_connections()
+            self._loaded.clear()
+        finally:
+            self._lock.release()
+        return True
+
     def close(self) -> None:
         """Close the database."""
+        _FINISHERS.forget(self)
         self._close_connections()
         if self._process is not None:
             self._process.close()
+        self._close_binder()
         if self._spill is not None:
             self._spill.close()
 
@@ -269,28 +301,43 @@ class Finisher:
             con.close()
         self._opened = None
 
+    def _close_binder(self, broken: bool = False) -> None:
+        if self._binder is not None:
+            instance, con = self._binder
+            self._binder = None
+            con.close()
+            instance.leave(broken)
+
+
+_FINISHERS = RecentlyUsed()
+
 
 class _Connections(NamedTuple):
     """Connections to one database; the Arrow tables of `lending` keep DuckDB's types."""
 
     running: duckdb.DuckDBPyConnection
     lending: duckdb.DuckDBPyConnection
-    binding: duckdb.DuckDBPyConnection
 
 
-def _connect(spill: str) -> _Connections:
+def _open_public(spill: str) -> duckdb.DuckDBPyConnection:
     config = {
         **sandbox.CONFIG, "enable_external_access": "false", "temp_directory": spill,
         "memory_limit": f"{MAX_PUBLIC_MEMORY >> 20}MiB",
     }  # fmt: skip
     con = duckdb.connect(":memory:", config=config)
-    sandbox.configure(
-        con, {"enable_progress_bar": "false"}
-    )  # without ipywidgets DuckDB has no bar to switch off
+    # without ipywidgets DuckDB has no bar to switch off
+    sandbox.configure(con, {"enable_progress_bar": "false"})
+    if not spill:
+        con.execute("SET lock_configuration = true")
+    return con
+
+
+def _connect(spill: str) -> _Connections:
+    con = _open_public(spill)
     exact = con.cursor()
     exact.execute("SET SESSION arrow_lossless_conversion = true")
     con.execute("SET lock_configuration = true")
-    return _Connections(con, exact, con.cursor())
+    return _Connections(con, exact)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -27,6 +27,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
 from dpsql.errors import BindError
 from dpsql.interrupts import POLL_SECONDS, Worker, is_stop_requested, take_worker
 
@@ -62,6 +63,14 @@ def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> No
     for setting, value in settings.items():
         with contextlib.suppress(duckdb.Error):
             con.execute(f"SET {setting} = {value}")
+
+
+def configure_all(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
+    """Make settings of an instance, which its later cursors inherit; what only a connection can have is left out."""
+    for setting, value in settings.items():
+        with contextlib.suppress(duckdb.Error):
+            con.execute(f"SET GLOBAL {setting} = {value}")
+    configure(con, settings)
 
 
 def bind_query(
@@ -184,29 +193,54 @@ class Sandbox:
     def __init__(self, spill: str, resources: Mapping[str, str]) -> None:
         self._config = {**CONFIG, **resources, "temp_directory": spill, "threads": "1"}
         self._con: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.Lock()
 
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
         """Run one query, as :func:`run_query`; after a failure the next starts anew."""
+        with self._lock:
+            _SANDBOXES.note(self)
+            return self._run(sql, lent, stop, limit)
+
+    def _run(
+        self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
+    ) -> Outcome:
         if self._con is None:
             self._con = duckdb.connect(":memory:", config=self._config)
             configure(self._con, SETTINGS)
             lock_down(self._con)
         outcome = run_query(self._con, sql, lent, stop, limit)
         if outcome.state != "done":
-            self.close()
+            self._close()
             return outcome
         for name in lent:
             self._con.unregister(name)
         return outcome
 
+    def close_idle(self) -> bool:
+        """Close the instance unless a query runs, and return whether it is closed."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._close()
+        finally:
+            self._lock.release()
+        return True
+
     def close(self) -> None:
         """Close the instance, if one is open."""
+        _SANDBOXES.forget(self)
+        self._close()
+
+    def _close(self) -> None:
         if self._con is not None:
             with contextlib.suppress(duckdb.Error):
                 self._con.close()
             self._con = None
+
+
+_SANDBOXES = RecentlyUsed()
 
 
 TypedColumns = Sequence[tuple[str, str]]
@@ -247,12 +281,16 @@ _LEFT: list[dict[tuple[object, ...], SchemaReplica]] = []
 class SchemaReplica:
     """A database with the same names and types as the private one, and no rows.
 
+    Copies of the same tables share one instance; what is lent to one of them is seen by no other.
+
     Args:
         tables: catalog, schema and name of each table, with its columns.
     """
 
     def __init__(self, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> None:
         self._tables = tuple((place, tuple(columns)) for place, columns in tables)
+        self._instance: SharedInstance
+        self._closed = False
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
         """Queries that were bound before, with what was lent; no table of the copy ever changes."""
@@ -268,6 +306,14 @@ class SchemaReplica:
         return _SPARE.pop(wanted, None) or cls(wanted)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
+        self._instance = join_instance(("replica", self._tables), self._open_instance)
+        con = self._instance.open_cursor()
+        for (catalog, _, name), columns in self._tables:
+            if catalog == "temp":
+                self._create(con, "TEMP TABLE", "temp.main", name, columns)
+        return con
+
+    def _open_instance(self) -> tuple[list[duckdb.DuckDBPyConnection], Callable[[], None]]:
         con = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
         configure(con, {"enable_progress_bar": "false"})
         attached = {"memory", "temp"}
@@ -276,13 +322,20 @@ class SchemaReplica:
             if catalog not in attached:
                 con.execute(f"ATTACH ':memory:' AS {quote_identifier(catalog)}")
                 attached.add(catalog)
-            if catalog != "temp" and schema != "main":
+            if catalog == "temp":
+                continue  # that of each cursor is its own
+            if schema != "main":
                 con.execute(f"CREATE SCHEMA IF NOT EXISTS {home}")
-            listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
-            kind = "TEMP TABLE" if catalog == "temp" else "TABLE"
-            con.execute(f"CREATE {kind} IF NOT EXISTS {home}.{quote_identifier(name)} ({listed})")
+            self._create(con, "TABLE", home, name, columns)
         lock_down(con)
-        return con
+        return [con], lambda: None
+
+    @staticmethod
+    def _create(
+        con: duckdb.DuckDBPyConnection, kind: str, home: str, name: str, columns: TypedColumns
+    ) -> None:
+        listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
+        con.execute(f"CREATE {kind} IF NOT EXISTS {home}.{quote_identifier(name)} ({listed})")
 
     def check(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
         """Bind a query, with public relations lent to it under their names.
@@ -293,20 +346,28 @@ class SchemaReplica:
         key = (sql, *sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
         if key in self._fit:
             return
-        message = ""
-        self._lend(lent)
-        try:
-            self._con.execute(f"PREPARE dpsql_check AS {sql}")
-        except duckdb.Error as error:
-            message = str(error).split("\n")[0]
-            if isinstance(error, FATAL_ERRORS):
-                self.close()
-                self._con = self._open()
+        message, broken = self._prepare(sql, lent)
+        if broken:  # perhaps by another session's query: on a new instance this one speaks for itself
+            message, broken = self._prepare(sql, lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
         if len(self._fit) > 1000:
             self._fit.clear()
         self._fit.add(key)
+
+    def _prepare(self, sql: str, lent: Mapping[str, TypedColumns]) -> tuple[str, bool]:
+        """Return why a query can't be bound, in DuckDB's words, and whether the instance broke over it."""
+        try:
+            self._lend(lent)
+            self._con.execute(f"PREPARE dpsql_check AS {sql}")
+        except FATAL_ERRORS as error:
+            self._con.close()
+            self._instance.leave(broken=True)
+            self._con = self._open()
+            return str(error).split("\n")[0], True
+        except duckdb.Error as error:
+            return str(error).split("\n")[0], False
+        return "", False
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns, as DuckDB gives them."""
@@ -340,8 +401,12 @@ class SchemaReplica:
                 _SPARE.pop(next(iter(_SPARE))).close()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the cursor, and with the last one the database."""
+        if self._closed:
+            return
+        self._closed = True
         self._con.close()
+        self._instance.leave()
 
 
 def _forget_replicas() -> None:

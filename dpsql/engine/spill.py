@@ -34,7 +34,7 @@ _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class SpillDirectory:
-    """A directory for the spilled files of one engine, private to this user and removed when it is closed.
+    """A directory for the spilled files of one engine, private to this user and removed when its last user closes it.
 
     Args:
         parent: the directory that it is made in; None for the state directory, or else the one for temporary files.
@@ -45,6 +45,7 @@ class SpillDirectory:
 
     def __init__(self, parent: str | Path | None = None) -> None:
         self.path = _make(_default_parent() if parent is None else Path(parent).expanduser())
+        self._users: set[object] = {None}
         self._finalizer = weakref.finalize(self, _remove, self.path, _HELD[self.path], os.getpid())
 
     def subdirectory(self, name: str) -> str:
@@ -53,9 +54,15 @@ class SpillDirectory:
         make_private_directory(inner)
         return str(inner)
 
-    def close(self) -> None:
-        """Remove the directory and its content; closing twice is harmless."""
-        self._finalizer()
+    def keep_for(self, user: object) -> None:
+        """Keep the directory until this user closes it too: an instance may outlive the engine that opened it."""
+        self._users.add(user)
+
+    def close(self, user: object = None) -> None:
+        """Remove the directory and its content, unless somebody else uses it; closing twice is harmless."""
+        self._users.discard(user)
+        if not self._users:
+            self._finalizer()
 
 
 def make_spill_directory(place: str | None) -> SpillDirectory:

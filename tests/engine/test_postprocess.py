@@ -156,7 +156,7 @@ def test_casts_that_there_are_are_bound_and_run(finisher: Finisher, item: str) -
 
 def test_binding_is_quick_and_remembered(finisher: Finisher) -> None:
     finisher.describe("SELECT n FROM b", {"b": TYPES})
-    finisher._open.binding.close()  # a second look asks nobody
+    finisher._binding.close()  # a second look asks nobody
     assert finisher.describe("SELECT n FROM b", {"b": TYPES}) == [("n", "BIGINT")]
 
 

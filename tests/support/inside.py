@@ -107,4 +107,7 @@ def hold_turn(session: Session) -> AbstractContextManager[object]:
 
 def take_no_turns(session: Session, patch: pytest.MonkeyPatch) -> None:
     """Let threads go on at once, as they may not: a control."""
-    patch.setattr(session._pipeline, "turn", nullcontext())
+    line = session._pipeline
+    patch.setattr(line, "turn", nullcontext())
+    patch.setattr(line.turn, "give_up", nullcontext, raising=False)
+    patch.setattr(line, "look_up_to_pay", line.look_up)

@@ -1,0 +1,209 @@
+"""DuckDB's instances of this process: shared where nothing tells their users apart, and closed where they lie idle.
+
+An instance takes some 4 MiB and eight threads of the operating system; a cursor of it takes 20 KiB. What a session
+makes for itself (temporary views and tables, relations that are lent) belongs to one cursor, and no other cursor sees it.
+
+An error that invalidates an instance ends the queries of all its users. Each of them then leaves it and joins the next one,
+and asks once more, so that one user's query makes no other's fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, Protocol
+
+import duckdb
+
+from dpsql.interrupts import POLL_SECONDS, check_stop
+
+MAX_IDLE = 8
+"""Instances of one kind that stay open for sessions which do not use them at the moment."""
+
+
+class SharedInstance:
+    """An instance with several users; :func:`join_instance` gives it.
+
+    Args:
+        key: what its users have in common.
+        connections: connections to it, of which the first stays here. The others are handed out before any new cursor is
+            made: they may have settings of their own, from before the configuration was locked.
+        after: called once it is closed.
+    """
+
+    def __init__(
+        self, key: Hashable, connections: Sequence[duckdb.DuckDBPyConnection], after: Callable[[], None]
+    ) -> None:
+        self.key = key
+        self.users = 0
+        self._base, *self._ready = connections
+        self._after = after
+
+    def open_cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a cursor that nobody else has."""
+        with _REGISTRY.lock:
+            return self._ready.pop() if self._ready else self._base.cursor()
+
+    def leave(self, broken: bool = False) -> None:
+        """Use it no longer; the last user closes it.
+
+        Args:
+            broken: whether an error invalidated it, so that whoever joins next gets a new one.
+        """
+        with _REGISTRY.lock:
+            self.users -= 1
+            if (broken or not self.users) and _REGISTRY.opened.get(self.key) is self:
+                del _REGISTRY.opened[self.key]
+            if self.users:
+                return
+        for con in (*self._ready, self._base):
+            with contextlib.suppress(duckdb.Error):
+                con.close()
+        self._after()
+
+
+class _Registry:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.opened: dict[Hashable, SharedInstance] = {}
+
+
+_REGISTRY = _Registry()
+_LEFT: list[_Registry] = []
+Opened = tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None]]
+"""Connections to a new instance, and what is called once it is closed."""
+
+
+def join_instance(key: Hashable, make: Callable[[], Opened]) -> SharedInstance:
+    """Return the instance that the users of a key share; the first of them makes it."""
+    with _REGISTRY.lock:
+        found = _REGISTRY.opened.get(key)
+        if found is None:
+            found = _REGISTRY.opened[key] = SharedInstance(key, *make())
+        found.users += 1
+        return found
+
+
+def count_instances() -> int:
+    """Return how many shared instances are open."""
+    return len(_REGISTRY.opened)
+
+
+MAX_AT_ONCE = 16
+"""Queries of one session that run at once; more wait."""
+
+
+class Cursors:
+    """The cursors of one session: its own, and others for threads that ask while that is in use.
+
+    Args:
+        own: the first.
+        open_another: gives a cursor that sees the same, or None where there can be none; None where there never is.
+    """
+
+    def __init__(
+        self,
+        own: duckdb.DuckDBPyConnection,
+        open_another: Callable[[], duckdb.DuckDBPyConnection | None] | None,
+    ) -> None:
+        self._own, self._open_another = own, open_another
+        self._lock = threading.Lock()
+        self._free: list[duckdb.DuckDBPyConnection] = []
+        self._others = 0
+        self._closed = False
+
+    @contextlib.contextmanager
+    def borrow(self, own_is_free: Any) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend the session's own cursor if it is free, else another one, or else the own as soon as it is free.
+
+        Args:
+            own_is_free: who holds this lock has the session's own cursor.
+        """
+        other = None
+        if not own_is_free.acquire(blocking=False):
+            other = self._take()
+            while other is None and not own_is_free.acquire(timeout=POLL_SECONDS):
+                check_stop()
+        try:
+            yield self._own if other is None else other
+        finally:
+            if other is None:
+                own_is_free.release()
+            else:
+                self._give_back(other)
+
+    def _take(self) -> duckdb.DuckDBPyConnection | None:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            if self._open_another is None or self._closed or self._others >= MAX_AT_ONCE - 1:
+                return None
+            made = self._open_another()
+            self._others = self._others + 1 if made is not None else MAX_AT_ONCE
+            return made
+
+    def _give_back(self, con: duckdb.DuckDBPyConnection) -> None:
+        with self._lock:
+            if not self._closed:
+                self._free.append(con)
+                return
+        with contextlib.suppress(duckdb.Error):
+            con.close()
+
+    def close(self) -> None:
+        """Close all but the session's own; those in use are closed once they are given back."""
+        with self._lock:
+            self._closed = True
+            for con in self._free:
+                with contextlib.suppress(duckdb.Error):
+                    con.close()
+            self._free.clear()
+
+
+class Idle(Protocol):
+    """A holder of an instance of its own, which can be opened again at any time."""
+
+    def close_idle(self) -> bool:
+        """Close the instance unless it is in use at the moment, and return whether it is closed."""
+        ...
+
+
+class RecentlyUsed:
+    """Holders of open instances, of which the one that was unused for longest is asked first to close."""
+
+    def __init__(self, most: int = MAX_IDLE) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._holders: OrderedDict[int, weakref.ref[Idle]] = OrderedDict()
+
+    def note(self, holder: Idle) -> None:
+        """Note that a holder uses its instance now, and let others close theirs where there are too many."""
+        with self._lock:
+            self._holders[id(holder)] = weakref.ref(holder)
+            self._holders.move_to_end(id(holder))
+            others = list(self._holders.items())[: max(0, len(self._holders) - self._most)]
+        for place, reference in others:
+            found = reference()
+            if found is None or (found is not holder and found.close_idle()):
+                with self._lock:
+                    self._holders.pop(place, None)
+
+    def forget(self, holder: Idle) -> None:
+        """Forget a holder, which closed its instance."""
+        with self._lock:
+            self._holders.pop(id(holder), None)
+
+
+def _forget_instances() -> None:
+    """Leave the instances open in a forked process, where threads are gone and closing one would wait for them."""
+    global _REGISTRY
+    _LEFT.append(_REGISTRY)
+    _REGISTRY = _Registry()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_instances)
