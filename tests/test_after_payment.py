@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
 import dpsql
+from dpsql.ledger import log_file
+from dpsql.ledger.answers import AnswerStore
 from tests.support.small import open_small
 
 RELEASED = "WITH f AS (SELECT k, COUNT(*) AS n FROM t GROUP BY k) "
@@ -89,3 +93,46 @@ def test_a_stop_while_binding_charges_nothing(
         assert spent(session) == 0
     session.sql(RELEASED + "SELECT k FROM f")
     assert spent(session) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [(sqlite3.SQLITE_FULL, "the disk is full"), (sqlite3.SQLITE_BUSY, "held by another process")],
+)
+@pytest.mark.parametrize("kind", ["reserve", "settle", "answers"])
+def test_a_full_disk_says_what_was_charged(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, kind: str, error: int, cause: str
+) -> None:
+    """Where each of the three is written: the charge, the settlement and the answer."""
+
+    def fail() -> NoReturn:
+        full = sqlite3.OperationalError("the system says no")
+        full.sqlite_errorcode = error
+        raise full
+
+    append, put = log_file.append_row, AnswerStore.put
+
+    def refuse_row(connection: sqlite3.Connection, row: log_file.Row, said: object) -> None:
+        if row.kind == kind:
+            fail()
+        append(connection, row, said)  # type: ignore[arg-type]
+
+    def refuse_answer(answers: AnswerStore, *given: object) -> None:
+        if kind == "answers":
+            with log_file.explain_errors(None):
+                fail()
+        put(answers, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_file, "append_row", refuse_row)
+        patch.setattr(AnswerStore, "put", refuse_answer)
+        if kind == "answers":
+            assert session.sql("SELECT COUNT(*) FROM t").loss == "ε=1", "an answer that was settled is given"
+        else:
+            with pytest.raises(dpsql.LedgerError, match=cause) as caught:
+                session.sql("SELECT COUNT(*) FROM t")
+            charged = "ε=1 stays charged, and there is no answer" in caught.value.message
+            assert charged == (kind == "settle")
+            assert ("Nothing was charged" in caught.value.message) == (kind == "reserve")
+    assert spent(session) == (0 if kind == "reserve" else 1), "as it said"
+    assert session.sql("SELECT COUNT(*) FROM t").loss == "ε=1", "the next statement works"

@@ -248,7 +248,7 @@ class Ledger:
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
         self._check_continued()
-        with self._book.writing() as (write, _):
+        with log_file.saying_uncharged(), self._book.writing() as (write, _):
             account = self._book.account
             number = account.count + 1
             refusal = account.find_excess(self.analyst, event)
@@ -281,7 +281,8 @@ class Ledger:
             raise _more()
         if outcome != "released":
             event, kept = ticket.event, None
-        self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
+        with log_file.saying_charged(self.accountant.write_charge(ticket.event)):
+            self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Log a refused statement, at no cost: the owner's best sign that a bound is missing.

@@ -338,19 +338,55 @@ def explain_errors(path: Path | None) -> Iterator[None]:
     raise told
 
 
+_WITHOUT = " Without a durable charge there is no answer."
+_NOTHING = " Nothing was charged."
+
+
+@contextmanager
+def saying_uncharged() -> Iterator[None]:
+    """Let an error of a reservation that surely was not written say so: SQLite has rolled it back.
+
+    Raises:
+        LedgerError: the error, with that sentence.
+    """
+    try:
+        yield
+        return
+    except LedgerError as error:
+        full = "the disk is full." + _WITHOUT in error.message
+        told = LedgerError(error.message + _NOTHING, hint=error.hint) if full else error
+    raise told
+
+
+@contextmanager
+def saying_charged(charge: str) -> Iterator[None]:
+    """Let an error after the reservation say that it stays charged, and nothing that is true of earlier errors alone.
+
+    Raises:
+        LedgerError: the error, with that sentence.
+    """
+    try:
+        yield
+        return
+    except LedgerError as error:
+        cause = error.message.removesuffix(_NOTHING).removesuffix(_WITHOUT)
+        told = LedgerError(f"{cause} {charge} stays charged, and there is no answer.", hint=error.hint)
+    raise told
+
+
 _HELD = (
-    "is held by another process and did not come free in time; nothing was charged.",
+    f"is held by another process and did not come free in time.{_NOTHING}",
     "run the statement again, or close the other session.",
 )
 _READ_ONLY = (
-    "can't be written: it is read-only here. Without a durable charge there is no answer.",
+    f"can't be written: it is read-only here.{_WITHOUT}",
     "ask the data owner for write access to the ledger and its directory.",
 )
 _ERRORS = {
     sqlite3.SQLITE_BUSY: _HELD,
     sqlite3.SQLITE_LOCKED: _HELD,
     sqlite3.SQLITE_FULL: (
-        "can't grow: the disk is full. Without a durable charge there is no answer.",
+        f"can't grow: the disk is full.{_WITHOUT}",
         "make room on the disk and run the statement again.",
     ),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
@@ -364,7 +400,7 @@ _ERRORS = {
         "give the right file with ledger='...', or restore it from a backup.",
     ),
     sqlite3.SQLITE_IOERR: (
-        "can't be written or read: the disk failed or is full. Without a durable charge there is no answer.",
+        f"can't be written or read: the disk failed or is full.{_WITHOUT}",
         "check the disk; what was reserved before stays charged.",
     ),
 }
