@@ -49,12 +49,12 @@ def bind(
         resolve_table_names(tree, catalog)
     except Error as error:
         raise error.located(statement.text) from None
-    binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
-    text = spell_statement(tree)
-    kept = name_kept_results(tree, catalog.kept)
-    binder.public.update((item.kept.table, None) for item in kept)
-    env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
     try:
+        binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
+        text = spell_statement(tree)
+        kept = name_kept_results(tree, catalog.kept)
+        binder.public.update((item.kept.table, None) for item in kept)
+        env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
         _refuse_other_names(tree, catalog.functions)
