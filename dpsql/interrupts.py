@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -185,6 +186,11 @@ def take_worker() -> Worker:
         return Worker()
 
 
+def is_lack_of_threads(error: BaseException) -> bool:
+    """Say whether an error of :func:`take_worker` is Python's that it can't make a thread: too many, or it is ending."""
+    return isinstance(error, RuntimeError) and "new thread" in str(error)
+
+
 class WorkOutcome(Generic[T]):
     """The end of a work: a value or an error, and whether a stop was asked for."""
 
@@ -206,19 +212,22 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     """Do work for the main thread in another one; other threads do it themselves.
 
     Whatever the work raises is in the outcome; a stop makes it raise KeyboardInterrupt where it asks. An exception of a signal
-    handler is a stop.
+    handler is a stop. Where no other thread runs, since Python is ending or none can be made, the main thread works itself.
     """
     made: list[WorkOutcome[T]] = []
     done = threading.Event()
     stop = _Stop()
     worker: Worker | None = None
     stopped = sent = False
+    alone = sys.is_finalizing()  # then threads stand still, and nobody would ever answer
     while True:
         try:
             if threading.current_thread() is not threading.main_thread() or _stop.get() is not None:
                 return _do(work)
             if stopped:
                 stop.request()
+            if alone:
+                return copy_context().run(_do, work, stop)
             if not sent:
                 worker = worker or take_worker()
                 worker.jobs.put((partial(copy_context().run, _do, work, stop, made), done))
@@ -228,8 +237,9 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
                     stop.request()
             made[0].stopped = stopped
             return made[0]
-        except BaseException:  # wherever in here a handler's exception finds us, the work is ours to end
-            stopped = True
+        except BaseException as error:  # wherever in here a handler's finds us, the work is ours to end
+            lacking = worker is None and is_lack_of_threads(error)
+            alone, stopped = alone or lacking, stopped or not lacking
 
 
 def _do(

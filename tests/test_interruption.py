@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -293,3 +294,35 @@ def test_a_forked_process_ends_in_peace(session: dpsql.Session) -> None:
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+ENDS = {
+    "a finaliser": "class Late:\n    def __del__(self, ask=ask):\n        ask()\nlate = Late()",
+    "a generator": "def hold():\n    with session:\n        yield\nheld = hold()\nnext(held)",
+    "no new thread": (
+        "import threading\nfrom dpsql import interrupts\ninterrupts._IDLE.clear()\n"
+        'def start(self):\n    raise RuntimeError("can\'t start new thread")\n'
+        "threading.Thread.start = start\nask()"
+    ),
+}
+"""Ways to use a session where no other thread runs."""
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_where_no_other_thread_runs_the_main_thread_works(way: str, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(POLICY)
+    text = (
+        "import sys, duckdb, dpsql\n"
+        "data = duckdb.connect()\n"
+        "data.sql('CREATE TABLE t AS SELECT range AS u, 1 AS x, 1 AS k FROM range(9)')\n"
+        "session = dpsql.connect(data, policy=sys.argv[1])\n"
+        "def ask(sql=session.sql, say=sys.stdout.write):\n"
+        "    try:\n        sql('SELECT COUNT(*) AS n FROM t')\n"
+        "    except ImportError:  # Python has put its modules away\n        pass\n"
+        "    say('ended')\n"
+        f"session.sql('SELECT SUM(x) AS s FROM t')\n{ENDS[way]}\n"
+    )
+    command = [sys.executable, "-c", text, str(tmp_path / "p.toml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == ("" if way == "a generator" else "ended"), done.stderr
+    assert "Traceback" not in done.stderr

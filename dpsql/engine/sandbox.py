@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ import pyarrow as pa
 
 from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
 from dpsql.errors import BindError
-from dpsql.interrupts import POLL_SECONDS, Worker, is_stop_requested, take_worker
+from dpsql.interrupts import POLL_SECONDS, Worker, is_lack_of_threads, is_stop_requested, take_worker
 
 FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
 """Errors that invalidate DuckDB's whole instance; the next query needs a new one."""
@@ -104,7 +105,10 @@ def run_interruptibly(
     work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip
-    """Do work that gives a table in a thread of its own, as :func:`run_query`; `interrupt` asks it to end."""
+    """Do work that gives a table in a thread of its own, as :func:`run_query`; `interrupt` asks it to end.
+
+    Where there is no other thread it is done here, where nothing ends it: so what has a limit fails.
+    """
     box: list[Outcome] = []
     done = threading.Event()
     stopped = late = sent = False
@@ -113,9 +117,14 @@ def run_interruptibly(
         box.append(Outcome(stopped=True) if stopped else _do(work))
 
     worker: Worker | None = None
+    alone = sys.is_finalizing()
     end = None if limit is None else time.monotonic() + limit
     while True:
         try:
+            if alone:
+                stopped = stopped or stop.is_set() or is_stop_requested()
+                failed = Outcome(stopped=True) if stopped else Outcome(failure=TimeoutError)
+                return failed if stopped or limit is not None else _do(work)
             if not sent:
                 worker = worker or take_worker()
                 worker.jobs.put((task, done))
@@ -129,8 +138,9 @@ def run_interruptibly(
             if stopped:
                 return Outcome(stopped=True)
             return Outcome(failure=TimeoutError) if late else box[0]
-        except BaseException:  # wherever in here a handler's exception finds us, the query is ours to end
-            stopped = True
+        except BaseException as error:  # wherever in here a handler's finds us, the query is ours to end
+            lacking = worker is None and is_lack_of_threads(error)
+            alone, stopped = alone or lacking, stopped or not lacking
 
 
 def _do(work: Callable[[], pa.Table | None]) -> Outcome:
