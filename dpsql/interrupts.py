@@ -197,6 +197,8 @@ class WorkOutcome(Generic[T]):
     def __init__(self, value: T | None = None, error: BaseException | None = None) -> None:
         self.value, self.error = value, error
         self.stopped = False
+        self.leaving: SystemExit | None = None
+        """A handler's own wish to leave Python, which is held until the work has ended."""
 
     def get(self) -> T:
         """Return the value, or raise the error."""
@@ -212,13 +214,14 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     """Do work for the main thread in another one; other threads do it themselves.
 
     Whatever the work raises is in the outcome; a stop makes it raise KeyboardInterrupt where it asks. An exception of a signal
-    handler is a stop. Where no other thread runs, since Python is ending or none can be made, the main thread works itself.
+    handler is a stop, and its SystemExit is kept. Where no other thread runs, since Python is ending or none can be made, the main thread works itself.
     """
     made: list[WorkOutcome[T]] = []
     done = threading.Event()
     stop = _Stop()
     worker: Worker | None = None
     stopped = sent = False
+    leaving: SystemExit | None = None
     alone = sys.is_finalizing()  # then threads stand still, and nobody would ever answer
     while True:
         try:
@@ -235,9 +238,10 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
             while not done.wait(POLL_SECONDS):
                 if stopped:
                     stop.request()
-            made[0].stopped = stopped
+            made[0].stopped, made[0].leaving = stopped, leaving
             return made[0]
         except BaseException as error:  # wherever in here a handler's finds us, the work is ours to end
+            leaving = error if isinstance(error, SystemExit) else leaving
             lacking = worker is None and is_lack_of_threads(error)
             alone, stopped = alone or lacking, stopped or not lacking
 
@@ -271,6 +275,8 @@ def interruptible(method: Callable[P, T]) -> Callable[P, T]:
             outcome = run_apart(lambda: method(*args, **kwargs))
         except BaseException:  # between two steps of ours, where there is one chance in a million
             pass
+        if outcome is not None and outcome.leaving is not None:
+            raise outcome.leaving
         if outcome is None or (outcome.stopped and outcome.error is None):
             late = Interrupted("stopped as it ended: what was answered is stored, and asking again is free.")
             late.answered = tuple(outcome.value) if outcome and isinstance(outcome.value, list) else ()

@@ -326,3 +326,23 @@ def test_where_no_other_thread_runs_the_main_thread_works(way: str, tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == ("" if way == "a generator" else "ended"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_handler_may_leave_python(session: dpsql.Session) -> None:
+    """What was reserved stays charged, and the exit is not taken for a stop."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(7)
+
+    was = signal.signal(signal.SIGALRM, leave)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(SystemExit) as caught:
+            session.sql(
+                "SELECT SUM(a.n * b.range) AS s FROM (SELECT COUNT(*) AS n FROM t) AS a, range(100000) AS b, range(100000) AS c"
+            )
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, was)
+    assert caught.value.code == 7
+    assert spent(session) == 1
