@@ -214,7 +214,8 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     """Do work for the main thread in another one; other threads do it themselves.
 
     Whatever the work raises is in the outcome; a stop makes it raise KeyboardInterrupt where it asks. An exception of a signal
-    handler is a stop, and its SystemExit is kept. Where no other thread runs, since Python is ending or none can be made, the main thread works itself.
+    handler is a stop, and its SystemExit is kept. Where no other thread runs, since Python is ending or none can be made,
+    the main thread works itself.
     """
     made: list[WorkOutcome[T]] = []
     done = threading.Event()
