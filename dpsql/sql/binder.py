@@ -279,6 +279,12 @@ class StatementBinder(Binder):
 
     def _scalar(self, node: exp.Expr, env: Env) -> exp.Expr:
         """Return the value of a public expression as a literal."""
+        inner = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(inner, exp.Select) and len(inner.expressions) != 1:
+            columns = f"this query has {len(inner.expressions)} columns, and a number is one."
+            raise bind_error(
+                node, columns, "write (SELECT t FROM best), or a pair of such, ((SELECT a FROM b), 1)."
+            )
         query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
         kept = name_kept_results(query, {name: k for name, k in self.catalog.kept.items() if name not in env})
         self.public.update((item.kept.table, None) for item in kept)

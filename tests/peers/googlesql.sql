@@ -1260,7 +1260,7 @@ answered
 -- reason: fault-option
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) SUM(f64, contribution_bounds_per_group => (SELECT 0, 1)) FROM typed
 ----
-refused: BindError: contribution_bounds_per_group must be a pair.
+refused: BindError: this query has 2 columns, and a number is
 ====
 -- case: bounds with fractions for a count
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test
@@ -1645,7 +1645,7 @@ refused: PrivacyError: nowhere is not the privacy unit of typed.
 -- plain: SELECT COUNT(*) FROM typed
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(privacy_unit_column=(SELECT 1)) COUNT(*) FROM typed
 ----
-refused: BindError: privacy_unit_column must be a word.
+refused: PrivacyError: 1 is not the privacy unit of typed.
 ====
 -- case: options privacy_unit_column='uid'
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy_options.test, _max_rows_contributed.test, _max_groups_contributed.test, _privacy_unit_column.test
