@@ -594,7 +594,9 @@ def test_the_check_notices(
         monkeypatch.setattr(utility, "compute_movement", lambda *given: (0, max(map(abs, whole(*given)))))
     else:
         monkeypatch.setattr(
-            statistic, "_limit", lambda node, typed, steps: statistic.Limit("b", statistic.Fraction(0), True, (0, 1))
+            statistic,
+            "_limit",
+            lambda node, typed, steps: statistic.Limit("b", statistic.Fraction(0), True, (0, 1)),
         )
     found = beyond(session, text, 8, meanwhile)
     session.con.execute("UPDATE pub SET lab = lab % 1000")  # type: ignore[attr-defined]

@@ -189,11 +189,13 @@ def test_no_value_of_the_data_in_an_error(cell: Cell) -> None:
 
 def test_an_interrupted_cell(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     from dpsql.engine.duckdb import DuckDBEngine
+    from dpsql.interrupts import check_stop
 
     def stopped(*_: Any, **__: Any) -> None:
         threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
         for _ in range(500):
             time.sleep(0.01)
+            check_stop()
 
     monkeypatch.setattr(DuckDBEngine, "execute", stopped)
     with pytest.raises(dpsql.Interrupted, match=r"ε=0\.1 stays charged"):

@@ -198,17 +198,17 @@ def first_groups(units: Any, groups: int, entropy: Entropy) -> Any:
     return np.arange(len(units)) - np.repeat(starts, np.diff(starts, append=len(units))) < groups
 
 
-def by_packed_rows(
-    con: duckdb.DuckDBPyConnection, operator: Aggregation, schema: str
-) -> dict[Any, Any] | None:
+def by_packed_rows(databases: Databases, operator: Aggregation, schema: str) -> dict[Any, Any] | None:
     """The same statistics by the other route, where there is one and the data fit."""
     if operator.packed is None:
         return None
 
     def execute(sql: str, lent: Any) -> pa.Table:
         for name, table in lent.items():
-            con.register(name, table)
-        return con.sql(in_schema(sql, schema)).to_arrow_table()
+            databases.con.register(name, table)
+        return databases.con.sql(
+            in_schema(inside.write_alone(databases.session, sql), schema)
+        ).to_arrow_table()
 
     table = operator.packed.take(Reader(execute, {}, 10**6), Entropy())
     if table is None:
@@ -220,11 +220,11 @@ def by_packed_rows(
     }
 
 
-def exact(con: duckdb.DuckDBPyConnection, operator: Operator, schema: str) -> list[dict[Any, Any]]:
+def exact(databases: Databases, operator: Operator, schema: str) -> list[dict[Any, Any]]:
     """What the operator's queries give in a schema."""
     found: list[dict[Any, Any]] = []
     for part in parts_of(operator):
-        query = in_schema(part.query, schema)
+        con, query = databases.con, in_schema(inside.write_alone(databases.session, part.query), schema)
         if isinstance(part, Histogram | MostFrequent):
             found.append(histogram(con, query, part.keys, ("bin", "n")))
         elif isinstance(part, Quantiles | InverseSensitivity | DistinctSum):
@@ -257,16 +257,14 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
             databases.con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
         budgeted = "max_rows_contributed" in text
         first = parts_of(block.operator)[0]
-        before = exact(databases.con, block.operator, f"d{number}")
-        packed = (
-            by_packed_rows(databases.con, first, f"d{number}") if isinstance(first, Aggregation) else None
-        )
+        before = exact(databases, block.operator, f"d{number}")
+        packed = by_packed_rows(databases, first, f"d{number}") if isinstance(first, Aggregation) else None
         for gone in units:
-            after = exact(databases.con, block.operator, f"d{number}_{gone}")
+            after = exact(databases, block.operator, f"d{number}_{gone}")
             found += differences(block.operator, before, after, budgeted)
             if packed is not None and isinstance(first, Aggregation) and gone == 1 + number % len(UNITS):
                 # where nobody is left, the query is read: it says what an empty table gives
-                there = by_packed_rows(databases.con, first, f"d{number}_{gone}")
+                there = by_packed_rows(databases, first, f"d{number}_{gone}")
                 found += violations(first, packed, after[0] if there is None else there, budgeted)
     return found
 

@@ -18,6 +18,7 @@ from dpsql.sql.bind import bind as bind_statement
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.plan_size import write_shared
 from dpsql.sql.selection.declared import Declaration
 from dpsql.stored_blocks import PreparedPlan
 
@@ -59,6 +60,11 @@ def catalog(session: Session) -> Catalog:
 def finisher(session: Session) -> Finisher:
     """Return the database of public SQL."""
     return session._pipeline.finisher
+
+
+def write_alone(session: Session, text: str) -> str:
+    """Return an exact text with the queries that it refers to by name."""
+    return write_shared(text, session._pipeline.catalog.shared)
 
 
 def gate(session: Session) -> Gate:

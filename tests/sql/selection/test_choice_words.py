@@ -215,7 +215,7 @@ def test_the_cost_that_is_shown_is_what_is_charged(
         choice = f"SELECT ABOVE_THRESHOLD({MANY}, 1.5, max_hits => 10, epsilon => 1000) OVER c FROM t"
         found = session.sql(choice)
         assert found.shape[0] == 1
-        full, part = ("μ=89.42", "μ=39.69") if accountant == "gdp" else ("ε=1000", "ε=200")
+        full, part = ("μ=89.42", "μ=39.29") if accountant == "gdp" else ("ε=1000", "ε=200")
         assert (found.loss == full) == whole
         assert f"cost {found.loss} " in found.cost_line
         assert session.sql(choice.replace("10,", "10, refresh => TRUE,")).loss == part
