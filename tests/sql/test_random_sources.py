@@ -62,7 +62,11 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
     for item in block.inputs:
         con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
     assert isinstance(block.operator, Aggregation)
-    (exact,) = con.sql(inside.write_alone(session, block.operator.query).replace(SALT, "7")).to_arrow_table().to_pylist()
+    (exact,) = (
+        con.sql(inside.write_alone(session, block.operator.query).replace(SALT, "7"))
+        .to_arrow_table()
+        .to_pylist()
+    )
     places = [output.statistic.column for output in block.operator.outputs]  # type: ignore[union-attr]
     # Public rows that a FULL join keeps are nobody's: they don't count.
     (plain,) = con.sql(
