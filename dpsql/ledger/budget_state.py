@@ -1,118 +1,19 @@
-"""What is left of a budget at one moment, and what was spent: what every display and the price of EXPLAIN say."""
+"""The state of a budget at one moment: what every display and the price of EXPLAIN say, worked out of the account."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.ledger.accounts import Account
 from dpsql.ledger.filter_states import FilterState
-from dpsql.numerics.exact_numbers import DOWN, UP, write_number, write_pair, write_short
 from dpsql.policy.model import Policy
-from dpsql.privacy.accountants import MANY
-from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
+from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.events import Event, PureDP
-from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.records import BudgetState
 
-
-@dataclass(frozen=True)
-class BudgetState:
-    """The budget at one moment: of the whole, or of an analyst's share.
-
-    ``whole`` is, beside a share, the state of the whole.
-
-    ``spent_epsilon`` is the plain sum over everything charged; ``spent_delta`` the sum of the deltas that mechanisms
-    have of their own (under ``basic``: of all deltas), of which ``mechanism_delta`` is the limit. ``left_epsilon`` is,
-    under every accountant, the largest epsilon that one further statement may have (of a share: that both allow).
-    ``about`` counts further statements at the default epsilon. ``rule_used`` is the part that is gone of what zcdp or
-    gdp allow by their rule, None where there is no rule but the sum; ``rule`` is the same where the rule, and not the
-    plain sum, says what is left.
-    """
-
-    accountant: str
-    limit_epsilon: Fraction
-    limit_delta: Fraction
-    spent_epsilon: Fraction
-    spent_delta: Fraction
-    left_epsilon: Fraction
-    left_delta: Fraction
-    detail: str
-    analyst: str | None = None
-    default_epsilon: Fraction | None = None
-    about: int | None = None
-    whole: BudgetState | None = None
-    mechanism_delta: Fraction = Fraction(0)
-    rule: Fraction | None = None
-    rule_used: Fraction | None = None
-    own: OwnRoom | None = field(default=None, repr=False)
-    """What is left in the rule's own currency, where the accountant speaks it."""
-    promises_rule: bool = field(default=False, repr=False)
-    """True where the budget was given in that currency, and the limit itself is what is promised."""
-    at_delta: Fraction = field(default=Fraction(0), repr=False)
-    """The delta at which a budget in its own currency is shown as an epsilon."""
-
-    @property
-    def has_rule(self) -> bool:
-        """True where the accountant counts by a rule beside the plain sum."""
-        return ACCOUNTANTS[self.accountant].has_rule
-
-    @property
-    def currency(self) -> str:
-        """The currency that amounts are said in: ``epsilon``, ``mu`` or ``rho``."""
-        return ACCOUNTANTS[self.accountant].currency if self.own is not None else "epsilon"
-
-    @property
-    def share(self) -> Fraction:
-        """The part of the limit that is gone, from 0 to 1."""
-        if self.own is None:
-            return 1 - self.left_epsilon / self.limit_epsilon
-        gone = 1 - self.own.left / self.own.limit
-        return gone if self.own.by_sum is None else min(gone, 1 - self.own.by_sum / self.limit_epsilon)
-
-    @property
-    def spent(self) -> str:
-        """``"ε=0.2"``, rounded up; ``"μ=0.2"`` where the accountant speaks it."""
-        if self.own is None:
-            return write_pair(self.spent_epsilon, self.spent_delta, UP)
-        delta = f", δ={write_short(self.spent_delta, UP)}" if self.spent_delta else ""
-        return f"{self.own.symbol}={write_short(self.own.spent, UP)}{delta}"
-
-    @property
-    def limit(self) -> str:
-        """``"ε=1, δ=1e-06"``; ``"μ=1, δ=1e-06"`` of a budget in mu."""
-        if self.own is None or not self.promises_rule:
-            return write_pair(self.limit_epsilon, self.limit_delta)
-        delta = f", δ={write_short(self.limit_delta)}" if self.limit_delta else ""
-        return f"{self.own.symbol}={write_number(self.own.limit, up=False)}{delta}"
-
-    @property
-    def left(self) -> str:
-        """``"ε=0.8"``, rounded down; ``"μ=0.8"`` where the accountant speaks it."""
-        if self.own is not None:
-            return f"{self.own.symbol}={write_short(self.own.left, DOWN)}"
-        return f"ε={write_short(self.left_epsilon, DOWN)}"
-
-    @property
-    def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where the rule says what is left."""
-        mine = f"{self.analyst}'s " if self.analyst else ""
-        if self.own is not None:
-            return self.own.say(self.limit_epsilon, mine)
-        return say_what_is_left(self.left_epsilon, self.limit_epsilon, self.rule, mine)
-
-    @property
-    def rule_text(self) -> str:
-        """``"21%"`` of the rule used; empty where there is no rule but the sum."""
-        return "" if self.rule_used is None else format_percent(self.rule_used)
-
-    @property
-    def about_text(self) -> str:
-        """``"about 8 more at ε=0.1"``, empty where the policy has no default."""
-        if self.about is None or self.default_epsilon is None:
-            return ""
-        count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
-        return f"{count} more at ε={write_short(self.default_epsilon)}"
+__all__ = ["BudgetState", "make_budget_state"]
 
 
 def make_budget_state(

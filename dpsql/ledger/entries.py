@@ -9,16 +9,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from dpsql.ledger.log_file import START, Row, Said, check_said, damaged_error, read_body, verify_rows
-from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.events import Event
-from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.records import Entry, format_local_time
+
+__all__ = [
+    "FORGOTTEN",
+    "OUTCOMES",
+    "WRITTEN_OFF",
+    "Entry",
+    "format_local_time",
+    "read_entries",
+    "read_event",
+    "read_one_entry",
+]
 
 OUTCOMES = ("released", "failed", "interrupted")
 """How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
@@ -32,62 +41,6 @@ FORGOTTEN = "(forgotten)"
 _PAGE = 2000
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One statement in the ledger, with what it is charged.
-
-    ``event`` is what counts against the budget: the reserved event until it is settled, None for what was
-    refused.
-    ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
-    ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``,
-    ``written off``.
-    """
-
-    statement_id: int
-    when: str
-    analyst: str
-    text: str
-    outcome: str
-    event: Event | None
-    asked: Event | None
-    reason: str = ""
-    key: str = ""
-    user: str = ""
-    process: str = ""
-    progress: Event | None = None
-    release: str | None = None
-    blocks: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the answers of its private blocks that were kept, by their keys."""
-
-    def kept(self, key: str) -> str | None:
-        """Return the digest of the answer that was kept under a key; None where none was."""
-        if self.outcome != "released":
-            return None
-        return self.blocks.get(key) or (self.release if key == self.key else None)
-
-    @property
-    def loss(self) -> str:
-        """The loss as people read it; ``"0"`` for what was refused."""
-        return "0" if self.event is None else self.event.sentence()
-
-    def charge(self, accountant: Accountant | str) -> str:
-        """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
-        event = self.charged(accountant)
-        if event is None:
-            return "0"
-        return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
-
-    def charged(self, accountant: Accountant | str) -> Event | None:
-        """Return the charge as an accountant counts it; None for what was refused."""
-        kind = ACCOUNTANTS[accountant] if isinstance(accountant, str) else accountant
-        return None if self.event is None else kind.charge(self.event)
-
-    @property
-    def when_text(self) -> str:
-        """The time in the reader's time zone: the hour for today, the date too for other days."""
-        return format_local_time(self.when)
-
-
 def read_event(body: Mapping[str, Any]) -> Event:
     """Read an event from a row. ValueError when it costs less than nothing."""
     return _read_event(json.dumps(body, sort_keys=True))
@@ -99,13 +52,6 @@ def _read_event(text: str) -> Event:
     if min(event.basic) < 0 or event.basic[1] > 1:
         raise ValueError("an event can't cost less than nothing")
     return event
-
-
-def format_local_time(when: str) -> str:
-    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
-    moment = datetime.fromisoformat(when).astimezone()
-    today = moment.date() == datetime.now().astimezone().date()
-    return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")
 
 
 _ROWS = """
@@ -137,7 +83,7 @@ def read_entries(
                 raise damaged_error(f"statement {number} can't be read") from None
 
 
-def read_entry(connection: sqlite3.Connection, number: int, forgotten: str = "") -> Entry | None:
+def read_one_entry(connection: sqlite3.Connection, number: int, forgotten: str = "") -> Entry | None:
     """Return one statement; None where there is no such number."""
     return next(read_entries(connection, number, number, forgotten), None) if number > 0 else None
 

@@ -26,7 +26,7 @@ from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account
 from dpsql.ledger.answers import AnswerStore
-from dpsql.ledger.entries import Entry, read_entries, read_entry
+from dpsql.ledger.entries import Entry, read_entries, read_one_entry
 from dpsql.ledger.log_file import START, Row, Said, damaged_error, link_row, verify_rows
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.upgrade import upgrade_ledger
@@ -173,7 +173,7 @@ class LedgerStore:
     def find_entry(self, number: int) -> Entry | None:
         """Return one statement; None where there is no such number."""
         with self.reading() as connection:
-            return read_entry(connection, number, self.account.forgotten)
+            return read_one_entry(connection, number, self.account.forgotten)
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the statements from number ``first`` to ``last``, as they are when their page is read."""

@@ -10,8 +10,6 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from dpsql.ledger.budget_state import BudgetState
-from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import UP, write_pair, write_short
@@ -20,6 +18,7 @@ from dpsql.policy.validate import DateBound
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
+from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.figures import (
     ALPHAS,
     PEOPLE,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpsql.ledger.entries import Entry
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.events import Event
+from dpsql.privacy.records import Entry
 from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000

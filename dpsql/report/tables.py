@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpsql.numerics.exact_numbers import write_short
 
 if TYPE_CHECKING:
-    from dpsql.ledger.budget_state import BudgetState
-    from dpsql.ledger.entries import Entry
     from dpsql.ledger.ledger import Ledger
     from dpsql.privacy.accountants import Accountant
     from dpsql.privacy.events import Event
+    from dpsql.privacy.records import BudgetState, Entry
 
 _Value = str | int | float | None
 BAR_WIDTH = 20

@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import SALT
-from dpsql.sql.exact.gate import MAX_LINE_WIDTH, format_sql
+from dpsql.sql.exact.layout import MAX_LINE_WIDTH, format_sql
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
 from tests.support.corpora import CORPORA, POLICY, cases
@@ -87,7 +87,7 @@ def test_text_that_nobody_can_read_is_shown_as_it_is() -> None:
 
 def test_names_that_are_reserved_are_known() -> None:
     """The list of words that need quotes is DuckDB's own."""
-    from dpsql.sql.exact.gate import _RESERVED
+    from dpsql.sql.exact.layout import _RESERVED
 
     asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
     assert {row[0] for row in duckdb.sql(asked).fetchall()} <= _RESERVED

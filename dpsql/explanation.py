@@ -1,0 +1,109 @@
+"""What EXPLAIN says: a plan in numbered sentences, its price, its expected errors, and the exact SQL. A plain record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pyarrow as pa
+
+from dpsql.numerics.exact_numbers import write_number
+from dpsql.privacy.amounts import SYMBOLS
+from dpsql.privacy.events import Event
+from dpsql.report.tables import Sheet
+from dpsql.result import Result
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A plan in words. ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` all of it for programs.
+
+    Of several statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
+
+    ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
+    and one error per epsilon.
+    """
+
+    sentences: tuple[str, ...]
+    price: str
+    sql: tuple[str, ...]
+    finish: str
+    as_json: bool = False
+    errors: Errors | None = None
+    event: Event | None = None
+    parts: tuple[Explanation, ...] = ()
+
+    def __str__(self) -> str:
+        if self.parts:
+            told = [f"Statement {i} of {len(self.parts)}:\n{part}" for i, part in enumerate(self.parts, 1)]
+            return "\n\n".join([*told, self.price])
+        from dpsql.sql.exact.layout import (
+            format_sql,  # a parser, which whoever reads the sentences alone need not wait for
+        )
+
+        rows = [f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1)]
+        rows.append(self.price)
+        if self.errors is not None:
+            rows += ["", *self.errors.lines()]
+        for query in self.sql:
+            rows += ["", "Exact SQL:", *("  " + line for line in format_sql(query).split("\n"))]
+        return "\n".join(rows)
+
+    __repr__ = __str__
+
+    def json(self) -> str:
+        """Return a JSON object: sentences, price, sql, finish, errors by epsilon.
+
+        Several statements are a list of these under ``statements``, with the price of all.
+        """
+        if self.parts:
+            each = [json.loads(part.json()) for part in self.parts]
+            return json.dumps({"statements": each, "price": self.price}, indent=2)
+        said = {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}
+        errors = self.errors.json() if self.errors is not None else {}
+        return json.dumps({**said, "errors": errors}, indent=2)
+
+    def result(self) -> Result:
+        """Return a relation of one column, for ``EXPLAIN`` in SQL."""
+        lines = [self.json()] if self.as_json else str(self).splitlines()
+        return Result(pa.table({"plan": lines}), cost_line="nothing was spent", whole=True)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Expected errors by the statement's epsilon: one row per answer, one column per epsilon."""
+
+    epsilons: tuple[Fraction, ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    own: Fraction
+    confidence: float
+    currency: str = "epsilon"
+    """The currency of ``epsilons``: that of the statement, ``epsilon``, ``mu`` or ``rho``."""
+
+    def lines(self) -> list[str]:
+        """Return a small table with the statement's own epsilon in brackets."""
+        sign = SYMBOLS[self.currency]
+        heads = [
+            f"[{sign}={write_number(e)}]" if e == self.own else f"{sign}={write_number(e)}"
+            for e in self.epsilons
+        ]
+        rows = [[name, *("±" + _short(error) for error in errors)] for name, errors in self.rows]
+        table = Sheet.of(["", *heads], rows, heads).text().split("\n")
+        others = "epsilons" if self.currency == "epsilon" else self.currency
+        title = f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
+        return [title, *(" " + line for line in table)]
+
+    def json(self) -> dict[str, dict[str, float]]:
+        """Return the errors by answer and epsilon."""
+        return {
+            name: {write_number(e): error for e, error in zip(self.epsilons, errors, strict=True)}
+            for name, errors in self.rows
+        }
+
+
+def _short(error: float) -> str:
+    """Return four significant digits; whole numbers are grouped by three."""
+    if error < 1000:
+        return f"{error:.4g}"
+    return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")

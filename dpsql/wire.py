@@ -1,0 +1,486 @@
+"""The messages between a client and an owner's server: a JSON head and opaque bytes.
+
+    u32, big-endian: length of the head | the head, a JSON object | the payload
+
+Whatever comes from the other side is checked before it is used, and never unpickled: what does not fit is a
+:class:`WireError`. Values keep their exactness: fractions, decimals and dates travel as text, tables as Arrow streams.
+
+>>> decode(encode(Message({"kind": "end"}, b"rows")))
+Message(head={'kind': 'end'}, payload=b'rows')
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from dpsql import errors
+from dpsql.errors import Error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsql.explanation import Explanation
+    from dpsql.privacy.events import Event
+    from dpsql.privacy.records import BudgetState, Entry
+    from dpsql.result import Result
+
+_T = TypeVar("_T")
+
+MAX_HEAD = 8 << 20
+"""Bytes of a message's head."""
+MAX_MESSAGE = 16 << 20
+"""Bytes of a whole message."""
+CHUNK = 1 << 20
+"""Bytes of one message's part of a result."""
+MAX_RESULT = 1 << 30
+"""Bytes of a result's rows that a client takes."""
+
+_MALFORMED = (
+    ArithmeticError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError, MemoryError,
+)  # fmt: skip
+_LENGTH = struct.Struct(">I")
+
+
+class WireError(Error):
+    """A message that does not follow the protocol. Nothing in it was used."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: a head of JSON values, and bytes that only its reader understands."""
+
+    head: dict[str, Any]
+    payload: bytes = field(default=b"")
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of a message.
+
+    Raises:
+        WireError: it is too long, or its head holds what JSON does not have.
+    """
+    try:
+        head = json.dumps(message.head, separators=(",", ":"), allow_nan=False).encode()
+    except _MALFORMED:
+        raise WireError("a message holds a value that can't be sent.") from None
+    if len(head) > MAX_HEAD or len(head) + len(message.payload) > MAX_MESSAGE:
+        raise WireError(f"a message may have {MAX_MESSAGE:,} bytes, {MAX_HEAD:,} of them in its head.")
+    return b"".join((_LENGTH.pack(len(head)), head, message.payload))
+
+
+def decode(data: bytes | memoryview) -> Message:
+    """Read the bytes of a message.
+
+    Raises:
+        WireError: they are no message.
+    """
+    view = memoryview(data)
+    if len(view) < _LENGTH.size or len(view) > _LENGTH.size + MAX_MESSAGE:
+        raise WireError("a message of the wrong length arrived.")
+    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
+    end = _LENGTH.size + length
+    if length > MAX_HEAD or end > len(view):
+        raise WireError("a message of the wrong length arrived.")
+    try:
+        head = json.loads(bytes(view[_LENGTH.size : end]), parse_constant=_refuse_constant)
+    except _MALFORMED:
+        raise WireError("a message arrived whose head is no JSON.") from None
+    if not isinstance(head, dict):
+        raise WireError("a message arrived whose head is no JSON object.")
+    return Message(head, bytes(view[end:]))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:
+    """Return a value of a head.
+
+    Args:
+        head: the head, or an object in it.
+        name: the key.
+        kind: the type that the value must have; True and False are no int.
+        default: what stands for a missing value or null; None where it must be there.
+
+    Raises:
+        WireError: it is missing, or of another type.
+    """
+    value = head.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise WireError(f"a message arrived without a proper {name!r}.")
+    return value
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+_KNOWN = {
+    kind.__name__: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, Error)
+}
+
+
+def write_error(error: Error) -> Message:
+    """Return the message of an error of ours: class, sentence, span, text, hint. Its ``answered`` are results of their own."""
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN), "Error")
+    head = {
+        "kind": "error",
+        "class": kind,
+        "message": error.message,
+        "span": None if error.span is None else list(error.span),
+        "text": error.text,
+        "hint": error.hint,
+        "name": getattr(error, "name", None),
+        "keys": list(error.keys),
+    }
+    return Message(head)
+
+
+def read_error(message: Message) -> Error:
+    """Read what :func:`write_error` wrote. A class that this version does not know is an :class:`~dpsql.Error`.
+
+    Raises:
+        WireError: the message is no error.
+    """
+    head = message.head
+    kind = _KNOWN.get(get_field(head, "class", str), Error)
+    span, keys = head.get("span"), get_field(head, "keys", list, [])
+    if span is not None and not (
+        isinstance(span, list) and len(span) == 2 and all(type(place) is int and place >= 0 for place in span)
+    ):
+        raise WireError("an error arrived with a place that is none.")
+    error = kind(
+        get_field(head, "message", str),
+        span=None if span is None else (span[0], span[1]),
+        text=_optional(head, "text"),
+        hint=_optional(head, "hint"),
+        keys=tuple(key for key in keys if isinstance(key, str)),
+    )
+    if hasattr(error, "name"):
+        error.name = _optional(head, "name")
+    return error
+
+
+def _optional(head: Mapping[str, Any], name: str) -> str | None:
+    return None if head.get(name) is None else get_field(head, name, str)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def read_event_of(body: Any) -> Event:
+    """Read an event that :meth:`dpsql.privacy.events.Event.to_json` wrote.
+
+    Raises:
+        WireError: it is none.
+    """
+    from dpsql.privacy.events import Event
+
+    return _read(Event, body)
+
+
+def _read(kind: type[_T], body: Any) -> _T:
+    from dpsql.record_codec import read_value
+
+    try:
+        return cast(_T, read_value(kind, body))
+    except _MALFORMED:
+        raise WireError(f"a message arrived without a proper {kind.__name__}.") from None
+
+
+def write_state(state: BudgetState) -> dict[str, Any]:
+    """Return a budget's state as JSON values."""
+    from dpsql.record_codec import write_record
+
+    return write_record(state)
+
+
+def read_state(body: Any) -> BudgetState:
+    """Read what :func:`write_state` wrote.
+
+    Raises:
+        WireError: it is no state, or one of an unknown accountant.
+    """
+    from dpsql.privacy.filters import ACCOUNTANTS
+    from dpsql.privacy.records import BudgetState
+
+    state = _read(BudgetState, body)
+    if not all(one.accountant in ACCOUNTANTS for one in (state, state.whole or state)):
+        raise WireError(
+            "a budget of an unknown accountant arrived.", hint="install the server's version of dpsql."
+        )
+    return state
+
+
+def write_entry(entry: Entry) -> dict[str, Any]:
+    """Return a statement of the ledger as JSON values."""
+    from dpsql.record_codec import write_record
+
+    return write_record(entry)
+
+
+def read_entry(body: Any) -> Entry:
+    """Read what :func:`write_entry` wrote.
+
+    Raises:
+        WireError: it is no statement.
+    """
+    from dpsql.privacy.records import Entry
+
+    entry = _read(Entry, body)
+    try:
+        datetime.datetime.fromisoformat(entry.when)
+    except ValueError:
+        raise WireError("a statement without a proper time arrived.") from None
+    return entry
+
+
+def write_explanation(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON values."""
+    from dpsql.record_codec import write_record
+
+    return write_record(explanation)
+
+
+def read_explanation(body: Any) -> Explanation:
+    """Read what :func:`write_explanation` wrote.
+
+    Raises:
+        WireError: it is no explanation.
+    """
+    from dpsql.explanation import Explanation
+
+    return _read(Explanation, body)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def write_result(result: Result, **more: Any) -> Iterator[Message]:
+    """Yield the messages of a result, of at most :data:`CHUNK` bytes of rows each.
+
+    Args:
+        result: the result.
+        more: further values of the first head: the name that the session keeps it by, say.
+    """
+    import pyarrow as pa
+
+    table, names = result.table, result.columns
+    arrays = list(table.columns)
+    for ends in result.ends.values():
+        arrays += ends
+    plain = pa.Table.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, plain.schema) as writer:
+        writer.write_table(plain)
+    rows = memoryview(sink.getvalue())
+    head = {
+        "kind": "result",
+        "bytes": len(rows),
+        "columns": names,
+        "rows": len(result),
+        "intervals": list(result.ends),
+        "loss": result.loss,
+        "event": None if result.event is None else result.event.to_json(),
+        "notes": list(result.notes),
+        "statement_id": result.statement_id,
+        "cost_line": result.cost_line,
+        "confidence": float(result.confidence),
+        "whole": result.whole,
+        **more,
+    }
+    yield Message(head, bytes(rows[:CHUNK]))
+    for start in range(CHUNK, len(rows), CHUNK):
+        yield Message({"kind": "rows"}, bytes(rows[start : start + CHUNK]))
+
+
+def read_results(messages: Iterable[Message]) -> list[Result]:
+    """Read the results that :func:`write_result` wrote, one after another.
+
+    Raises:
+        WireError: rows are missing or superfluous, or are none.
+    """
+    reader = ResultReader()
+    for message in messages:
+        reader.take(message)
+    return reader.results()
+
+
+class ResultReader:
+    """Collects the messages of results as they come."""
+
+    def __init__(self, limit: int = MAX_RESULT) -> None:
+        self._limit = limit
+        self._finished: list[Result] = []
+        self._heads: list[dict[str, Any]] = []
+        self._parts: list[bytes] = []
+        self._missing = 0
+
+    def take(self, message: Message) -> None:
+        """Take a ``result`` or ``rows`` message.
+
+        Raises:
+            WireError: it does not follow the one before it, or is longer than it may be.
+        """
+        head = message.head
+        begins = head.get("kind") == "result"
+        if not begins and head.get("kind") != "rows":
+            raise WireError("rows were expected, and something else arrived.")
+        if begins == bool(self._missing):
+            raise WireError("rows of a result are missing or superfluous.")
+        if begins:
+            self._missing = get_field(head, "bytes", int)
+            if not 0 < self._missing <= self._limit:
+                raise WireError(f"a result may have {self._limit:,} bytes.", hint="ask for fewer rows.")
+            self._heads.append(head)
+        self._missing -= len(message.payload)
+        if self._missing < 0 or not message.payload:
+            raise WireError("rows of a result are missing or superfluous.")
+        self._parts.append(message.payload)
+        if not self._missing:
+            self._finished.append(_read_result(head if begins else self._heads[-1], b"".join(self._parts)))
+            self._parts.clear()
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """The heads of the results, in order."""
+        return self._heads
+
+    def results(self) -> list[Result]:
+        """Return the results.
+
+        Raises:
+            WireError: rows of the last one are missing.
+        """
+        if self._missing:
+            raise WireError("rows of a result are missing or superfluous.")
+        return self._finished
+
+
+def _read_result(head: dict[str, Any], rows: bytes) -> Result:
+    import pyarrow as pa
+
+    from dpsql.result import Result
+
+    columns, measured = (_texts(head, name) for name in ("columns", "intervals"))
+    try:
+        with pa.ipc.open_stream(rows) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+        ends = table.columns[len(columns) :]
+        sound = len(ends) == 2 * len(measured) and all(end.type == pa.float64() for end in ends)
+        if not sound or len(set(measured)) < len(measured) or not set(measured) <= set(columns):
+            raise ValueError
+        event = head.get("event")
+        return Result(
+            _check_rows(pa.Table.from_arrays(table.columns[: len(columns)], names=columns), head),
+            intervals={name: (ends[2 * i], ends[2 * i + 1]) for i, name in enumerate(measured)},
+            loss=get_field(head, "loss", str),
+            event=None if event is None else read_event_of(event),
+            notes=_texts(head, "notes"),
+            statement_id=_optional(head, "statement_id"),
+            cost_line=get_field(head, "cost_line", str),
+            confidence=get_field(head, "confidence", float),
+            whole=get_field(head, "whole", bool),
+        )
+    except (*_MALFORMED, pa.ArrowException):
+        raise WireError("a result arrived whose rows can't be read.") from None
+
+
+def _check_rows(table: pa.Table, head: dict[str, Any]) -> pa.Table:
+    """Check the number of rows. A table without columns has none that Arrow keeps."""
+    if table.num_columns and table.num_rows != get_field(head, "rows", int):
+        raise ValueError
+    return table
+
+
+def _texts(head: Mapping[str, Any], name: str) -> list[str]:
+    listed = get_field(head, name, list)
+    if not all(isinstance(item, str) for item in listed):
+        raise WireError(f"a message arrived without a proper {name!r}.")
+    return listed
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the values of ``$name`` parameters as JSON values; of one that SQL can't hold, the name of its type."""
+    return None if params is None else {str(name): _write_param(value) for name, value in params.items()}
+
+
+def _write_param(value: Any) -> Any:
+    item = getattr(value, "item", None)  # a numpy scalar
+    value = item() if callable(item) and getattr(value, "shape", None) == () else value
+    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()  # of numpy or pandas
+    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+        return [_write_param(held) for held in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    with suppress(TypeError, ValueError):  # no date (pandas' NaT), or more digits than Python writes
+        if isinstance(value, datetime.datetime):
+            return {"timestamp": _check_date(value.replace(tzinfo=None), datetime.datetime)}
+        if isinstance(value, datetime.date):
+            return {"date": _check_date(value, datetime.date)}
+        if isinstance(value, float):
+            return {"float": repr(float(value))}
+        if isinstance(value, int | decimal.Decimal):
+            return {"int" if isinstance(value, int) else "decimal": str(value)}
+    return {"other": type(value).__name__}
+
+
+def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
+    text = value.isoformat()
+    kind.fromisoformat(text)
+    return text
+
+
+def read_params(body: Any) -> dict[str, Any] | None:
+    """Read what :func:`write_params` wrote. For a value that SQL can't hold stands one of a type of the same name.
+
+    Raises:
+        WireError: it is none of these.
+    """
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise WireError("parameters arrived that are none.")
+    try:
+        return {
+            name: [_read_param(item) for item in value] if isinstance(value, list) else _read_param(value)
+            for name, value in body.items()
+        }
+    except _MALFORMED:
+        raise WireError("parameters arrived that are none.") from None
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "decimal": decimal.Decimal,
+    "timestamp": datetime.datetime.fromisoformat,
+    "date": datetime.date.fromisoformat,
+    "other": lambda name: type(name, (), {})(),  # it has nothing but this name, by which it is refused
+}
+
+
+def _read_param(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    ((kind, text),) = value.items()
+    if not isinstance(text, str):
+        raise TypeError
+    return _READ[kind](text)
