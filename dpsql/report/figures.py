@@ -412,7 +412,9 @@ def _describe_plan(
     if limit > _MOST_EPSILON or len(events) > _MOST_EVENTS:  # it would take long, and say nothing
         return float(now), float(delta), True, None, None
     base = compute_loss(events or [PureDP(limit / 64)], points=_COARSE)
-    coarse = 2 * float(limit) / _COARSE  # what fits is about as wide as the limit, however small each event is
+    coarse = (
+        2 * float(limit) / _COARSE
+    )  # what fits is about as wide as the limit, however small each event is
     if base.step < coarse:
         base = compute_loss(events or [PureDP(limit / 64)], step=coarse)
     most, at = float(limit), math.nextafter(float(delta), 0.0)
