@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 from dpsql.errors import PolicyError
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.policy import validate
+from dpsql.policy.server_rules import ServerRules
 from dpsql.policy.tables import Column, Format, Hop, Period, Table, parse_dependency
 from dpsql.policy.toml import Section, assign, declare_field, parse_toml, read_section, write_toml
 from dpsql.policy.validate import NameMapping, Value, fold
@@ -36,7 +37,8 @@ from dpsql.privacy.amounts import LARGEST, SYMBOLS, Amount
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE
 
 __all__ = [
-    "Analyst", "Budget", "Column", "Format", "Hop", "LedgerRules", "NameMapping", "Policy", "Table", "Value", "fold",
+    "Analyst", "Budget", "Column", "Format", "Hop", "LedgerRules", "NameMapping", "Policy", "ServerRules", "Table", "Value",
+    "fold",
 ]  # fmt: skip
 
 
@@ -61,6 +63,8 @@ class Budget(Section):
         mechanism_delta_share: the part of delta for mechanisms that have a delta of their own (groups with private
             keys, stability tests); the rest pays for the conversion of zcdp and gdp. ``basic`` sums all deltas and
             takes no notice of it. A ledger keeps the share that it was opened with.
+        answers: ``"shared"``: a stored answer is free for everybody who may ask its statement. ``"own"``: it is the same draw,
+            and an analyst's share is debited once for each stored answer that another analyst paid for; the whole is not.
 
     Numbers may be ints, Fractions, or floats (taken by the digits that print them).
 
@@ -77,6 +81,7 @@ class Budget(Section):
     mechanism_delta_share: Fraction = declare_field(validate.settle_share, MECHANISM_SHARE)
     mu: Fraction | None = declare_field(validate.settle_positive)
     rho: Fraction | None = declare_field(validate.settle_positive)
+    answers: str = declare_field(validate.settle_choice("shared", "own"), "shared")
 
     def _check_together(self) -> None:
         self._settle_own()
@@ -189,6 +194,7 @@ class Policy(Section):
         tables: what may be asked about, by name.
         analysts: shares of the budget, by name.
         ledger: what the ledger keeps beside the charges.
+        server: the times, limits and rules of a server.
         base: the folder that relative sources start from.
 
     Raises:
@@ -201,6 +207,7 @@ class Policy(Section):
     tables: Mapping[str, Table] = declare_field(validate.settle_names, sections=Table)
     analysts: Mapping[str, Analyst] = declare_field(validate.settle_names, sections=Analyst)
     ledger: LedgerRules = declare_field(None, LedgerRules(), section=LedgerRules)
+    server: ServerRules = declare_field(None, ServerRules(), section=ServerRules)
     base: Path | None = field(default=None, compare=False)
 
     def _check_together(self) -> None:
@@ -290,12 +297,24 @@ class Policy(Section):
 
     def dumps(self) -> str:
         """Return TOML that :meth:`loads` reads back as an equal policy."""
-        kept = self.ledger.collect()
-        return write_toml({**self._collect_meaning(), **({"ledger": kept} if kept else {})}, _INLINE)
+        said, answers = self._collect_meaning(), self.budget.answers
+        if answers != "shared":
+            said["budget"]["answers"] = answers
+        kept = {"ledger": self.ledger.collect(), "server": self.server.collect()}
+        return write_toml({**said, **{name: rules for name, rules in kept.items() if rules}}, _INLINE)
+
+    def for_analyst(self, name: str | None) -> Policy:
+        """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone."""
+        tables = {key: replace(table, source=None) for key, table in self.tables.items()}
+        mine = {
+            key: share for key, share in self.analysts.items() if name is not None and fold(key) == fold(name)
+        }
+        server = ServerRules(answer_times=self.server.answer_times, time_zone=self.server.time_zone)
+        return replace(self, tables=tables, analysts=mine, ledger=LedgerRules(), server=server, base=None)
 
     def _collect_meaning(self) -> dict[str, Any]:
-        """Return all that answers and charges rest on."""
-        said = {"budget": self.budget.collect()}
+        """Return all that draws and charges rest on: whose share is debited for a stored answer is no part of it."""
+        said = {"budget": replace(self.budget, answers="shared").collect()}
         said["tables"] = {name: table.collect() for name, table in self.tables.items()}
         said["analysts"] = {name: analyst.collect() for name, analyst in self.analysts.items()}
         return said

@@ -1,0 +1,134 @@
+"""Commands about the analysts of a server, for the data owner: their tokens, and who is paused.
+
+``add`` and ``rotate`` print the token alone on standard output, once; all else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import PolicyError, did_you_mean
+
+if TYPE_CHECKING:
+    from dpsql.policy.model import Policy
+    from dpsql.server.tokens import TokenFile
+
+_HELP = {
+    "add": "make an analyst's token, which is printed once",
+    "list": "show who has a token, until when, and who is paused",
+    "rotate": "make another token in place of the one that there is, which ends at once",
+    "remove": "end an analyst's token and sessions",
+    "resume": "let an analyst who was paused ask again",
+}
+
+
+def add_analyst_commands(commands: Any) -> None:
+    """Add the commands to those of the parser."""
+    analyst = commands.add_parser("analyst", help="who may ask a server; for the data owner")
+    actions = analyst.add_subparsers(required=True, metavar="action")
+    for name, run in (
+        ("add", _add),
+        ("list", _list),
+        ("rotate", _rotate),
+        ("remove", _remove),
+        ("resume", _resume),
+    ):
+        command = actions.add_parser(name, help=_HELP[name])
+        if name != "list":
+            command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
+        command.add_argument(
+            "--policy", required=True, type=Path, help="the policy file, beside which tokens are kept"
+        )
+        if name in ("add", "rotate"):
+            command.add_argument("--days", type=int, default=90, help="how long the token holds; default 90")
+        command.set_defaults(run=run)
+
+
+def _open(given: argparse.Namespace) -> tuple[Policy, TokenFile]:
+    from dpsql.policy.model import Policy
+    from dpsql.server.tokens import TokenFile
+
+    return Policy.load(given.policy), TokenFile(given.policy)
+
+
+def _find_name(policy: Policy, name: str, path: Path) -> str:
+    """Return an analyst's name as the policy writes it.
+
+    Raises:
+        PolicyError: it names no such analyst; the hint has the lines to paste.
+    """
+    from dpsql.policy.validate import fold
+
+    for known in policy.analysts:
+        if fold(known) == fold(name):
+            return known
+    near = did_you_mean(name, policy.analysts) if policy.analysts else None
+    raise PolicyError(
+        f"{path.name} has no analyst {name}.",
+        hint="\n".join([*([near] if near else []), "add these lines to it:", *_write_lines(policy, name)]),
+    )
+
+
+def _write_lines(policy: Policy, name: str) -> list[str]:
+    """Write the lines of a policy that give an analyst a share: half of the whole, to be changed."""
+    from dpsql.policy.toml import write_toml
+
+    own = policy.budget.own
+    currency = "epsilon" if own is None else own.currency
+    share = getattr(policy.budget, currency) / 2
+    return write_toml({"analysts": {name: {currency: share}}}).splitlines()
+
+
+def _add(given: argparse.Namespace) -> None:
+    policy, tokens = _open(given)
+    _print_token(tokens.add(_find_name(policy, given.name, given.policy), given.days), given)
+
+
+def _rotate(given: argparse.Namespace) -> None:
+    policy, tokens = _open(given)
+    _print_token(tokens.rotate(_find_name(policy, given.name, given.policy), given.days), given)
+
+
+def _print_token(token: str, given: argparse.Namespace) -> None:
+    days = f"{given.days} day" + ("s" if given.days != 1 else "")
+    print(token)
+    print(
+        f"{given.name}'s token holds for {days}; it is shown this once, and only a hash of it is kept.",
+        file=sys.stderr,
+    )
+
+
+def _list(given: argparse.Namespace) -> None:
+    from dpsql.report.tables import Sheet
+
+    policy, tokens = _open(given)
+    held = {record.name: record for record in tokens.list()}
+    rows = []
+    for name in dict.fromkeys([*policy.analysts, *held]):
+        record = held.get(name)
+        if record is None:
+            rows.append((name, "no token", "", ""))
+            continue
+        state = "expired" if record.has_expired() else "paused" if record.paused else "may ask"
+        if name not in policy.analysts:
+            state = "not in the policy"
+        rows.append((name, state, record.expires[:10], record.paused))
+    print(Sheet.of(("analyst", "state", "expires", "why"), rows).text())
+
+
+def _remove(given: argparse.Namespace) -> None:
+    from dpsql.server.tokens import TokenFile
+
+    TokenFile(given.policy).remove(given.name)
+    print(f"{given.name}'s token has ended; a running server ends their sessions.", file=sys.stderr)
+
+
+def _resume(given: argparse.Namespace) -> None:
+    from dpsql.server.tokens import TokenFile
+
+    why = TokenFile(given.policy).resume(given.name)
+    said = f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
+    print(said, file=sys.stderr)

@@ -1,0 +1,64 @@
+"""The server's log: one JSON object a line, of who, when, which statement, what charge and how it ended.
+
+It never holds data, the text of a statement, a parameter, a token, or an address beyond what tells analysts apart.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from typing import TextIO
+
+FIELDS = (
+    "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "count",
+)  # fmt: skip
+"""Everything that a line may say besides its time and event."""
+
+
+class EventLog:
+    """A log of events. Safe for threads; a log that can't be written stops nothing.
+
+    Args:
+        file: where lines go; None drops them.
+    """
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def write(self, event: str, **fields: str | int | float | None) -> None:
+        """Write a line.
+
+        Args:
+            event: what happened, in a word or two: ``open``, ``answer``, ``refused token``.
+            fields: from :data:`FIELDS`; None is left out.
+
+        Raises:
+            ValueError: a field that no line has.
+        """
+        unknown = set(fields) - set(FIELDS)
+        if unknown:
+            raise ValueError(f"no line of the log has {', '.join(sorted(unknown))}")
+        said: dict[str, str | int | float] = {
+            "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "event": event,
+        }
+        said.update(
+            {
+                name: value[:_LONGEST] if isinstance(value, str) else value
+                for name, value in fields.items()
+                if value is not None
+            }
+        )
+        line = json.dumps(said, ensure_ascii=True) + "\n"
+        with self._lock:
+            try:
+                if self._file is not None:
+                    self._file.write(line)
+                    self._file.flush()
+            except (OSError, ValueError):  # full, or closed
+                pass
+
+
+_LONGEST = 200

@@ -1,0 +1,391 @@
+"""The tokens by which a server knows analysts: made once, kept as salted hashes, and compared in constant time.
+
+They are in a file beside the policy, ``<policy>.analysts``, which only its owner may read. It is written as a whole under
+another name and put in place, so a reader never sees half of it. A token has 256 bits from the operating system, so one
+round of SHA-256 over salt and token is as hard to turn back as any number of rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import PolicyError, did_you_mean
+
+TOKEN_BITS = 256
+MAX_TOKEN_DAYS = 3650
+_PREFIX = "dpsql_"
+"""Before each token, so that scanners for secrets and people recognise one."""
+_TOKEN = re.compile(r"dpsql_[A-Za-z0-9_-]{43}")
+_MAX_FILE = 16 << 20
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """What the file keeps of one analyst's token. Times are in UTC.
+
+    ``paused`` says why the analyst may not ask for now; it is empty for those who may.
+    """
+
+    name: str
+    salt: str
+    hash: str
+    made: str
+    expires: str
+    paused: str = ""
+
+    def has_expired(self, now: datetime | None = None) -> bool:
+        """Tell whether the token is past its time."""
+        return datetime.fromisoformat(self.expires) <= (now or datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a token belongs to. ``paused`` says why this analyst may not ask for now, and is empty otherwise."""
+
+    name: str
+    expires: datetime
+    paused: str
+
+
+class TokenFile:
+    """The tokens beside a policy. Safe for threads and processes.
+
+    Args:
+        policy: the path of the policy file.
+    """
+
+    def __init__(self, policy: str | Path) -> None:
+        policy = Path(policy)
+        self.path = policy.with_name(policy.name + ".analysts")
+        self._lock = threading.Lock()
+        self._read: tuple[tuple[int, ...], dict[str, TokenRecord]] = ((), {})
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Numbers that change whenever the file does; empty where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def add(self, name: str, days: int = 90) -> str:
+        """Make the token of an analyst who has none, and return it: it can't be read again.
+
+        Raises:
+            PolicyError: there is one already, or the file can't be written.
+        """
+        with self._writing() as records:
+            if name in records:
+                raise PolicyError(
+                    f"{name} has a token already.",
+                    hint=f"dpsql analyst rotate {name} makes another in its place.",
+                )
+            token, records[name] = _make_token(name, days)
+        return token
+
+    def rotate(self, name: str, days: int = 90) -> str:
+        """Make another token in place of an analyst's own, which ends at once, and return it. A pause stays.
+
+        Raises:
+            PolicyError: there is none, or the file can't be written.
+        """
+        with self._writing() as records:
+            paused = _find_record(records, name).paused
+            token, made = _make_token(name, days)
+            records[name] = replace(made, paused=paused)
+        return token
+
+    def remove(self, name: str) -> None:
+        """Remove an analyst's token, which ends at once.
+
+        Raises:
+            PolicyError: there is none, or the file can't be written.
+        """
+        with self._writing() as records:
+            del records[_find_record(records, name).name]
+
+    def pause(self, name: str, why: str) -> None:
+        """Let an analyst ask nothing more until the owner resumes. The first reason stays.
+
+        Raises:
+            PolicyError: there is no such token, or the file can't be written.
+        """
+        with self._writing() as records:
+            found = _find_record(records, name)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            records[name] = replace(found, paused=found.paused or f"{why} ({when})")
+
+    def resume(self, name: str) -> str:
+        """Let a paused analyst ask again, and return why they were paused; empty where they were not.
+
+        Raises:
+            PolicyError: there is no such token, or the file can't be written.
+        """
+        with self._writing() as records:
+            found = _find_record(records, name)
+            records[name] = replace(found, paused="")
+        return found.paused
+
+    def list(self) -> list[TokenRecord]:
+        """Return what is kept of each token, by name.
+
+        Raises:
+            PolicyError: the file can't be read or trusted.
+        """
+        return sorted(self._load().values(), key=lambda record: record.name)
+
+    def identify(self, token: str) -> Identity | None:
+        """Return who a token belongs to; None where it is nobody's, or has expired.
+
+        The time this takes tells nothing about which token it is: every hash is compared, each in constant time.
+
+        Raises:
+            PolicyError: the file can't be read or trusted.
+        """
+        records = self._load()
+        given = token if isinstance(token, str) and _TOKEN.fullmatch(token) else _PREFIX
+        found = None
+        for record in records.values():
+            if hmac.compare_digest(_hash_token(record.salt, given), record.hash):
+                found = record
+        if found is None or found.has_expired():
+            return None
+        return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
+
+    def _load(self) -> dict[str, TokenRecord]:
+        with self._lock:
+            version = self.version
+            if version != self._read[0] or not version:
+                self._read = (version, _read_records(self.path) if version else {})
+            return self._read[1]
+
+    @contextmanager
+    def _writing(self) -> Iterator[dict[str, TokenRecord]]:
+        """Yield the records under a lock that other processes respect, and write them unless the block fails."""
+        try:
+            with _locked(self.path.with_name(f".{self.path.name}.lock")):
+                records = _read_records(self.path) if self.path.exists() else {}
+                yield records
+                _write_records(self.path, records)
+        except OSError as error:
+            raise PolicyError(
+                f"the file {self.path} can't be written: {error.strerror}.",
+                hint="run this as the user whom the policy belongs to.",
+            ) from None
+
+
+def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
+    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= MAX_TOKEN_DAYS:
+        raise PolicyError(f"a token holds for 1 to {MAX_TOKEN_DAYS} days.", hint="--days 90")
+    token, salt = _PREFIX + secrets.token_urlsafe(TOKEN_BITS // 8), secrets.token_hex(16)
+    now = datetime.now(UTC)
+    made, expires = (at.isoformat(timespec="seconds") for at in (now, now + timedelta(days=days)))
+    return token, TokenRecord(name, salt, _hash_token(salt, token), made, expires)
+
+
+def _hash_token(salt: str, token: str) -> str:
+    return hashlib.sha256(f"{salt}\n{token}".encode()).hexdigest()
+
+
+def _find_record(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
+    if name not in records:
+        raise PolicyError(
+            f"{name} has no token.", hint=did_you_mean(name, records) or f"dpsql analyst add {name}"
+        )
+    return records[name]
+
+
+def _read_records(path: Path) -> dict[str, TokenRecord]:
+    """Read the file.
+
+    Raises:
+        PolicyError: others may read or write it, or it is no such file.
+    """
+    descriptor = -1
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        found = os.fstat(descriptor)
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise PolicyError(f"the file {path} is open to other users.", hint=f"chmod 600 {path}")
+        with open(descriptor, "rb", closefd=False) as file:
+            body = json.loads(file.read(_MAX_FILE).decode())
+        if body["format"] != _FORMAT:
+            raise PolicyError(f"the file {path} is of another version of dpsql.")
+        records = [_read_record(item) for item in body["analysts"]]
+        return {record.name: record for record in records}
+    except OSError as error:
+        raise PolicyError(f"the file {path} can't be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise PolicyError(
+            f"the file {path} is not a file of tokens.", hint="restore it from a backup."
+        ) from None
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _read_record(body: Any) -> TokenRecord:
+    record = TokenRecord(**body)
+    if not all(isinstance(value, str) for value in asdict(record).values()) or len(record.hash) != 64:
+        raise TypeError("text expected")
+    record.hash.encode("ascii")
+    if datetime.fromisoformat(record.expires).tzinfo is None:
+        raise ValueError("a time without a zone")
+    return record
+
+
+def _write_records(path: Path, records: Mapping[str, TokenRecord]) -> None:
+    body = {"format": _FORMAT, "analysts": [asdict(record) for record in records.values()]}
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write((json.dumps(body, indent=1) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    with suppress(OSError):  # a removal must not come back after a power cut
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl  # the server and its tokens are for systems that have it
+
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class _Failures:
+    count: int = 0
+    until: float = 0.0
+
+
+class TokenGuard:
+    """The door of a server: tells who a token belongs to, and slows down addresses that send wrong ones.
+
+    No thread sleeps: for a time that doubles with each wrong token, up to ``longest`` seconds, an address is turned away
+    unread. A token that was right since the file last changed is let in all the same, so nobody behind the same address,
+    or on the same socket, can lock out those who are at work.
+
+    Args:
+        tokens: the file.
+        first, longest: seconds of the first refusal, and of the longest.
+    """
+
+    def __init__(self, tokens: TokenFile, first: float = 0.25, longest: float = 8.0) -> None:
+        self.tokens = tokens
+        self.first, self.longest = first, longest
+        self._lock = threading.Lock()
+        self._failures: dict[str, _Failures] = {}
+        self._right: tuple[tuple[int, ...], set[bytes]] = ((), set())
+
+    def identify(self, token: str, peer: str) -> Identity | None:
+        """Return who a token belongs to; None where it is nobody's, has expired, or its address is turned away.
+
+        Args:
+            token: what the client sent.
+            peer: the client's address, as gRPC writes it: ``ipv4:10.0.0.7:51312``, ``ipv6:...``, ``unix:...``.
+
+        Raises:
+            PolicyError: the file of tokens can't be read or trusted.
+        """
+        address, now = shorten_address(peer), time.monotonic()
+        digest = hashlib.sha256(token.encode(errors="surrogatepass")[:_LONGEST]).digest()
+        version = self.tokens.version
+        with self._lock:
+            if self._right[0] != version:
+                self._right = (version, set())
+            known = digest in self._right[1]
+            failed = self._failures.get(address)
+            if failed is not None and now < failed.until and not known:
+                return None
+        found = self.tokens.identify(token)
+        with self._lock:
+            if found is None:
+                self._note_failure(address, now)
+            else:
+                self._failures.pop(address, None)
+                if self._right[0] == version:
+                    self._right[1].add(digest)
+        return found
+
+    def seconds_left(self, peer: str) -> float:
+        """Return for how long an address is turned away still."""
+        with self._lock:
+            failed = self._failures.get(shorten_address(peer))
+        return 0.0 if failed is None else max(0.0, failed.until - time.monotonic())
+
+    def _note_failure(self, address: str, now: float) -> None:
+        failed = self._failures.pop(address, None) or _Failures()
+        if now > failed.until + _FORGIVEN:
+            failed = _Failures()
+        failed.until = now + min(self.longest, self.first * 2 ** min(failed.count, 30))
+        failed.count += 1
+        self._failures[address] = failed  # the latest stands last
+        if len(self._failures) > _ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+
+
+_LONGEST = 1000
+_FORGIVEN = 900.0
+"""Seconds without a wrong token after which an address begins anew."""
+_ADDRESSES = 10_000
+"""Addresses whose failures are remembered."""
+
+
+def shorten_address(peer: str) -> str:
+    """Return the address without its port; of IPv6 the network, for one host has as many addresses as it likes.
+
+    >>> shorten_address("ipv4:10.0.0.7:51312"), shorten_address("ipv6:%5B2001:db8:1:2:3::9%5D:50000")
+    ('10.0.0.7', '2001:db8:1:2')
+    """
+    kind, _, rest = peer.partition(":")
+    if kind == "ipv4":
+        return rest.rpartition(":")[0]
+    if kind == "ipv6":
+        inside = (
+            rest.replace("%5B", "[").replace("%5D", "]").partition("[")[2].partition("]")[0].partition("%")[0]
+        )
+        return _network_of(inside)
+    return kind[:20]
+
+
+def _network_of(address: str) -> str:
+    import ipaddress
+
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return "ipv6"
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return ":".join(part.lstrip("0") or "0" for part in found.exploded.split(":")[:4])
