@@ -37,3 +37,7 @@ class LedgerProxy:
     def tabulate(self, what: str) -> Any:
         """Return a table of figures about everybody's statements, which the front makes."""
         raise NotImplementedError
+
+    def reserve(self, event: Any, text: str) -> Any:
+        """Charge an event before data are touched, as :meth:`dpsql.ledger.ledger.Ledger.reserve` does."""
+        raise NotImplementedError
