@@ -9,8 +9,9 @@ Nothing is spent before ``reserve``, which is durable when it returns; private d
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -56,6 +57,19 @@ _WITHHELD = "the engine failed while it read private data; the statement stays c
 
 Bound = Plan | Declaration | None
 """What a statement was bound to; None for SHOW and CLOSE."""
+
+
+_touch: ContextVar[Callable[[], None] | None] = ContextVar("dpsql_touch", default=None)
+
+
+@contextmanager
+def watch_touch(listener: Callable[[], None]) -> Iterator[None]:
+    """Tell ``listener`` each time that blocks are about to be drawn in this context: private data may be read from then on."""
+    token = _touch.set(listener)
+    try:
+        yield
+    finally:
+        _touch.reset(token)
 
 
 @contextmanager
@@ -290,6 +304,11 @@ class Pipeline:
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
             return block.operator.release(self.reader(lent, block.operator), self.entropy)
 
+        listener = _touch.get()
+        if listener is not None and any(
+            i.stored is None and i.same is None for p in prepared for i in p.asked
+        ):
+            listener()
         gap = self.turn.give_up() if alone and self._may_give_up(prepared) else nullcontext()
         with gap:
             outcome = self._blocks.draw_all(prepared, draw)

@@ -22,6 +22,7 @@ from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
+from dpsql.report.data import list_pictures
 from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import Statement, parse
@@ -244,9 +245,9 @@ class Session:
                 trade-off curves.
 
         Raises:
-            MissingLibrary: matplotlib is not installed.
+            MissingLibrary: matplotlib is not installed. BindError: there is no picture of that name.
         """
-        drawn: Axes = import_notebook("plots").draw_account(self._ledger, what)
+        drawn: Axes = import_notebook("plots").draw_pictures(list_pictures(self._ledger, what))
         return drawn
 
     def tables(self) -> Result:
@@ -264,6 +265,20 @@ class Session:
             BindError: a name that can't be taken, or no table.
         """
         self._pipeline.kept.keep(name, result)
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """The kept results by folded name: a digest of each one's content."""
+        return {name: item.table for name, item in self._pipeline.kept.by_name.items()}
+
+    @property
+    def open_thresholds(self) -> list[str]:
+        """The names of thresholds that were declared and are still open."""
+        return self._pipeline.thresholds.names
+
+    def forget(self, name: str) -> None:
+        """Take a kept result's name away; where there is none, nothing happens."""
+        self._pipeline.kept.forget(name)
 
     def check_name(self, name: str) -> None:
         """Refuse a name that no result can take: no word, or the name of a private table."""

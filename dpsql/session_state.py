@@ -94,6 +94,10 @@ class KeptResults:
         self._finisher.hold(held, table)
         self.by_name[fold(name)] = KeptResult(name, held, tuple(columns), tuple(ends), given.confidence)
 
+    def forget(self, name: str) -> None:
+        """Take a kept result's name away."""
+        self.by_name.pop(fold(name), None)
+
     def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
         """Return a plan's result as later statements are bound to it before it runs: columns without rows."""
         schemas = {block.name: block.columns for block in plan.blocks}
@@ -140,6 +144,11 @@ class OpenThresholds:
         self._used: dict[str, OpenThreshold] = {}
         """Those that closed themselves at their last hit, and were not CLOSEd since."""
 
+    @property
+    def names(self) -> list[str]:
+        """The names of open thresholds as the analyst wrote them."""
+        return [opened.declaration.name for opened in self._open.values()]
+
     def open(self, declaration: Declaration, text: str) -> Ticket:
         """Reserve the whole, and draw the noisy threshold.
 
@@ -185,8 +194,7 @@ class OpenThresholds:
         if key in self._used:
             return self._used.pop(key)
         if key not in self._open:
-            names = [opened.declaration.name for opened in self._open.values()]
-            raise BindError(f"no threshold {name} is open.", hint=did_you_mean(name, names))
+            raise BindError(f"no threshold {name} is open.", hint=did_you_mean(name, self.names))
         opened = self._open.pop(key)
         opened.declaration.ask, opened.declaration.closed = None, True
         self._ledger.settle(opened.ticket, opened.stream.event, None, "released")

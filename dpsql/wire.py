@@ -12,11 +12,9 @@ Message(head={'kind': 'end'}, payload=b'rows')
 from __future__ import annotations
 
 import datetime
-import decimal
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -39,12 +37,13 @@ MAX_MESSAGE = 16 << 20
 """Bytes of a whole message."""
 CHUNK = 1 << 20
 """Bytes of one message's part of a result."""
-MAX_RESULT = 1 << 30
-"""Bytes of a result's rows that a client takes."""
+MAX_RESULT = 256 << 20
+"""Bytes of a result's rows that are sent, or so."""
 
-_MALFORMED = (
+MALFORMED = (
     ArithmeticError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError, MemoryError,
 )  # fmt: skip
+"""Errors of Python that mean no more than that what was read is not what it should be."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -68,7 +67,7 @@ def encode(message: Message) -> bytes:
     """
     try:
         head = json.dumps(message.head, separators=(",", ":"), allow_nan=False).encode()
-    except _MALFORMED:
+    except MALFORMED:
         raise WireError("a message holds a value that can't be sent.") from None
     if len(head) > MAX_HEAD or len(head) + len(message.payload) > MAX_MESSAGE:
         raise WireError(f"a message may have {MAX_MESSAGE:,} bytes, {MAX_HEAD:,} of them in its head.")
@@ -90,7 +89,7 @@ def decode(data: bytes | memoryview) -> Message:
         raise WireError("a message of the wrong length arrived.")
     try:
         head = json.loads(bytes(view[_LENGTH.size : end]), parse_constant=_refuse_constant)
-    except _MALFORMED:
+    except MALFORMED:
         raise WireError("a message arrived whose head is no JSON.") from None
     if not isinstance(head, dict):
         raise WireError("a message arrived whose head is no JSON object.")
@@ -194,7 +193,7 @@ def _read(kind: type[_T], body: Any) -> _T:
 
     try:
         return cast(_T, read_value(kind, body))
-    except _MALFORMED:
+    except MALFORMED:
         raise WireError(f"a message arrived without a proper {kind.__name__}.") from None
 
 
@@ -319,7 +318,7 @@ def read_results(messages: Iterable[Message]) -> list[Result]:
 class ResultReader:
     """Collects the messages of results as they come."""
 
-    def __init__(self, limit: int = MAX_RESULT) -> None:
+    def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
         self._limit = limit
         self._finished: list[Result] = []
         self._heads: list[dict[str, Any]] = []
@@ -393,7 +392,7 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
             confidence=get_field(head, "confidence", float),
             whole=get_field(head, "whole", bool),
         )
-    except (*_MALFORMED, pa.ArrowException):
+    except (*MALFORMED, pa.ArrowException):
         raise WireError("a result arrived whose rows can't be read.") from None
 
 
@@ -409,78 +408,3 @@ def _texts(head: Mapping[str, Any], name: str) -> list[str]:
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message arrived without a proper {name!r}.")
     return listed
-
-
-# -- parameters -------------------------------------------------------------------------------------------------------
-
-
-def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the values of ``$name`` parameters as JSON values; of one that SQL can't hold, the name of its type."""
-    return None if params is None else {str(name): _write_param(value) for name, value in params.items()}
-
-
-def _write_param(value: Any) -> Any:
-    item = getattr(value, "item", None)  # a numpy scalar
-    value = item() if callable(item) and getattr(value, "shape", None) == () else value
-    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
-        value = value.tolist()  # of numpy or pandas
-    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
-        return [_write_param(held) for held in value]
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    with suppress(TypeError, ValueError):  # no date (pandas' NaT), or more digits than Python writes
-        if isinstance(value, datetime.datetime):
-            return {"timestamp": _check_date(value.replace(tzinfo=None), datetime.datetime)}
-        if isinstance(value, datetime.date):
-            return {"date": _check_date(value, datetime.date)}
-        if isinstance(value, float):
-            return {"float": repr(float(value))}
-        if isinstance(value, int | decimal.Decimal):
-            return {"int" if isinstance(value, int) else "decimal": str(value)}
-    return {"other": type(value).__name__}
-
-
-def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
-    text = value.isoformat()
-    kind.fromisoformat(text)
-    return text
-
-
-def read_params(body: Any) -> dict[str, Any] | None:
-    """Read what :func:`write_params` wrote. For a value that SQL can't hold stands one of a type of the same name.
-
-    Raises:
-        WireError: it is none of these.
-    """
-    if body is None:
-        return None
-    if not isinstance(body, dict):
-        raise WireError("parameters arrived that are none.")
-    try:
-        return {
-            name: [_read_param(item) for item in value] if isinstance(value, list) else _read_param(value)
-            for name, value in body.items()
-        }
-    except _MALFORMED:
-        raise WireError("parameters arrived that are none.") from None
-
-
-_READ: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "decimal": decimal.Decimal,
-    "timestamp": datetime.datetime.fromisoformat,
-    "date": datetime.date.fromisoformat,
-    "other": lambda name: type(name, (), {})(),  # it has nothing but this name, by which it is refused
-}
-
-
-def _read_param(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
-        return value
-    ((kind, text),) = value.items()
-    if not isinstance(text, str):
-        raise TypeError
-    return _READ[kind](text)

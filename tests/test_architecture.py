@@ -26,6 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "explanation",
         "record_codec",
         "wire",
+        "wire_params",
         "client",
         "session_state",
         "stored_blocks",

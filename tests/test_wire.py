@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql import errors, wire
+from dpsql import errors, wire, wire_params
 from dpsql.explanation import Errors, Explanation
 from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.events import KINDS, DiscreteLaplace, PureDP, compose_events
@@ -75,7 +75,7 @@ READERS = {
     "entry": wire.read_entry,
     "explanation": wire.read_explanation,
     "event": wire.read_event_of,
-    "params": wire.read_params,
+    "params": wire_params.read_params,
     "result": lambda body: wire.read_results([Message({"kind": "result", **body}, b"x")]),
 }
 
@@ -349,19 +349,19 @@ def literal(value: Any) -> str:
 
 @pytest.mark.parametrize("value", PARAMS, ids=[f"{i}-{type(v).__name__}" for i, v in enumerate(PARAMS)])
 def test_a_parameter_is_the_same_literal_on_the_other_side(value: Any) -> None:
-    read = wire.read_params(through(wire.write_params({"x": value})))
+    read = wire_params.read_params(through(wire_params.write_params({"x": value})))
     assert read is not None
     if value is pd.NaT or (isinstance(value, int) and value > 10**4000):  # no value here, an odd one there
         assert literal(read["x"]).startswith("refused")
     else:
         assert literal(read["x"]) == literal(value)
-    assert wire.read_params(wire.write_params(None)) is None
+    assert wire_params.read_params(wire_params.write_params(None)) is None
 
 
 def test_nothing_is_unpickled() -> None:
     from pathlib import Path
 
-    for name in ("wire.py", "record_codec.py"):
+    for name in ("wire.py", "wire_params.py", "record_codec.py"):
         source = (Path(wire.__file__).parent / name).read_text()
         for word in ("import pickle", "marshal", "eval(", "exec(", "shelve"):
             assert word not in source

@@ -13,7 +13,6 @@ from dpsql.result import MissingLibrary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpsql.ledger.ledger import Ledger
     from dpsql.result import Result
 
 
@@ -76,20 +75,11 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
     return drawn
 
 
-def draw_account(account: Ledger, what: str) -> Axes:
-    """Draw a ledger's ``"budget"`` or its ``"tradeoff"`` curves.
-
-    Raises:
-        BindError: there is no picture of that name.
-    """
-    from dpsql.report.data import make_report
-
-    if what not in ("budget", "tradeoff"):
-        raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
-    drawn = make_report(account)["pictures"]
-    if what == "budget":
-        return plot_burn_down(drawn["burn_down"])
-    curves = drawn["tradeoff"]
+def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
+    """Draw what :func:`dpsql.report.data.list_pictures` gives: what was left after each charge, or trade-off curves."""
+    if "burn_down" in pictures:
+        return plot_burn_down(pictures["burn_down"])
+    curves = pictures["tradeoff"]
     rule = {"all of the rule": curves["by_rule"]} if "by_rule" in curves else {}
     return plot_tradeoff({"whole budget": curves["promise"], **rule, "spent so far": curves["spent"]})
 

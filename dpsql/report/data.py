@@ -10,6 +10,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
+from dpsql.errors import BindError, did_you_mean
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.store import format_now
 from dpsql.numerics.exact_numbers import UP, write_pair, write_short
@@ -83,6 +84,23 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
         "assumptions": _assumptions(policy),
         "pictures": _pictures(ledger, whole, sums),
     }
+
+
+def list_pictures(ledger: Ledger, what: str) -> dict[str, Any]:
+    """Return the numbers of one picture of a ledger.
+
+    Args:
+        ledger: an open ledger.
+        what: ``"budget"``: what is left after each charge. ``"tradeoff"``: what is promised and what was spent, as curves.
+
+    Raises:
+        BindError: there is no picture of that name.
+    """
+    if what not in ("budget", "tradeoff"):
+        raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
+    drawn = make_report(ledger)["pictures"]
+    name = "burn_down" if what == "budget" else "tradeoff"
+    return {name: drawn[name]}
 
 
 def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:

@@ -1,0 +1,386 @@
+"""The worker's side of every operation: a client's message goes to an ordinary session, messages come back.
+
+    run, plan           statements; ``touch`` is called before private data may be read for one
+    explain, budget, ledger, columns, tables, check_name, plot, panel      spend nothing, and read no private row
+    keep                a result that the session gave, by its handle
+
+A reply ends in ``end``, or in ``error``: one of ours with its class, sentence, caret and hint. For everything else there is one
+fixed sentence, since what Python says of an exception may hold paths and values.
+
+A session's kept results and open thresholds are in its journal: bytes that somebody else keeps, from which another process
+makes the kept results again, for free, out of stored answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from dpsql.errors import BindError, Error, Interrupted, ParseError, PostprocessingError
+from dpsql.pipeline import watch_touch
+from dpsql.report.data import list_pictures
+from dpsql.report.tables import write_budget_html, write_budget_text
+from dpsql.result import Result
+from dpsql.session import Session
+from dpsql.sql.parse.statements import parse
+from dpsql.wire import (
+    CHUNK,
+    MAX_RESULT,
+    Message,
+    WireError,
+    decode,
+    get_field,
+    write_entry,
+    write_error,
+    write_explanation,
+    write_result,
+    write_state,
+)
+from dpsql.wire_params import read_amount, read_params, write_amount, write_params
+
+MAX_STATEMENT = 1 << 20
+"""Characters of the text that one message may ask."""
+MAX_PARAMETER = 1 << 20
+"""Characters of a text that is a parameter."""
+MAX_STATEMENTS = 1000
+"""Statements of a declared plan."""
+MAX_JOURNAL = 100
+"""Kept results that another process can make again."""
+MAX_JOURNAL_LINE = 1 << 16
+"""Bytes of the statement and parameters of one of them."""
+MAX_REMEMBERED = 64
+"""Results that a session remembers, so that ``keep`` can name them."""
+MAX_REMEMBERED_BYTES = 64 << 20
+"""Bytes that they may have together."""
+
+READING = Message({"kind": "stage", "stage": "reading"})
+"""What a client is told before private data may be read for its statement."""
+_FAILED = "the server could not finish this, for a reason that it keeps to itself."
+_FAILED_HINT = "SHOW LEDGER says whether it was charged."
+_GONE = "run its cell again: what is stored is free."
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A statement as it can be asked again."""
+
+    text: str
+    params: Mapping[str, Any] | None
+    epsilon: str | Fraction | None = None
+
+
+@dataclass
+class _Memory:
+    """What clients refer to of one session."""
+
+    results: OrderedDict[int, tuple[Result, _Question | None]] = field(default_factory=OrderedDict)
+    count: int = 0
+    kept: dict[str, bytes] = field(default_factory=dict)
+    """Lines of the journal by folded name."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences for the next reply that has room for them."""
+
+    def remember(self, result: Result, question: _Question | None) -> int:
+        """Return the handle of a result; the oldest ones are forgotten where they are many or large."""
+        self.count += 1
+        self.results[self.count] = (result, question)
+        while len(self.results) > MAX_REMEMBERED or self._size() > MAX_REMEMBERED_BYTES:
+            self.results.popitem(last=False)
+        return self.count
+
+    def _size(self) -> int:
+        return sum(int(result.table.nbytes) for result, _ in self.results.values())
+
+    def note_kept(self, name: str, content: str, question: _Question | None) -> None:
+        """Write into the journal what a kept result is made of; what is too long is not made again."""
+        self.kept.pop(name.lower(), None)  # it comes after what it may be made of
+        if question is None:
+            return
+        line = {
+            "kept": name,
+            "content": content,
+            "text": question.text,
+            "params": write_params(question.params),
+            "epsilon": write_amount(question.epsilon),
+        }
+        written = json.dumps(line).encode()
+        if len(written) <= MAX_JOURNAL_LINE and len(self.kept) < MAX_JOURNAL:
+            self.kept[name.lower()] = written
+
+    def take_notes(self) -> list[str]:
+        """Return the sentences for this reply, once."""
+        taken, self.notes = self.notes, []
+        return taken
+
+
+_MEMORIES: WeakKeyDictionary[Session, _Memory] = WeakKeyDictionary()
+
+
+def _memory_of(session: Session) -> _Memory:
+    return _MEMORIES.setdefault(session, _Memory())
+
+
+def _ignore(error: BaseException) -> None:
+    pass
+
+
+def answer(
+    operation: str,
+    session: Session,
+    body: bytes,
+    touch: Callable[[], None] = lambda: None,
+    report: Callable[[BaseException], None] = _ignore,
+) -> Iterator[Message]:
+    """Answer one message of a client. The last message is ``end`` or ``error``; nothing is raised.
+
+    Args:
+        operation: ``run``, ``plan``, ``explain``, ...
+        session: the client's session.
+        body: the message, as the client sent it.
+        touch: called each time before private data may be read. Whoever listens tells the client, by :data:`READING`.
+        report: called with an exception that is none of ours. It may hold values: it is for the owner's eyes alone.
+    """
+    memory = _memory_of(session)
+    try:
+        perform = _OPERATIONS.get(operation)
+        if perform is None:
+            raise WireError(f"this server knows no operation {operation[:40]!r}.")
+        head = decode(body).head
+        with watch_touch(touch):
+            yield from perform(session, memory, head)
+        yield Message({"kind": "end"})
+    except KeyboardInterrupt:
+        late = Interrupted("stopped as it ended: what was answered is stored, and asking again is free.")
+        yield write_error(late)
+    except Error as error:
+        yield _write_error(error, memory)
+    except Exception as error:
+        report(error)
+        yield _write_error(Error(_FAILED, hint=_FAILED_HINT), memory)
+
+
+def _write_error(error: Error, memory: _Memory) -> Message:
+    message = write_error(error)
+    notes = memory.take_notes()
+    if notes:
+        message.head["hint"] = " ".join([*filter(None, [error.hint]), *(f"{note}." for note in notes)])
+    return message
+
+
+def add_note(session: Session, sentence: str) -> None:
+    """Let the next reply that has room for it say something: a sentence without its full stop."""
+    _memory_of(session).notes.append(sentence)
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def _run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    text, params, epsilon = _read_question(head)
+    try:
+        results = session.run(text, params, fresh=get_field(head, "fresh", bool, False), epsilon=epsilon)
+    except Error as error:
+        answered = [result for result in error.answered if isinstance(result, Result)]
+        yield from _send_results(session, memory, answered, _Question(text, params, epsilon))
+        raise
+    yield from _send_results(session, memory, results, _Question(text, params, epsilon))
+
+
+def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str | Fraction | None]:
+    """Read what a statement's message asks.
+
+    Raises:
+        ParseError, BindError: its text or a parameter is too long. WireError: it is no such message.
+    """
+    text, params = get_field(head, "text", str), read_params(head.get("params"))
+    if len(text) > MAX_STATEMENT:
+        raise ParseError(f"a cell may have {MAX_STATEMENT:,} characters.", hint="ask in several cells.")
+    for name, value in (params or {}).items():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and len(item) > MAX_PARAMETER:
+                raise BindError(
+                    f"${name} holds {len(item):,} characters, and {MAX_PARAMETER:,} are the most."
+                )
+    return text, params, read_amount(head.get("epsilon"))
+
+
+def _send_results(
+    session: Session, memory: _Memory, results: Sequence[Result], cell: _Question
+) -> Iterator[Message]:
+    """Yield the messages of a cell's results, and remember what they answer."""
+    if not results:
+        return
+    statements = parse(cell.text, cell.params)
+    for statement, result in zip(statements, results, strict=False):
+        question = _Question(statement.source, cell.params, cell.epsilon)
+        if statement.keep:
+            memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
+        yield from _send(memory, result, question, statement.keep)
+
+
+def _send(
+    memory: _Memory, result: Result, question: _Question | None = None, keep: str = ""
+) -> Iterator[Message]:
+    """Yield the messages of one result.
+
+    Raises:
+        PostprocessingError: it is larger than what a client takes.
+    """
+    size = int(result.table.nbytes)
+    if size > MAX_RESULT:
+        raise PostprocessingError(
+            f"the answer has {size:,} bytes, and {MAX_RESULT:,} are the most that is sent. What it cost is paid.",
+            hint="ask for fewer rows or columns of it: the private part is stored, and free.",
+        )
+    more = {} if question is None else {"handle": memory.remember(result, question), "keep": keep}
+    for message in write_result(result, **more):
+        if message.head["kind"] == "result":
+            message.head["notes"] += memory.take_notes()
+        yield message
+
+
+def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Price statements together; and run them, where the client asks for that."""
+    listed = get_field(head, "statements", list)
+    if len(listed) > MAX_STATEMENTS or not all(isinstance(item, dict) for item in listed):
+        raise WireError(f"a plan may have {MAX_STATEMENTS:,} statements.")
+    plan = session.plan()
+    questions = []
+    for item in listed:
+        text, params, epsilon = _read_question(item)
+        plan.sql(text, params, epsilon=epsilon)
+        questions += [_Question(s.source, params, epsilon) for s in parse(text, params)]
+    if not get_field(head, "run", bool):
+        event = plan.event
+        price = None if event is None else event.to_json()
+        yield Message({"kind": "value", "event": price, "count": len(questions)})
+        return
+    for question, result in zip(questions, plan.run(), strict=True):
+        yield from _send(memory, result, question)
+
+
+def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    text, params, _ = _read_question(head)
+    explained = session.explain(text, params)
+    yield Message({"kind": "value", "explanation": write_explanation(explained)})
+
+
+# -- what spends nothing ----------------------------------------------------------------------------------------------
+
+
+def _budget(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    yield Message({"kind": "value", "state": write_state(session.budget())})
+
+
+def _ledger(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the statements in messages of some :data:`~dpsql.wire.CHUNK` bytes."""
+    last = None if head.get("last") is None else get_field(head, "last", int)
+    page: list[dict[str, Any]] = []
+    size = 0
+    for entry in session.ledger(last):
+        body = write_entry(entry)
+        page.append(body)
+        size += len(json.dumps(body))
+        if size > CHUNK:
+            yield Message({"kind": "value", "entries": page})
+            page, size = [], 0
+    yield Message({"kind": "value", "entries": page})
+
+
+def _columns(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    columns = session.columns(get_field(head, "table", str))
+    yield Message({"kind": "value", "columns": [list(pair) for pair in columns.items()]})
+
+
+def _tables(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    yield from _send(memory, session.tables())
+
+
+def _check_name(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    session.check_name(get_field(head, "name", str))
+    yield from ()
+
+
+def _keep(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    name, handle = get_field(head, "name", str), get_field(head, "result", int)
+    session.check_name(name)
+    if handle not in memory.results:
+        raise BindError("the server does not hold this result any more.", hint=_GONE)
+    result, question = memory.results[handle]
+    session.keep(name, result)
+    memory.note_kept(name, session.kept[name.lower()], question)
+    yield from ()
+
+
+def _plot(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    pictures = list_pictures(session.account, get_field(head, "what", str))
+    yield Message({"kind": "value", "pictures": pictures})
+
+
+def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield what ``%dpsql budget`` shows, as text and as HTML."""
+    if get_field(head, "what", str) != "budget":
+        raise WireError("this server has no such panel.")
+    shown = {"text": write_budget_text(session.account), "html": write_budget_html(session.account)}
+    yield Message({"kind": "value", **shown})
+
+
+_OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
+    "run": _run, "plan": _plan, "explain": _explain, "budget": _budget, "ledger": _ledger, "columns": _columns,
+    "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot, "panel": _panel,
+}  # fmt: skip
+PAYING = frozenset({"run", "plan"})
+"""The operations that may reserve budget."""
+OPERATIONS = frozenset(_OPERATIONS)
+"""All of them."""
+
+
+# -- the journal ------------------------------------------------------------------------------------------------------
+
+
+def read_journal(session: Session) -> list[bytes]:
+    """Return what another process needs to go on with a session: lines that only :func:`restore_session` reads.
+
+    Kept results are named by their statements, never by their rows. Of open thresholds there is the name alone: their noisy
+    levels die with the process.
+    """
+    lines = list(_memory_of(session).kept.values())
+    return lines + [json.dumps({"threshold": name}).encode() for name in session.open_thresholds]
+
+
+def restore_session(session: Session, journal: Iterable[bytes]) -> None:
+    """Make the kept results of a session again, in a process that begins.
+
+    It must not be able to pay: then nothing but stored answers can be shown. What can't be made again, or not the same, and
+    each threshold that was open is told by a note of the next reply.
+    """
+    for line in journal:
+        body = json.loads(line)
+        if "threshold" in body:
+            closed = f"the threshold {body['threshold']} is closed, since the process that held it ended: DECLARE it again"
+            add_note(session, closed)
+        elif not _restore(session, body):
+            add_note(
+                session, f"the kept result {body['kept']} is gone with the process that held it: {_GONE[:-1]}"
+            )
+
+
+def _restore(session: Session, body: Mapping[str, Any]) -> bool:
+    """Make one kept result again. False where that would cost something, fails, or gives other rows."""
+    name = str(body["kept"])
+    question = _Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]))
+    try:
+        result = session.run(question.text, question.params, epsilon=question.epsilon)[-1]
+        session.keep(name, result)
+    except Error:
+        return False
+    if session.kept[name.lower()] != body["content"]:
+        session.forget(name)
+        return False
+    _memory_of(session).note_kept(name, body["content"], question)
+    return True

@@ -1,0 +1,110 @@
+"""What travels with a statement's text: the values of its parameters, and the epsilon of its cell.
+
+A parameter keeps its type and all of its digits, so that the other side writes the same literal; a value that SQL can't hold
+is refused there, in the words of every session.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any, cast
+
+from dpsql.record_codec import read_value
+from dpsql.wire import MALFORMED, WireError
+
+
+def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the values of ``$name`` parameters as JSON values; of one that SQL can't hold, the name of its type."""
+    return None if params is None else {str(name): _write_param(value) for name, value in params.items()}
+
+
+def _write_param(value: Any) -> Any:
+    item = getattr(value, "item", None)  # a numpy scalar
+    value = item() if callable(item) and getattr(value, "shape", None) == () else value
+    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()  # of numpy or pandas
+    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+        return [_write_param(held) for held in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    with suppress(TypeError, ValueError):  # no date (pandas' NaT), or more digits than Python writes
+        if isinstance(value, datetime.datetime):
+            return {"timestamp": _check_date(value.replace(tzinfo=None), datetime.datetime)}
+        if isinstance(value, datetime.date):
+            return {"date": _check_date(value, datetime.date)}
+        if isinstance(value, float):
+            return {"float": repr(float(value))}
+        if isinstance(value, int | decimal.Decimal):
+            return {"int" if isinstance(value, int) else "decimal": str(value)}
+    return {"other": type(value).__name__}
+
+
+def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
+    text = value.isoformat()
+    kind.fromisoformat(text)
+    return text
+
+
+def write_amount(epsilon: str | Fraction | None) -> str | dict[str, str] | None:
+    """Return an epsilon, as a text of the analyst's or exact, as a JSON value."""
+    return {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
+
+
+def read_amount(body: Any) -> str | Fraction | None:
+    """Read what :func:`write_amount` wrote.
+
+    Raises:
+        WireError: it is none.
+    """
+    if isinstance(body, dict):
+        try:
+            return cast(Fraction, read_value(Fraction, body.get("fraction")))
+        except MALFORMED:
+            raise WireError("an epsilon arrived that is none.") from None
+    if body is not None and not isinstance(body, str):
+        raise WireError("an epsilon arrived that is none.")
+    return body
+
+
+def read_params(body: Any) -> dict[str, Any] | None:
+    """Read what :func:`write_params` wrote. For a value that SQL can't hold stands one of a type of the same name.
+
+    Raises:
+        WireError: it is none of these.
+    """
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise WireError("parameters arrived that are none.")
+    try:
+        return {
+            name: [_read_param(item) for item in value] if isinstance(value, list) else _read_param(value)
+            for name, value in body.items()
+        }
+    except MALFORMED:
+        raise WireError("parameters arrived that are none.") from None
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "decimal": decimal.Decimal,
+    "timestamp": datetime.datetime.fromisoformat,
+    "date": datetime.date.fromisoformat,
+    "other": lambda name: type(name, (), {})(),  # it has nothing but this name, by which it is refused
+}
+
+
+def _read_param(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    ((kind, text),) = value.items()
+    if not isinstance(text, str):
+        raise TypeError
+    return _READ[kind](text)
