@@ -23,6 +23,7 @@ from dpsql.errors import (
     PolicyError,
     PostprocessingError,
     PrivacyError,
+    ServerError,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ __all__ = [
     "PostprocessingError",
     "PrivacyError",
     "Result",
+    "ServerError",
     "Session",
     "__version__",
     "connect",

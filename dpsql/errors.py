@@ -7,6 +7,7 @@
     ├── BudgetExceeded       it could be released, but costs more than is left
     ├── PolicyError          the policy file is wrong
     ├── LedgerError          the ledger can't be read, written or trusted
+    ├── ServerError          the owner's server can't be reached, or does not take this client
     ├── EngineError          the engine failed after data were touched; the message is withheld
     ├── PostprocessingError  the SQL over what was released failed on it: paid, and the corrected text is free
     └── Interrupted          the user stopped the statement; what was reserved stays charged
@@ -117,6 +118,10 @@ class PolicyError(Error):
 
 class LedgerError(Error):
     """The ledger can't be opened, written or trusted. No answer leaves without a durable debit."""
+
+
+class ServerError(Error):
+    """The owner's server can't be reached, does not know the token, or does not do this. Nothing was asked of it."""
 
 
 class EngineError(Error):

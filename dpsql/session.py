@@ -23,6 +23,7 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.report.data import list_pictures
+from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import Statement, parse
@@ -215,6 +216,10 @@ class Session:
     def budget(self) -> BudgetState:
         """Return what is left and what was spent: :meth:`dpsql.ledger.ledger.Ledger.state`."""
         return self._ledger.state()
+
+    def budget_panel(self) -> BudgetPanel:
+        """Return the budget as a bar, with the latest charges, for terminals and notebooks."""
+        return BudgetPanel.of(self._ledger)
 
     def ledger(self, last: int | None = None) -> list[Entry]:
         """Return every charge and refusal, in order; or the ``last`` ones."""

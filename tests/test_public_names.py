@@ -20,6 +20,7 @@ NAMES = {
     "PostprocessingError",
     "PrivacyError",
     "Result",
+    "ServerError",
     "Session",
     "__version__",
     "connect",

@@ -26,7 +26,7 @@ from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
-from dpsql.report.tables import Sheet
+from dpsql.report.tables import Display, Sheet
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -118,11 +118,9 @@ def summarise_session(session: Session) -> str:
     return " · ".join(parts)
 
 
-def show_budget(session: Session) -> Panel:
+def show_budget(session: Session) -> Display:
     """Show the budget's bar and the latest charges."""
-    from dpsql.report.tables import write_budget_html, write_budget_text
-
-    return Panel(write_budget_text(session.account), write_budget_html(session.account))
+    return session.budget_panel()
 
 
 def choose_example_table(session: Session) -> str | None:

@@ -238,37 +238,84 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
     return names, rows
 
 
+class Charge(NamedTuple):
+    """One of the latest statements of a ledger: when it was asked, what it was charged, how it ended, and its text."""
+
+    when: str
+    charge: str
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True, repr=False)
+class BudgetPanel(Display):
+    """The budget as a bar, and the latest charges, in the reader's time zone.
+
+    Args:
+        state: what is left.
+        charges: the latest statements.
+        count: how many there are in all.
+        lasting: False where the budget lasts for one process only.
+        notices: sentences for whoever reads the budget.
+    """
+
+    state: BudgetState
+    charges: tuple[Charge, ...]
+    count: int
+    lasting: bool = True
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ledger: Ledger, last: int = 20) -> BudgetPanel:
+        """Return the panel of a ledger, with its ``last`` statements."""
+        entries = ledger.entries(last) if last else []
+        charges = [Charge(e.when, e.charge(ledger.accountant), e.outcome, e.text) for e in entries[-last:]]
+        return cls(ledger.state(), tuple(charges), ledger.count, ledger.path is not None, ledger.notices)
+
+    def text(self) -> str:
+        """Return the bar and the table as text."""
+        lines = [_bar_line(s) for s in _states(self.state)]
+        if not self.lasting:
+            lines.append("this budget lasts for this process only")
+        if self.charges:
+            lines.append(self._latest(_CELL_WIDTH).text())
+        if self.count > len(self.charges):
+            lines.append(f"{self.count - len(self.charges)} earlier: SHOW LEDGER")
+        return "\n".join([*lines, *(f"note: {notice}" for notice in self.notices)])
+
+    def html(self) -> str:
+        """Return the same as HTML, readable with styles off."""
+        parts = []
+        for s in _states(self.state):
+            used = float(s.share)
+            meter = tag("meter", f"{used:.0%}", min=0, max=1, value=f"{used:.4f}")
+            parts.append(tag("p", quote(_title(s)) + Html(" ") + meter + Html(" ") + quote(_amounts(s))))
+        if not self.lasting:
+            parts.append(tag("p", "This budget lasts for this process only."))
+        if self.charges:
+            parts.append(replace(self._latest(200), caption=(self.state.sentence,)).html())
+        if self.count > len(self.charges):
+            parts.append(tag("p", f"{self.count - len(self.charges)} earlier: SHOW LEDGER"))
+        parts += [tag("p", f"Note: {notice}") for notice in self.notices]
+        return tag("div", join(parts), class_="dpsql-budget")
+
+    def _latest(self, width: int) -> Sheet:
+        from dpsql.privacy.records import format_local_time
+
+        rows = [
+            (format_local_time(c.when), c.charge, c.outcome, clip_text(c.text, width)) for c in self.charges
+        ]
+        return Sheet.of(("when", "charge", "outcome", "cell"), rows)
+
+
 def write_budget_text(ledger: Ledger, last: int = 20) -> str:
     """Write what ``%dpsql budget`` prints: the bar, and the latest ``last`` statements."""
-    state, entries, count = ledger.state(), ledger.entries(last), ledger.count
-    lines = [_bar_line(s) for s in _states(state)]
-    if ledger.path is None:
-        lines.append("this budget lasts for this process only")
-    if entries and last:
-        lines.append(_latest(entries, last, ledger.accountant, _CELL_WIDTH).text())
-    if count > last:
-        lines.append(f"{count - last} earlier: SHOW LEDGER")
-    return "\n".join([*lines, *(f"note: {notice}" for notice in ledger.notices)])
+    return BudgetPanel.of(ledger, last).text()
 
 
 def write_budget_html(ledger: Ledger, last: int = 20) -> str:
     """Write the same as HTML, readable with styles off."""
-    state, entries, count = ledger.state(), ledger.entries(last), ledger.count
-    parts = []
-    for s in _states(state):
-        used = float(s.share)
-        meter = tag("meter", f"{used:.0%}", min=0, max=1, value=f"{used:.4f}")
-        parts.append(tag("p", quote(_title(s)) + Html(" ") + meter + Html(" ") + quote(_amounts(s))))
-    if ledger.path is None:
-        parts.append(tag("p", "This budget lasts for this process only."))
-    if entries and last:
-        parts.append(
-            replace(_latest(entries, last, ledger.accountant, 200), caption=(state.sentence,)).html()
-        )
-    if count > last:
-        parts.append(tag("p", f"{count - last} earlier: SHOW LEDGER"))
-    parts += [tag("p", f"Note: {notice}") for notice in ledger.notices]
-    return tag("div", join(parts), class_="dpsql-budget")
+    return BudgetPanel.of(ledger, last).html()
 
 
 def name_of(entry: Entry) -> str:
@@ -280,14 +327,6 @@ def clip_text(text: str, width: int) -> str:
     """Write a text on one line, of at most this width."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 3].rstrip() + "..."
-
-
-def _latest(entries: list[Entry], last: int, accountant: Accountant, width: int) -> Sheet:
-    rows = [
-        (entry.when_text, entry.charge(accountant), entry.outcome, clip_text(entry.text, width))
-        for entry in entries[-last:]
-    ]
-    return Sheet.of(("when", "charge", "outcome", "cell"), rows)
 
 
 def _states(state: BudgetState) -> list[BudgetState]:

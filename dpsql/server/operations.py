@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from dpsql.errors import BindError, Error, Interrupted, ParseError, PostprocessingError
 from dpsql.pipeline import watch_touch
 from dpsql.report.data import list_pictures
-from dpsql.report.tables import write_budget_html, write_budget_text
+from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.result import Result
 from dpsql.session import Session
 from dpsql.sql.parse.statements import parse
@@ -57,6 +57,9 @@ MAX_REMEMBERED = 64
 """Results that a session remembers, so that ``keep`` can name them."""
 MAX_REMEMBERED_BYTES = 64 << 20
 """Bytes that they may have together."""
+
+MAX_CHARGE_TEXT = 1000
+"""Characters of a statement in the list of the latest charges."""
 
 READING = Message({"kind": "stage", "stage": "reading"})
 """What a client is told before private data may be read for its statement."""
@@ -323,11 +326,20 @@ def _plot(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
 
 
 def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    """Yield what ``%dpsql budget`` shows, as text and as HTML."""
+    """Yield the numbers of what ``%dpsql budget`` shows; how that looks is the client's business."""
     if get_field(head, "what", str) != "budget":
         raise WireError("this server has no such panel.")
-    shown = {"text": write_budget_text(session.account), "html": write_budget_html(session.account)}
-    yield Message({"kind": "value", **shown})
+    shown = BudgetPanel.of(session.account)
+    charges = [[c.when, c.charge, c.outcome, clip_text(c.text, MAX_CHARGE_TEXT)] for c in shown.charges]
+    state, notices = write_state(shown.state), list(shown.notices)
+    head = {
+        "state": state,
+        "charges": charges,
+        "count": shown.count,
+        "lasting": shown.lasting,
+        "notices": notices,
+    }
+    yield Message({"kind": "value", **head})
 
 
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
