@@ -28,6 +28,8 @@ from dpsql.errors import (
 
 if TYPE_CHECKING:
     from dpsql import dbapi, privacy
+    from dpsql.policy.init import init_policy
+    from dpsql.policy.lint import check_policy
     from dpsql.policy.model import Policy
     from dpsql.result import Result
     from dpsql.session import Session
@@ -40,6 +42,8 @@ _HOMES = {
     "Session": ("dpsql.session", "Session"),
     "Result": ("dpsql.result", "Result"),
     "Policy": ("dpsql.policy.model", "Policy"),
+    "init_policy": ("dpsql.policy.init", "init_policy"),
+    "check_policy": ("dpsql.policy.lint", "check_policy"),
     "load_ipython_extension": ("dpsql.notebook.magic", "load"),
     "unload_ipython_extension": ("dpsql.notebook.magic", "unload"),
 }
@@ -61,8 +65,10 @@ __all__ = [
     "ServerError",
     "Session",
     "__version__",
+    "check_policy",
     "connect",
     "dbapi",
+    "init_policy",
     "privacy",
 ]
 

@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "block_keys",
         "session",
     ),
-    ("notebook", "cli", "policy.lint", "policy.smartnoise", "dbapi", "demo", "server"),
+    ("notebook", "cli", "policy.lint", "policy.init", "policy.smartnoise", "dbapi", "demo", "server"),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 

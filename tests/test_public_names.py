@@ -23,8 +23,10 @@ NAMES = {
     "ServerError",
     "Session",
     "__version__",
+    "check_policy",
     "connect",
     "dbapi",
+    "init_policy",
     "privacy",
 }
 SESSION = {

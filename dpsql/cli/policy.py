@@ -1,4 +1,4 @@
-"""Commands about the policy, for the data owner: check and import."""
+"""Commands about the policy, for the data owner: init, check and import."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ def add_policy_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     policy = commands.add_parser("policy", help="for the data owner")
     actions = policy.add_subparsers(required=True, metavar="action")
+    init = actions.add_parser(
+        "init", help="write a first policy from names and types alone; no value is read"
+    )
+    init.add_argument("source", help="a Parquet, CSV or JSON file, a glob in quotes, or a DuckDB file")
+    init.add_argument(
+        "--unit", metavar="COLUMN", help="the column that says whose row it is, or ROW; else guessed"
+    )
+    init.add_argument("-o", "--output", type=Path, help="write to this file, which must not exist")
+    init.set_defaults(run=_policy_init)
     check = actions.add_parser("check", help="what a policy declares, and what is missing; shows no rows")
     check.add_argument("policy", type=Path)
     check.add_argument("data", nargs="?", default=":memory:", help="the database that the policy speaks of")
@@ -33,6 +42,13 @@ def add_policy_commands(commands: Any) -> None:
         help="where a table's data are (repeatable)",
     )
     taken.set_defaults(run=_policy_import)
+
+
+def _policy_init(given: argparse.Namespace) -> None:
+    from dpsql.policy.init import init_policy
+
+    draft = init_policy(given.source, given.unit, given.output)
+    print(str(draft).rstrip() if given.output is None else draft.summary(given.output))
 
 
 def _policy_check(given: argparse.Namespace) -> int:

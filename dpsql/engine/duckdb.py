@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
 from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
+from dpsql.engine.database_files import attach_database, use_attached
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.errors import PolicyError, did_you_mean
@@ -139,7 +140,7 @@ class DuckDBEngine(Engine):
     def _open_shared(self, instance: SharedInstance) -> duckdb.DuckDBPyConnection:
         con = instance.open_cursor()
         if self._path is not None:
-            _use_attached(con)
+            use_attached(con)
         for name, frame in self._frames.items():
             con.register(name, frame)
         return con
@@ -195,9 +196,6 @@ class DuckDBEngine(Engine):
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         path = self._path
-        if path is not None and not Path(path).is_file():
-            hint = "give the path of a DuckDB file."
-            raise PolicyError(f"there is no database {self._database}.", hint=hint)
         con: duckdb.DuckDBPyConnection | None = None
         with contextlib.suppress(duckdb.Error):
             config = {**sandbox.CONFIG, **self._resources, "temp_directory": self._spill.subdirectory("data")}
@@ -205,11 +203,13 @@ class DuckDBEngine(Engine):
         if con is None:
             hint = 'resources={"memory_limit": "1GiB"}'
             raise PolicyError(f"DuckDB can't be opened with {self._resources}.", hint=hint)
-        if path is None or _attach(con, path):
-            return con
-        con.close()
-        hint = "where it is open in this process already, pass that connection instead of the path."
-        raise PolicyError(f"{self._database} can't be opened as a DuckDB database.", hint=hint)
+        if path is not None:
+            try:
+                attach_database(con, path)
+            except PolicyError:
+                con.close()
+                raise
+        return con
 
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""
@@ -439,26 +439,6 @@ def _find_source(table: Table, base: Path) -> list[str] | None:
             hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
         )
     return find_files(table, base)
-
-
-def _attach(con: duckdb.DuckDBPyConnection, path: str) -> bool:
-    """Attach a database file, read-only, as the one that names without a catalog mean; False if it can't be.
-
-    DuckDB lets several instances of one process read the same file, and each keeps its own settings and memory. Opened
-    by its path, a file would have one instance for the whole process, whose settings the first session has locked.
-    """
-    # The second where the file is called like a database of DuckDB's own.
-    for alias in ("", " AS dpsql_database"):
-        with contextlib.suppress(duckdb.Error):
-            con.execute(f"ATTACH {sandbox.quote_literal(path)}{alias} (READ_ONLY)")
-            return True
-    return False
-
-
-def _use_attached(con: duckdb.DuckDBPyConnection) -> None:
-    """Let names without a catalog mean the attached file's."""
-    rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
-    con.execute(f"USE {sandbox.quote_identifier(rows[0][0])}")
 
 
 def _read_seconds(text: str | None) -> float | None:

@@ -134,7 +134,14 @@ def split_name(text: str) -> tuple[str | None, str]:
 
 
 def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
-    """Parse the flags and words of a line.
+    """Parse the flags and words of a line of the magic, as :func:`parse_words`."""
+    rest, given = parse_words(line, flags)
+    fields: dict[str, Any] = {_FIELDS.get(name, name.lstrip("-")): value for name, value in given.items()}
+    return CellOptions(**fields, rest=rest)
+
+
+def parse_words(line: str, flags: tuple[Flag, ...]) -> tuple[tuple[str, ...], dict[str, str | bool]]:
+    """Parse a line into its words and its flags with their values, True for a switch.
 
     Raises:
         ParseError: an unknown flag (the nearest is named), a missing value, an open quote.
@@ -143,7 +150,7 @@ def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
         tokens = shlex.split(line)
     except ValueError:
         raise ParseError("a quote on this line is not closed.", text=line) from None
-    given: dict[str, Any] = {}
+    given: dict[str, str | bool] = {}
     rest: list[str] = []
     queue = iter(tokens)
     for token in queue:
@@ -153,18 +160,14 @@ def parse_flags(line: str, flags: tuple[Flag, ...]) -> CellOptions:
             continue
         name, glued, value = token.partition("=")
         if flag.value is None:
-            given[_field(name)] = True
+            given[name] = True
             continue
         if not glued:
             value = next(queue, "")
         if not value:
             raise ParseError(f"{name} needs a value.", hint=f"{name} {flag.value}: {flag.help}")
-        given[_field(name)] = value
-    return CellOptions(**given, rest=tuple(rest))
-
-
-def _field(name: str) -> str:
-    return _FIELDS.get(name, name.lstrip("-"))
+        given[name] = value
+    return tuple(rest), given
 
 
 def _flag(token: str, flags: tuple[Flag, ...]) -> Flag | None:
@@ -187,7 +190,7 @@ COMMANDS = {
     "tables": "the tables that the policy names, and kept results",
     "keep": "the last result, or a variable's, as a relation of later cells: %dpsql keep out",
     "columns": "the columns of a table: %dpsql columns visits",
-    "policy": "what the data owner declared",
+    "policy": "what the data owner declared; %dpsql policy init SOURCE -o policy.toml, %dpsql policy check policy.toml",
     "mechanisms": "every way to get an answer, with an example",
     "sessions": "the open sessions; %dpsql sessions name makes one current",
     "session": "the open session as a Python object: session = %dpsql session",

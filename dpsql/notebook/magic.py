@@ -17,7 +17,7 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
-from dpsql.notebook import guide, render, sessions
+from dpsql.notebook import guide, policy_commands, render, sessions
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.sessions import Sessions
 from dpsql.report.tables import Sheet
@@ -180,9 +180,9 @@ class DpsqlMagic(Magics):
     # -- commands
 
     def _commands(self) -> dict[str, Callable[[str], Any]]:
-        shown = {name: self._show(name) for name in ("policy", "tables")}
         return {
-            **shown,
+            "tables": self._show("tables"),
+            "policy": self._policy,
             "connect": self._connect,
             "demo": self._demo,
             "budget": lambda rest: sessions.show_budget(self.sessions.get_open(rest or None)),
@@ -200,6 +200,11 @@ class DpsqlMagic(Magics):
 
     def _show(self, what: str) -> Callable[[str], Any]:
         return lambda rest: self.sessions.get_open(rest or None).sql(f"SHOW {what.upper()}")
+
+    def _policy(self, rest: str) -> Any:
+        if not policy_commands.is_policy_command(rest):
+            return self._show("policy")(rest)
+        return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _help(self, rest: str) -> render.Panel:
         session = self.sessions.get(self.sessions.current)

@@ -8,49 +8,47 @@ the rows: the owner declares them once, and then no row decides them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dpsql.engine.base import find_files
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.engine.sandbox import quote_identifier
+from dpsql.engine.schemas import propose_object_types
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.numerics.exact_numbers import write_number
+from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy import model
+from dpsql.policy.column_checks import (
+    check_columns,
+    check_delta,
+    count_possible_units,
+    find_kind,
+    find_known_bounds,
+)
 from dpsql.policy.model import Policy, Table
+from dpsql.policy.undecided import Undecided, find_undecided
+from dpsql.policy.unit_guess import names_a_thing
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.sql.relations.catalog import Catalog
 
-KNOWN_BOUNDS = (
-    (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
-    (r"month", "[1, 12]", "months"),
-    (r"day(_of_month)?", "[1, 31]", "days of a month"),
-    (r"weekday|day_of_week", "[0, 7]", "days of a week"),
-    (r"hour(_of_day)?", "[0, 24]", "hours of a day"),
-    (r"minute|second", "[0, 60]", "a clock's"),
-    (r"lat(itude)?", "[-90, 90]", "degrees of latitude"),
-    (r"lon(gitude)?|lng", "[-180, 180]", "degrees of longitude"),
-    (r".*(percent|percentage|pct)", "[0, 100]", "percent"),
-    (r"(share|fraction|probability|proportion)(_.*)?", "[0, 1]", "a part of a whole"),
-)
-"""Bounds that anybody knows: a pattern of the whole name, the bounds, and why."""
 
-_NUMBERS = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|REAL|DECIMAL.*)$", re.I)
-
-
-@dataclass
+@dataclass(repr=False)
 class Findings:
-    """The findings of a check: `missing` must be mended, `advice` and `proposals` may be taken."""
+    """The findings of a check: `missing` must be mended, `advice`, `budget` and `proposals` may be taken."""
 
     declared: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+    budget: list[str] = field(default_factory=list)
     proposals: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     counted: list[str] = field(default_factory=list)
@@ -64,9 +62,10 @@ class Findings:
         if self.types:
             lines += ["", "Types, proposed from the rows; correct them where you know better, and paste:", ""]
             lines += [f"    {line}" for line in self.types]
-        if self.proposals:
+        proposals = [*(["[budget]"] if self.budget else []), *self.budget, *self.proposals]
+        if proposals:
             lines += ["", "From public knowledge, without looking at a row, you could declare:", ""]
-            lines += [f"    {line}" for line in self.proposals]
+            lines += [f"    {line}" for line in proposals]
         if not self.missing:
             lines += ["", "Nothing is missing. Nothing above tells about a row."]
         if self.counted:
@@ -74,25 +73,39 @@ class Findings:
             lines += [f"  - {line}" for line in self.counted]
         return lines
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
-def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Findings:
+    __repr__ = __str__
+
+
+def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False) -> Findings:
     """Check a policy against its data's columns.
 
     Files are read once for values that DuckDB can't take; the result is remembered until they change.
 
     Args:
         policy: the TOML file.
-        data: a DuckDB database that holds tables without a source of their own.
+        data: a DuckDB file or connection, or a mapping of names to frames, that holds tables without a source of their own.
         rows: whether to count records that can't be read and values that do not fit.
 
     Raises:
         PolicyError: the file is not a policy, or the database can't be opened.
     """
-    declared = Policy.load(policy)
+    policy = Path(policy).expanduser()
     findings = Findings()
+    undecided = find_undecided(policy)
+    findings.missing += undecided.lines()
+    try:
+        declared = Policy.load(policy)
+    except PolicyError as error:
+        if not undecided.has("privacy_unit") or "no privacy unit" not in error.message:
+            raise
+        return findings  # the rest can be checked once it is known whose rows they are
     _check_budget(declared, findings)
-    declared = _propose_missing_types(declared, policy.parent, findings)
+    declared = _propose_missing_types(declared, policy.parent, data, findings)
     engine = DuckDBEngine(data, declared, policy.parent)
+    units: list[int] = []
     try:
         for table in declared.tables.values():
             try:
@@ -100,7 +113,10 @@ def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Fi
             except PolicyError as error:
                 findings.missing.append(f"{table.name}: {error.message}")
                 continue
-            _check_table(table, schema, findings)
+            _check_table(table, schema, undecided, findings)
+            units += [count for count in (count_possible_units(table, schema),) if count is not None]
+            if rows:
+                _count_units(engine, table, schema, declared, findings)
             if rows and table.file:
                 _count_unreadable(engine, table, find_files(table, policy.parent), findings)
         if not findings.missing:
@@ -109,15 +125,25 @@ def check_policy(policy: Path, data: str = ":memory:", rows: bool = False) -> Fi
         engine.close()
     if not declared.tables:
         findings.missing.append("the policy names no table, so there is nothing to ask about.")
+    reckless = check_delta(declared, max(units, default=None))
+    if reckless is not None:
+        (findings.missing if units else findings.advice).append(reckless[0])
+        findings.budget.insert(0, f"delta = {write_number(reckless[1])}")
     return findings
 
 
-def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Policy:
+def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Findings) -> Policy:
     """Return the policy with proposed types where they are missing, so that the rest can be checked."""
     tables = {}
     for name, table in policy.tables.items():
         tables[name] = table
         if table.text is None and not table.several:
+            frame = model.NameMapping(data).get(table.source or name) if isinstance(data, Mapping) else None
+            kinds = {} if frame is None else propose_object_types(name, frame)
+            untyped = {c: k for c, k in kinds.items() if c not in table.columns or not table.columns[c].type}
+            if untyped:
+                findings.missing.append(f"{name}: the types of its columns of Python objects.")
+                tables[name] = _propose_types(table, untyped, findings)
             continue
         try:
             files = find_files(table, base)
@@ -139,13 +165,31 @@ def _propose_missing_types(policy: Policy, base: Path, findings: Findings) -> Po
         kinds |= {column: kind for column, kind in there.items() if column not in spoken}
         kinds = kinds or {"column": "VARCHAR"}
         findings.missing.append(f"{name}: the types of its columns, which {table.source} does not say.")
-        findings.types += model.write_columns(table, kinds)
-        typed = {
-            c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
-            for c, k in kinds.items()
-        }
-        tables[name] = replace(table, columns={**table.columns, **typed})
+        tables[name] = _propose_types(table, kinds, findings)
     return replace(policy, tables=tables)
+
+
+def _propose_types(table: Table, kinds: Mapping[str, str], findings: Findings) -> Table:
+    """Note types as proposed, and return the table with them."""
+    table = replace(table, columns={**table.columns, **_bound_known(table, kinds)})
+    findings.types += model.write_columns(table, kinds)
+    typed = {
+        c: replace(table.columns[c] if c in table.columns else model.Column(), type=k)
+        for c, k in kinds.items()
+    }
+    return replace(table, columns={**table.columns, **typed})
+
+
+def _bound_known(table: Table, kinds: Mapping[str, str]) -> dict[str, model.Column]:
+    """Return columns of numbers with the bounds that anybody knows, where the policy says nothing of them."""
+    made = {}
+    for name, kind in kinds.items():
+        column = table.columns[name] if name in table.columns else model.Column()
+        known = find_known_bounds(name)
+        if known and find_kind(kind) == "number" and column.bounds is None and column.values is None:
+            low, high = json.loads(known[0])
+            made[name] = replace(column, bounds=(Fraction(low), Fraction(high)))
+    return made
 
 
 def _check_format(table: Table, files: list[str], findings: Findings) -> None:
@@ -171,6 +215,20 @@ def _check_format(table: Table, files: list[str], findings: Findings) -> None:
                 f"{table.name}: {table.source} looks like one array; every line of it would be a row of NULLs. "
                 'Write one object on each line, or declare format = { records = "array" }.'
             )
+
+
+def _count_units(
+    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], policy: Policy, findings: Findings
+) -> None:
+    """Count the units of a table whose own column says whose row it is: an exact number, which only the owner may see."""
+    path = table.unit_path
+    if table.public or len(path) > 1 or (path and path[0].column not in model.NameMapping(schema)):
+        return
+    what = f"COUNT(DISTINCT {quote_identifier(path[0].column)})" if path else "COUNT(*)"
+    count = engine.execute(f"SELECT {what} AS n FROM {engine.relation(table)}").to_pylist()[0]["n"]
+    risk = policy.budget.delta * count
+    much = "; that is much: write a smaller delta" if risk > Fraction(1, 10) else ""
+    findings.counted.append(f"{table.name}: {count:,} units; delta times that is {float(risk):.2g}{much}")
 
 
 def _count_unreadable(engine: DuckDBEngine, table: Table, files: list[str], findings: Findings) -> None:
@@ -203,17 +261,26 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
     findings.declared.append(
         f"budget: ε={float(budget.epsilon):g}, δ={float(budget.delta):g}{kept}, accountant {budget.accountant}"
     )
-    if budget.max_epsilon_per_query is None:
-        findings.advice.append("max_epsilon_per_query: without it one statement may spend the whole budget.")
+    most = budget.max_epsilon_per_query
     if budget.default_epsilon is None:
         findings.advice.append("default_epsilon: without it every statement must name its epsilon.")
+        proposed = round_significant(min(budget.epsilon, most or budget.epsilon) / 10, 1)
+        findings.budget.append(f"default_epsilon = {write_number(proposed)}")
+    if most is None:
+        findings.advice.append("max_epsilon_per_query: without it one statement may spend the whole budget.")
+        proposed = round_significant(
+            max(budget.epsilon / 2, budget.default_epsilon or Fraction(0)), 1, up=True
+        )
+        findings.budget.append(f"max_epsilon_per_query = {write_number(proposed)}")
     if budget.delta == 0:
         findings.advice.append(
             "delta = 0: groups with private keys can't be selected, nor Gaussian noise used."
         )
     elif budget.default_delta is None:
-        proposed = write_number(suggest_delta(budget.mechanism_delta))
-        findings.proposals += ["[budget]", f"default_delta = {proposed}"]
+        findings.advice.append(
+            "default_delta: without it statements over private groups must name their delta."
+        )
+        findings.budget.append(f"default_delta = {write_number(suggest_delta(budget.mechanism_delta))}")
     elif budget.default_delta > budget.mechanism_delta:
         findings.advice.append(
             f"default_delta: more than the δ={write_number(budget.mechanism_delta)} that mechanism_delta_share leaves for it, so "
@@ -226,7 +293,7 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
         findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
 
 
-def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) -> None:
+def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
     if table.public:
         findings.declared.append(f"{table.name}: public, {len(schema)} columns")
         return
@@ -250,16 +317,22 @@ def _check_table(table: Table, schema: Mapping[str, str], findings: Findings) ->
             findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
-    if not table.row_level and table.max_rows is None:
+    open_rows, open_groups = (
+        not table.row_level and getattr(table, key) is None and not undecided.has(key, table.name)
+        for key in ("max_rows", "max_groups")
+    )
+    if open_rows:
         findings.missing.append(f"{table.name}: max_rows, the rows of one {column} that count in one group.")
-    if not table.row_level and table.max_groups is None:
+    if open_groups:
         findings.advice.append(f"{table.name}: max_groups; without it each grouped statement must name it.")
     for name in table.columns:
         if name.lower() not in names:
             findings.missing.append(
                 f"{table.name}.{name} is declared but not in the data. {_suggest(name, schema)}"
             )
-    _check_columns(table, schema, column, findings)
+    findings.missing += check_columns(table, schema)
+    left = {name: kind for name, kind in schema.items() if not undecided.has("bounds", table.name, name)}
+    _check_columns(table, left, column, findings)
 
 
 def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> None:
@@ -284,16 +357,19 @@ def _say_claims(table: Table) -> list[str]:
 
 
 def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings: Findings) -> None:
-    known = {name.lower() for name in table.columns}
+    known = {name.lower() for name, column in table.columns.items() if column.bounds or column.values}
     undeclared, proposed = [], []
     for name, kind in schema.items():
-        if name.lower() in known or name.lower() == unit.lower() or not _NUMBERS.match(kind):
+        wanted = find_kind(kind) == "number" and not names_a_thing(name)
+        if name.lower() in known or name.lower() == unit.lower() or not wanted:
             continue
-        bounds = next((b for pattern, b, _ in KNOWN_BOUNDS if re.fullmatch(pattern, name, re.I)), None)
-        if bounds is None:
+        found = find_known_bounds(name)
+        if found is None:
             undeclared.append(name)
         else:
-            proposed.append(f"{name} = {{ bounds = {bounds} }}")
+            declared = next((c.type for n, c in table.columns.items() if n.lower() == name.lower()), None)
+            typed = f'type = "{declared}", ' if declared else ""
+            proposed.append(f"{name} = {{ {typed}bounds = {found[0]} }}")
     for name, column in table.columns.items():
         if column.bounds is not None:
             low, high = (write_bound(end) for end in column.bounds)

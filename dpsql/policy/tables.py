@@ -43,9 +43,9 @@ class Column(Section):
             a length, a longer value is NULL.
     """
 
-    bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds)
-    values: tuple[Value, ...] | None = declare_field(validate.settle_values)
-    type: str | None = declare_field(validate.settle_type)
+    bounds: tuple[Fraction, Fraction] | None = declare_field(validate.settle_bounds, todo=True)
+    values: tuple[Value, ...] | None = declare_field(validate.settle_values, todo=True)
+    type: str | None = declare_field(validate.settle_type, todo=True)
     max_length: int | None = declare_field(validate.settle_whole)
 
     def _check_together(self) -> None:
@@ -321,11 +321,11 @@ class Table(Section):
     name: str = declare_field(validate.settle_name, MISSING)
     public: bool = declare_field(validate.settle_flag, False)
     source: str | None = declare_field(validate.settle_text)
-    privacy_unit: str | tuple[str, ...] | None = declare_field(settle_paths, only="private")
+    privacy_unit: str | tuple[str, ...] | None = declare_field(settle_paths, only="private", todo=True)
     determines: tuple[str, ...] = declare_field(settle_dependencies, (), only="private")
     privacy_period: str | None = declare_field(settle_period, only="private")
-    max_rows: int | None = declare_field(validate.settle_whole, only="private")
-    max_groups: int | None = declare_field(validate.settle_whole, only="private")
+    max_rows: int | None = declare_field(validate.settle_whole, only="private", todo=True)
+    max_groups: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     columns: Mapping[str, Column] = declare_field(validate.settle_names, sections=Column)
     format: Format | None = declare_field(None, section=Format)
     version: str | None = declare_field(validate.settle_text)

@@ -20,6 +20,9 @@ from dpsql.errors import PolicyError, Span, did_you_mean
 
 Keys = tuple[str, ...]
 
+TODO = "TODO"
+"""The text that stands in a policy in place of a value that its owner has still to decide; nothing is declared by it."""
+
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE]([+-]?\d{1,4}))?", re.ASCII)
 _RATIO = re.compile(r"[+-]?\d{1,400}/\d{1,400}", re.ASCII)
 _MAX_EXPONENT = 400
@@ -158,6 +161,7 @@ def declare_field(
     sections: type[Section] | None = None,
     start: str | None = None,
     only: str | None = None,
+    todo: bool = False,
 ) -> Any:
     """Declare a field of a section.
 
@@ -168,8 +172,11 @@ def declare_field(
         sections: the kind of several sections, by name.
         start: what to write first, where the field is missing.
         only: the kind of section that alone has the field.
+        todo: whether :data:`TODO` may stand there, which is read as if the field were left out.
     """
-    about = {"read": read, "section": section, "sections": sections, "start": start, "only": only}
+    about = {
+        "read": read, "section": section, "sections": sections, "start": start, "only": only, "todo": todo,
+    }  # fmt: skip
     if sections is not None:
         return field(default_factory=dict, metadata=about)
     return field(default=default, metadata=about)
@@ -195,7 +202,8 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) ->
         if key not in known:
             place = f"[{'.'.join(keys)}]" if keys else "the policy"
             raise document.error((*keys, key), f"unknown key {key} in {place}.", did_you_mean(key, known))
-        extra[key] = _read_part(document, (*keys, key), known[key].metadata, value)
+        if not (value == TODO and known[key].metadata["todo"]):
+            extra[key] = _read_part(document, (*keys, key), known[key].metadata, value)
     for name, item in known.items():
         if name not in given and item.default is MISSING and item.default_factory is MISSING:
             wrong = f"[{'.'.join(keys)}] has no {name}." if keys else f"there is no [{name}]."

@@ -1,0 +1,95 @@
+"""DuckDB files, attached read-only, and the reason why one can't be.
+
+The reasons come from the file's first bytes, from the operating system, and from locks: never from a row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+import duckdb
+
+from dpsql.engine.sandbox import quote_identifier, quote_literal
+from dpsql.errors import PolicyError
+
+_OTHER_FORMATS = {
+    b"SQLite format 3\0": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"\x1f\x8b": "a gzip archive",
+}
+_HOLDER = re.compile(r"Conflicting lock is held in (.*?)\(PID (\d+)\)")
+
+
+def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Attach a database file, read-only, as the one that names without a catalog mean.
+
+    DuckDB lets several instances of one process read the same file, and each keeps its own settings and memory. Opened
+    by its path, a file would have one instance for the whole process, whose settings the first session has locked.
+
+    Raises:
+        PolicyError: it is missing, no DuckDB file, of a newer version, or open elsewhere.
+    """
+    if not os.path.isfile(path):
+        raise PolicyError(
+            f"there is no database {os.path.basename(path)}.",
+            hint="give the path of a DuckDB file; without one, tables come from the policy's sources.",
+        )
+    reason = ""
+    # The second where the file is called like a database of DuckDB's own.
+    for alias in ("", " AS dpsql_database"):
+        try:
+            con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY, TYPE duckdb)")
+            return
+        except duckdb.Error as error:
+            reason = reason or str(error)
+    raise _explain(path, reason)
+
+
+def use_attached(con: duckdb.DuckDBPyConnection) -> None:
+    """Let names without a catalog mean the attached file's."""
+    rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
+    con.execute(f"USE {quote_identifier(rows[0][0])}")
+
+
+def _explain(path: str, reason: str) -> PolicyError:
+    """Make the error of a file that can't be attached, from DuckDB's reason."""
+    name = os.path.basename(path)
+    holder = _HOLDER.search(reason)
+    if holder is not None:
+        program = os.path.basename(holder[1].strip()) or "a program"
+        return PolicyError(
+            f"{name} is locked: another process has it open for writing ({program}, process {holder[2]}).",
+            hint="close it there, open it there read-only, or give a copy of the file.",
+        )
+    if "lock" in reason.lower():
+        return PolicyError(
+            f"{name} is locked by another process.", hint="close it there, or give a copy of the file."
+        )
+    if "already attached" in reason or "handle conflict" in reason:
+        return PolicyError(
+            f"{name} can't be opened as a DuckDB database: it is open in this process already.",
+            hint="pass that connection instead of the path: dpsql.connect(con, policy=...), or %dpsql connect con ...",
+        )
+    head = b""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        head = file.read(16)
+    if not head:
+        return PolicyError(f"{name} is empty or can't be read.", hint="give the path of a DuckDB file.")
+    other = next((what for start, what in _OTHER_FORMATS.items() if head.startswith(start)), None)
+    if other is not None:
+        return PolicyError(f"{name} is {other}, not a DuckDB database.", hint=_suggest(other))
+    if head[8:12] == b"DUCK":
+        return PolicyError(
+            f"{name} can't be opened by DuckDB {duckdb.__version__}.",
+            hint="it may be of a newer version, or damaged.",
+        )
+    return PolicyError(f"{name} is no DuckDB database.", hint="give the path of a DuckDB file.")
+
+
+def _suggest(other: str) -> str:
+    if "Parquet" in other:
+        return 'name it in the policy: source = "visits.parquet"; then no database is needed.'
+    return "copy its tables into a DuckDB file, or into Parquet files that the policy names."

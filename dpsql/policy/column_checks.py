@@ -1,0 +1,206 @@
+"""Checks of what a policy says of single columns against their types, and of its delta against how many units there may be.
+
+Each finding says what is wrong and proposes the line to write. None looks at a row.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from dpsql.numerics.exact_numbers import round_significant, write_number
+from dpsql.policy.model import Column, NameMapping, Policy, Table
+from dpsql.policy.toml import write_toml
+from dpsql.policy.validate import DateBound, write_bound
+
+KNOWN_BOUNDS = (
+    (r"age(_years)?|years_old", "[0, 120]", "nobody is older"),
+    (r"month", "[1, 12]", "months"),
+    (r"day(_of_month)?", "[1, 31]", "days of a month"),
+    (r"weekday|day_of_week", "[0, 7]", "days of a week"),
+    (r"hour(_of_day)?", "[0, 24]", "hours of a day"),
+    (r"minute|second", "[0, 60]", "a clock's"),
+    (r"lat(itude)?", "[-90, 90]", "degrees of latitude"),
+    (r"lon(gitude)?|lng", "[-180, 180]", "degrees of longitude"),
+    (r".*(percent|percentage|pct)", "[0, 100]", "percent"),
+    (r"(share|fraction|probability|proportion)(_.*)?", "[0, 1]", "a part of a whole"),
+)
+"""Bounds that anybody knows: a pattern of the whole name, the bounds, and why."""
+
+RECKLESS = Fraction(1, 10**5)
+"""A delta beyond which an owner is asked how many units there could be, where nothing else says it."""
+
+_INTEGERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
+_NUMBERS = re.compile(r"FLOAT$|DOUBLE$|REAL$|DECIMAL|NUMERIC|BIGNUM$|VARINT$")
+_UNITS_OF = {"BOOLEAN": 2, "TINYINT": 256, "UTINYINT": 256, "SMALLINT": 65_536, "USMALLINT": 65_536}
+_FITTING = {
+    "number": "numbers",
+    "date": "dates",
+    "time": "times",
+    "text": "text",
+    "boolean": "booleans",
+    "interval": "numbers of seconds",
+}
+"""By the kind of a column: how its values, and the ends of its bounds, are written."""
+
+
+def find_known_bounds(name: str) -> tuple[str, str] | None:
+    """Return bounds that anybody knows of a column with that name, and why; None where there are none.
+
+    >>> find_known_bounds("Age"), find_known_bounds("amount")
+    (('[0, 120]', 'nobody is older'), None)
+    """
+    return next(
+        ((bounds, why) for pattern, bounds, why in KNOWN_BOUNDS if re.fullmatch(pattern, name, re.I)), None
+    )
+
+
+def find_kind(kind: str) -> str:
+    """Return the kind of a type: number, date, time, interval, text, boolean, or other.
+
+    >>> [find_kind(kind) for kind in ("DECIMAL(10,2)", "TIMESTAMP_NS", "VARCHAR", "INTEGER[]")]
+    ['number', 'date', 'text', 'other']
+    """
+    kind = kind.upper()
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+        return "other"
+    if _INTEGERS.match(kind) or _NUMBERS.match(kind):
+        return "number"
+    if kind.startswith(("DATE", "TIMESTAMP")):
+        return "date"
+    plain = {"TIME": "time", "INTERVAL": "interval", "VARCHAR": "text", "BOOLEAN": "boolean"}
+    return plain.get(kind, "text" if kind.startswith("ENUM") else "other")
+
+
+def check_columns(table: Table, schema: Mapping[str, str]) -> Iterator[str]:
+    """Find bounds and values that do not fit the type of their column, and propose a line for each."""
+    kinds = NameMapping(schema)
+    for name, column in table.columns.items():
+        if name not in kinds:
+            continue
+        kind = kinds[name]
+        for wrong, better in (*_check_bounds(name, column, kind), *_check_values(name, column, kind)):
+            line = write_toml({name: better}, frozenset(Column.__dataclass_fields__)).strip()
+            at_fault = wrong.partition(" ")[0]
+            proposed = f"Write {line}" if better.get(at_fault) else f"Remove {at_fault}."
+            yield f"{table.name}.{name}: {wrong} {proposed}"
+
+
+def _check_bounds(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is wrong with the bounds of a column, and what to declare instead."""
+    if column.bounds is None:
+        return
+    sort, rest = find_kind(kind), {k: v for k, v in column.collect().items() if k != "bounds"}
+    given = {"date": "dates", "time": "times"}.get(getattr(column.bounds[0], "kind", ""), "numbers")
+    low, high = column.bounds
+    if sort in ("text", "boolean", "other"):
+        yield f"bounds are for numbers, dates and times, and its type is {kind}.", rest
+    elif given != _FITTING[sort].partition(" ")[0]:
+        bounds = _EXAMPLES.get(sort)
+        yield f"bounds are {given}, and its type is {kind}.", {**rest, "bounds": bounds} if bounds else rest
+    elif low == high:
+        yield (
+            f"bounds are equal, so every value counts as {write_bound(low)}, and a sum tells nothing but a count.",
+            {**rest, "bounds": _widen(low, high)},
+        )
+
+
+_EXAMPLES = {
+    "date": (DateBound(datetime.date(2020, 1, 1)), DateBound(datetime.date(2020, 12, 31))),
+    "time": (DateBound(datetime.time(8)), DateBound(datetime.time(18))),
+    "number": (Fraction(0), Fraction(100)),
+    "interval": (Fraction(0), Fraction(3600)),
+}
+
+
+def _widen(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    """Return bounds that begin or end at 0 where both were one number, as an example."""
+    if isinstance(low, DateBound):
+        return _EXAMPLES[low.kind]
+    return (Fraction(0), high) if high > 0 else (low, Fraction(0)) if low < 0 else (Fraction(0), Fraction(1))
+
+
+def _check_values(name: str, column: Column, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is wrong with the values of a column, and what to declare instead."""
+    if column.values is None:
+        return
+    sort, first = find_kind(kind), column.values[0]
+    rest = {k: v for k, v in column.collect().items() if k != "values"}
+    given = _name_kind(first)
+    if sort == "other":
+        yield f"values can't be listed for the type {kind}.", rest
+        return
+    fits = given == _FITTING[sort] and not (
+        _INTEGERS.match(kind.upper()) and any(v != int(v) for v in column.values if isinstance(v, Decimal))
+    )
+    if not fits:
+        better = [_convert(value, sort, bool(_INTEGERS.match(kind.upper()))) for value in column.values]
+        instead = {**rest, "values": better} if None not in better else rest
+        yield f"values are {given}, and its type is {kind}: no row has them.", instead
+
+
+def _name_kind(value: object) -> str:
+    kinds = ((bool, "booleans"), ((int, Decimal), "numbers"), (str, "text"), (datetime.date, "dates"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "times")
+
+
+def _convert(value: Any, sort: str, whole: bool) -> Any:
+    """Write a value as the kind of its column has it; None where there is none such."""
+    text = write_toml({"v": value}).partition("=")[2].strip().strip('"')
+    if sort == "text":
+        return text
+    if sort == "boolean":
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower())
+    if sort == "number":
+        number = re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text)
+        if number is None or (whole and Fraction(text).denominator != 1):
+            return None
+        return int(Fraction(text)) if Fraction(text).denominator == 1 else Decimal(text)
+    if sort == "date":
+        for kind in (datetime.date, datetime.datetime):
+            try:
+                return kind.fromisoformat(text)
+            except ValueError:
+                continue
+    return None
+
+
+def count_possible_units(table: Table, schema: Mapping[str, str]) -> int | None:
+    """Count the units that could be in a table, from what is declared of the unit's column; None where nothing says."""
+    if table.public or table.row_level or not table.unit_path:
+        return None
+    name = table.unit_path[0].column
+    column = table.columns[name] if name in table.columns else Column()
+    kind = NameMapping(schema).get(name, "")
+    counts = [_UNITS_OF[kind]] if kind in _UNITS_OF else []
+    if column.values is not None:
+        counts.append(len(column.values))
+    if column.bounds is not None and _INTEGERS.match(kind):
+        counts.append(int(column.bounds[1] - column.bounds[0]) + 1)
+    return min(counts, default=None)
+
+
+def check_delta(policy: Policy, units: int | None) -> tuple[str, Fraction] | None:
+    """Find a delta that is no protection for that many units, and propose one.
+
+    To publish one unit's rows, chosen at random of n, is private at a delta of 1/n: so delta must be far smaller.
+    """
+    delta = policy.budget.delta
+    if units is not None and delta * units >= 1:
+        better = round_significant(Fraction(1, 100 * units), 1)
+        return (
+            f"delta = {write_number(delta)} is more than 1 over the {units:,} units that there could be: at that delta the rows "
+            "of one of them, chosen at random, could be published.",
+            better,
+        )
+    if units is None and delta > RECKLESS:
+        return (
+            f"delta = {write_number(delta)} protects nobody where {round(1 / delta):,} people or more could be in the data: the "
+            "rows of one of them, chosen at random, could be published.",
+            Fraction(1, 10**6),
+        )
+    return None

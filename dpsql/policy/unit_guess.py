@@ -1,0 +1,179 @@
+"""Guesses at the column that says whose row it is, from the names of columns and declared keys alone.
+
+A guess is for the owner to confirm: no name proves whose row it is. Where nothing looks like a person, there is no guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from dpsql.policy.validate import fold
+
+_PEOPLE = """
+    person people patient subject user customer client member visitor guest student pupil teacher employee worker staff
+    participant respondent citizen resident voter donor driver rider passenger player author seller buyer borrower
+    taxpayer individual human insured policyholder enrollee beneficiary applicant subscriber cardholder inhabitant cust
+    emp usr pat subj
+"""
+_GROUPS = "household family account device"
+_KEYS = "id key no nr num number uuid guid code pseudonym hash ref sk identifier"
+_DIRECT = "email mail phone msisdn imsi ssn passport username login cookie"
+_PERSON = frozenset(_PEOPLE.split())
+_GROUP = frozenset(_GROUPS.split())
+_KEY = frozenset(_KEYS.split())
+_ADDRESS = frozenset(_DIRECT.split())
+_NAMES_A_THING = _KEY | {"zip", "zipcode", "postcode", "postal", "isbn", "ean", "icd", "cpt", "barcode"}
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_JOINED = re.compile(rf"({'|'.join(sorted(_PERSON | _GROUP, key=len, reverse=True))})({'|'.join(_KEY)})")
+
+
+class Described(Protocol):
+    """A table's name, columns and declared keys, as :class:`dpsql.engine.schemas.TableSchema` has them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> Mapping[str, str | None]: ...
+    @property
+    def unique(self) -> frozenset[str]: ...
+    @property
+    def references(self) -> Mapping[str, tuple[str, str]]: ...
+
+
+def split_words(name: str) -> list[str]:
+    """Split a column's name into lower-case words.
+
+    >>> split_words("patientID"), split_words("CUST_KEY"), split_words("userid")
+    (['patient', 'id'], ['cust', 'key'], ['user', 'id'])
+    """
+    words: list[str] = []
+    for word in (found.lower() for found in _WORD.findall(name)):
+        joined = _JOINED.fullmatch(word)
+        words += joined.groups() if joined else [word]
+    return words
+
+
+def names_a_thing(name: str) -> bool:
+    """Tell whether a number of that name is a key or a code, which nobody adds up.
+
+    >>> names_a_thing("order_id"), names_a_thing("zip"), names_a_thing("amount")
+    (True, True, False)
+    """
+    words = split_words(name)
+    return bool(words) and words[-1] in _NAMES_A_THING
+
+
+def names_a_person(name: str) -> bool:
+    """Tell whether a text of that name is somebody's name or address, which no list of public values has.
+
+    >>> names_a_person("e_mail"), names_a_person("last_name"), names_a_person("ward")
+    (True, True, False)
+    """
+    words = split_words(name)
+    return bool(words) and (
+        words[-1] in _ADDRESS or words[-1] in ("name", "surname", "address") or names_a_thing(name)
+    )
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _rank(column: str, table: str) -> int:
+    """Return how much a name looks like that of a person's key: 0 most, 9 not at all."""
+    words = split_words(column)
+    singular = [_singular(word) for word in words]
+    key = bool(words) and words[-1] in _KEY
+    if key and _PERSON.intersection(singular[:-1]):
+        return 0
+    if singular and singular[-1] in _PERSON:
+        return 1
+    last = _singular(split_words(table)[-1]) if split_words(table) else ""
+    if words in (["id"], ["key"], ["uuid"]) and last in _PERSON:
+        return 2
+    if singular and singular[-1] in _ADDRESS and len(words) <= 2:
+        return 3
+    if _GROUP.intersection(singular) and (key or singular[-1] in _GROUP):
+        return 4
+    return 9
+
+
+def guess_unit(table: Described) -> str | None:
+    """Return the column that most looks like a person's key; None where none does."""
+    ranked = [(_rank(column, table.name), place, column) for place, column in enumerate(table.columns)]
+    best = min(ranked, default=(9, 0, ""))
+    return best[2] if best[0] < 9 else None
+
+
+def list_candidates(table: Described) -> list[str]:
+    """Return the columns that are keys by their names: one of them may say whose row it is."""
+    return [c for c in table.columns if (w := split_words(c)) and (w[-1] in _KEY or w[-1] in _ADDRESS)]
+
+
+def find_units(tables: Sequence[Described], wanted: str | None) -> dict[str, str]:
+    """Find the way from each table's rows to their unit: a column, or a path over other tables of the source.
+
+    Args:
+        tables: the tables of one source.
+        wanted: the column that the owner named; then nothing else is guessed.
+
+    Returns:
+        By table's name, a unit as the policy writes it; tables without any are left out.
+    """
+    found: dict[str, str] = {}
+    for table in tables:
+        named = {fold(column): column for column in table.columns}
+        column = guess_unit(table) if wanted is None else named.get(fold(wanted))
+        if column is not None:
+            found[table.name] = column
+    own = dict(found)
+    for table in tables:
+        for column, (there, key) in _list_references(table, tables).items():
+            if (
+                wanted is None
+                and there in own
+                and own.get(table.name) == column
+                and fold(own[there]) == fold(key)
+            ):
+                found[table.name] = (
+                    f"{_quote(column)} -> {there}.{_quote(key)}, {_quote(key)}"  # a person's own table
+                )
+    for _ in tables:  # then tables that lead to these, however far
+        for table in tables:
+            for column, (there, key) in _list_references(table, tables).items():
+                if there in found and table.name not in found:
+                    rest = found[there] if "->" in found[there] else _quote(found[there])
+                    found[table.name] = f"{_quote(column)} -> {there}.{_quote(key)}, {rest}"
+    return found
+
+
+def _quote(name: str) -> str:
+    """Quote a column's name where a path would take it for something else."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def _list_references(table: Described, tables: Sequence[Described]) -> dict[str, tuple[str, str]]:
+    """Return the columns that lead to another table: by declared keys, else by names like ``order_id`` of ``orders``."""
+    by_name = {fold(other.name): other for other in tables if other is not table and "." not in other.name}
+    found: dict[str, tuple[str, str]] = {}
+    for column in table.columns:
+        there, key = table.references.get(fold(column), ("", ""))
+        other = by_name.get(fold(there))
+        if other is not None:
+            found[column] = (other.name, key)
+            continue
+        words = split_words(column)
+        if len(words) < 2 or words[-1] not in _KEY:
+            continue
+        for name, other in by_name.items():
+            if [_singular(word) for word in split_words(name)] != words[:-1]:
+                continue
+            keys = {fold(c): c for c in other.columns}
+            own = keys.get(words[-1]) or keys.get(fold(column))
+            if own is not None:
+                found[column] = (other.name, own)
+    return found
