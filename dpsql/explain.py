@@ -160,23 +160,26 @@ def explain_plan(
     """Explain a plan and its price under the session's accountant; stored blocks are free."""
     plan = prepared.plan
     sentences = [*(s for block in plan.blocks for s in block.explain()), *plan.limits, *prepared.sentences()]
-    event = prepared.event
+    event, debit = prepared.event, prepared.debit
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
         sentences = ["This statement reads public data only."]
     elif event is not None:
         capped = any(isinstance(one, NoiseReduction) for one in event.leaves())
-        price = _say_price("Would cost at most" if capped else "Would cost", event, ledger)
+        price = _say_price("Would cost at most" if capped else "Would cost", event, ledger, debit)
+    elif debit is not None:
+        price = _say_price("Would cost", None, ledger, debit)
     else:
         why = "nothing more: it was reserved at DECLARE"
         if prepared.stored:
-            why = f"nothing: it is stored since {prepared.since}"
+            why = f"nothing: it is {prepared.since}"
         elif any(item.same is not None for item in prepared.asked):
             why = "nothing: the same is asked before"
         price = f"Would cost {why}; {ledger.state().sentence}. No private data were read."
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     errors = expect_errors(plan, budget)
-    return Explanation(tuple(dict.fromkeys(sentences)), price, queries, plan.finish, as_json, errors, event)
+    sentences = list(dict.fromkeys(sentences))
+    return Explanation(tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit)
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:
@@ -190,21 +193,36 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
     if len(parts) == 1:
         return parts[0]
     events = [part.event for part in parts if part.event is not None]
-    if not events:
+    debits = [part.debit for part in parts if part.debit is not None]
+    debit = compose_events(debits) if debits else None
+    if not events and debit is None:
         price = f"Together they would cost nothing; {ledger.state().sentence}. No private data were read."
     else:
-        before, after = ledger.state(), ledger.state(events)
-        fits = ledger.find_excess(*events) is None
+        before, after = ledger.state(), ledger.state(events, debit)
+        fits = ledger.find_excess(*events, debit=debit) is None
         left = f"then {after.sentence}" if fits else f"that is more than there is: {before.sentence}"
-        price = f"Together they would cost {ledger.accountant.write_charge(compose_events(events))}; {left}. {_NOTHING_SPENT}"
+        charge = _write_charge(compose_events(events) if events else None, debit, ledger)
+        price = f"Together they would cost {charge}; {left}. {_NOTHING_SPENT}"
     sentences = tuple(sentence for part in parts for sentence in part.sentences)
     queries = tuple(dict.fromkeys(query for part in parts for query in part.sql))
     return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))
 
 
-def _say_price(verb: str, event: Event, ledger: Ledger) -> str:
-    """Say the charge of an event and what is left, or why there is not enough for it."""
-    state, excess = ledger.state(), ledger.find_excess(event)
+def _say_price(verb: str, event: Event | None, ledger: Ledger, debit: Event | None = None) -> str:
+    """Say the charge of an event and what is left, or why there is not enough for it.
+
+    ``debit`` is what the analyst's share alone is charged for stored answers.
+    """
+    state, excess = ledger.state(), ledger.find_excess(*([] if event is None else [event]), debit=debit)
     if excess is None:
-        return f"{verb} {ledger.accountant.write_charge(event)}; {state.sentence}.{ledger.say_rule(event)} {_NOTHING_SPENT}"
+        rule = "" if event is None else ledger.say_rule(event)
+        return f"{verb} {_write_charge(event, debit, ledger)}; {state.sentence}.{rule} {_NOTHING_SPENT}"
     return f"It would be refused. {excess.message} {_NOTHING_SPENT}"
+
+
+def _write_charge(event: Event | None, debit: Event | None, ledger: Ledger) -> str:
+    write = ledger.accountant.write_charge
+    shared = (
+        [] if debit is None else [f"{write(debit)} of {ledger.analyst}'s share and nothing more of the whole"]
+    )
+    return ", and ".join([*([] if event is None else [write(event)]), *shared])

@@ -33,6 +33,8 @@ class Explanation:
     errors: Errors | None = None
     event: Event | None = None
     parts: tuple[Explanation, ...] = ()
+    debit: Event | None = None
+    """What the analyst's share alone would be charged, for stored answers that another analyst paid for."""
 
     def __str__(self) -> str:
         if self.parts:

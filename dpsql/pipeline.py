@@ -47,7 +47,7 @@ from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.declared import Declaration, bind_declare
-from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks
+from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, make_share_debit
 
 _FREE = "no charge"
 _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
@@ -252,19 +252,30 @@ class Pipeline:
 
     # -- spent, then touched ------------------------------------------------------------------------------------
 
-    def reserve(self, event: Event | None, text: str) -> Ticket | None:
+    def reserve(self, event: Event | None, text: str, prepared: Sequence[PreparedPlan]) -> Ticket | None:
         """Charge an event durably, before data are touched. What is free needs no ticket.
+
+        Args:
+            event: the cost of what has to be drawn; None where all of it is stored.
+            text: the statements, for the log.
+            prepared: the plans that are paid: the analyst's share may be debited for their stored answers.
 
         Raises:
             BudgetExceeded: it costs more than is left, and nothing was charged.
         """
-        if event is None:
+        debit, ticket = make_share_debit(prepared), None
+        if event is None and debit is None:
             return None
         try:
-            return self.ledger.reserve(event, text)
+            if event is not None:
+                ticket = self.ledger.reserve(event, text, debit)
+            number = self.ledger.debit(debit, text) if ticket is None and debit else None
         except BudgetExceeded as error:
             self.ledger.refuse(text, error.message, event)
             raise error from None
+        for one in prepared:
+            one.debited = number if one.debit is not None else None
+        return ticket
 
     @contextmanager
     def answering(self, prepared: Sequence[PreparedPlan]) -> Iterator[None]:
@@ -355,23 +366,25 @@ class Pipeline:
     ) -> Result:
         """Run the outer SQL over what was released."""
         plan, relations = prepared.plan, prepared.relations
-        event = prepared.used
+        event, debit = prepared.used, prepared.debit
         table = plan.direct(relations)
         if table is None:
             table = self._run_above(prepared, relations)
-        statements = [s.statement_id for s in prepared.stored]
+        statements = [s.statement_id for s in prepared.stored if s.statement_id is not None]
         if event is not None:
             assert ticket is not None
             statements = [ticket.statement_id]
+        elif prepared.debited is not None:
+            statements = [prepared.debited]
         return Result.finished(
             table,
             plan.columns,
             plan.intervals,
-            loss=_FREE if event is None and prepared.stored else self.price(event),
+            loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
             event=event,
             notes=(*plan.notes, *prepared.notes, *notes),
             statement_id=max(statements, default=None),
-            cost_line=self._cost_line(event, prepared.since),
+            cost_line=self._cost_line(event, prepared.since, debit),
             confidence=plan.confidence,
         )
 
@@ -399,23 +412,25 @@ class Pipeline:
         return made
 
     def _said_paid(self, prepared: PreparedPlan) -> str:
-        charge = self.price(prepared.used)
+        charge = self.price(prepared.used, prepared.debit)
         return f" {charge} was paid, and the answer is stored." if charge else ""
 
-    def price(self, event: Event | None) -> str:
-        """Say what the session's accountant charges for an event."""
-        return self.ledger.accountant.write_charge(event) if event is not None else ""
+    def price(self, event: Event | None, debit: Event | None = None) -> str:
+        """Say what the session's accountant charges for an event, and what the analyst's share alone is debited."""
+        write = self.ledger.accountant.write_charge
+        shared = [] if debit is None else [f"{write(debit)} of {self.ledger.analyst}'s share"]
+        return " and ".join([*([] if event is None else [write(event)]), *shared])
 
-    def _cost_line(self, event: Event | None, since: str = "") -> str:
+    def _cost_line(self, event: Event | None, since: str = "", debit: Event | None = None) -> str:
         """Say what an answer cost, since when what is free of it is stored, and what is left."""
         charge = self.price(event)
         if not charge and not since:
             return _FREE
-        left = self.ledger.state().sentence
+        left, stored = self.ledger.state().sentence, self.price(None, debit)
         if not charge:
-            return f"stored since {since}, {_FREE} · {left}"
-        stored = f" (the rest is stored since {since}: free)" if since else ""
-        return f"cost {charge}{stored} · {left}"
+            return f"{since}, {stored or _FREE} · {left}"
+        rest = f" (the rest is {since}: {stored or 'free'})" if since else ""
+        return f"cost {charge}{rest} · {left}"
 
     # -- thresholds ---------------------------------------------------------------------------------------------
 

@@ -180,7 +180,7 @@ class Session:
             line.thresholds.require(bound)
         with before_payment():
             (prepared,) = line.look_up_to_pay([bound], fresh)
-        ticket = line.reserve(prepared.event, statement.source)
+        ticket = line.reserve(prepared.event, statement.source, [prepared])
         try:
             with line.answering([prepared]):
                 line.release([prepared], ticket, alone)
@@ -450,7 +450,7 @@ class DeclaredStatements:
         with line.turn:
             prepared = line.look_up_to_pay([declared.plan for declared in self._declared])
             event = self._price(prepared)
-            ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared))
+            ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared), prepared)
             line.release(prepared, ticket)
             line.settle(ticket, event, prepared)
             for declared, one in zip(self._declared, prepared, strict=True):

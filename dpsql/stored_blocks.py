@@ -22,7 +22,7 @@ import pyarrow as pa
 from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
-from dpsql.ledger.ledger import KeptReleases, Ledger
+from dpsql.ledger.ledger import KeptReleases, Ledger, ShareDebit
 from dpsql.mechanisms.base import Release
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
@@ -107,8 +107,16 @@ class RequestedBlock:
 
     @property
     def free(self) -> bool:
-        """True where it costs nothing: it is stored, or paid with another, or was paid before."""
+        """True where nothing is drawn for it: it is stored, or paid with another, or was paid before."""
         return self.stored is not None or self.same is not None or self.block.prepaid
+
+    @property
+    def debit(self) -> Event | None:
+        """What the analyst's share is debited for its stored answer; None where that is free."""
+        if self.stored is None or not self.stored.due:
+            return None
+        event, most = self.stored.event, self.block.operator.event
+        return event if event is not None and event.is_within(most) else most
 
 
 @dataclass
@@ -121,12 +129,20 @@ class PreparedPlan:
     """What has changed since the same was asked before, where it has to be paid again."""
     failed_above: BindError | None = None
     """The failure of public SQL between two blocks, on what the first of them released."""
+    debited: int | None = None
+    """The number of the statement by which the analyst's share was debited for its stored answers."""
 
     @property
     def event(self) -> Event | None:
         """The cost: the joint event of the blocks that have to be drawn; None when it costs nothing."""
         paid = [item.block.operator.event for item in self.asked if not item.free]
         return compose_events(paid) if paid else None
+
+    @property
+    def debit(self) -> Event | None:
+        """What the analyst's share alone is charged, for stored answers of others; None where nothing is due."""
+        due = [event for item in self.asked if (event := item.debit) is not None]
+        return compose_events(due) if due else None
 
     @property
     def used(self) -> Event | None:
@@ -141,8 +157,8 @@ class PreparedPlan:
 
     @property
     def since(self) -> str:
-        """The time when the last of its stored blocks was stored; empty where none is."""
-        return max(self.stored, key=lambda s: s.when).when_text if self.stored else ""
+        """``"stored since 14:02"``, of the last of its stored blocks; empty where none is."""
+        return _say_since(max(self.stored, key=lambda s: s.when).when_text) if self.stored else ""
 
     @property
     def relations(self) -> dict[str, pa.Table]:
@@ -163,7 +179,12 @@ class PreparedPlan:
         for place, item in enumerate(blocks, 1):
             which = "This block" if len(blocks) == 1 else f"Block {place} of {len(blocks)}"
             if item.stored is not None:
-                said.append(f"{which} is stored since {item.stored.when_text}: free.")
+                debit = (
+                    "free"
+                    if item.debit is None
+                    else f"{item.debit.sentence()} of your share, nothing of the whole"
+                )
+                said.append(f"{which} is {_say_since(item.stored.when_text)}: {debit}.")
             elif item.same is not None:
                 said.append(f"{which} is the same as another: one draw and one charge.")
             elif item.dropped:
@@ -335,7 +356,9 @@ class StoredBlocks:
             return
         for item in prepared.asked:
             item.stored, item.same = found, None
-            item.release = Release(relations[item.block.name], found.event, notes)
+            item.release = Release(
+                relations[item.block.name], found.event or item.block.operator.event, notes
+            )
 
     def _look_for_rekeyed(self, prepared: PreparedPlan) -> None:
         """Look up the one block that is not stored where an older version kept its answer under another key.
@@ -357,6 +380,19 @@ class StoredBlocks:
                 item.stored = self.ledger.replay(next(iter(found[0].blocks)))
                 if item.stored is not None:
                     item.release = _unpack_answer(item, item.stored.release)
+
+
+def make_share_debit(prepared: Sequence[PreparedPlan]) -> ShareDebit | None:
+    """Return what a share is debited for the stored answers of plans that are paid together; None where nothing is due."""
+    due = [item for one in prepared for item in one.asked if item.debit is not None]
+    if not due:
+        return None
+    blocks = {item.stored.key: hash_release(item.stored.release) for item in due if item.stored is not None}
+    return ShareDebit(compose_events(item.debit for item in due if item.debit is not None), blocks)
+
+
+def _say_since(when: str) -> str:
+    return f"stored since {when}" if when else "stored already"
 
 
 def _say_dropped(item: RequestedBlock) -> str:

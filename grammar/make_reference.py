@@ -77,6 +77,7 @@ def reference() -> str:
                 model.Format,
                 model.Analyst,
                 model.LedgerRules,
+                model.ServerRules,
             )
         ),
         "### Accountants",

@@ -106,14 +106,21 @@ class Account:
         states = [state for text in self._ruling() for state in self._sums[text]]
         return [state for state in states if state.whose in (None, analyst)]
 
-    def find_excess(self, analyst: str | None, *events: Event) -> BudgetExceeded | None:
-        """Return the error for the first event that a filter does not admit; None if all fit."""
+    def find_excess(
+        self, analyst: str | None, *events: Event, debit: Event | None = None
+    ) -> BudgetExceeded | None:
+        """Return the error for the first event that a filter does not admit; None if all fit.
+
+        ``debit`` is what the analyst's share alone is charged.
+        """
         for state in self.filters(analyst):
             spent = state.spent
             for event in events:
                 if not state.filter.admits(spent, event):
                     return explain_exceeded(state, event)
                 spent = state.filter.add(spent, event)
+            if debit is not None and state.whose is not None and not state.filter.admits(spent, debit):
+                return explain_exceeded(state, debit, stored=True)
         return None
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -193,6 +200,17 @@ class Account:
         self._begin(row, body)
         if body["event"] is not None:
             read_event(body["event"])
+
+    def _on_debit(self, row: Row, body: Mapping[str, Any]) -> None:
+        """Charge an analyst's share alone: a stored answer was shown that another analyst paid for."""
+        held = self.open.get(row.statement)
+        analyst = self._begin(row, body) if held is None else held.analyst
+        if held is not None and body["analyst"] != analyst:
+            raise ValueError("another analyst's statement")
+        event = read_event(body["event"])
+        for state in self._states(analyst):
+            if state.whose is not None:
+                state.charge(event)
 
     def _on_spend(self, row: Row, body: Mapping[str, Any]) -> None:
         """Count what the owner wrote off: against everybody's share, where nobody knows whose it was."""
@@ -296,8 +314,11 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
         raise ValueError("more was used than reserved")
 
 
-def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
-    """Make the error for an event that a filter does not admit: requested, left, and what would fit."""
+def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> BudgetExceeded:
+    """Make the error for an event that a filter does not admit: requested, left, and what would fit.
+
+    ``stored`` is of an answer that another analyst paid for.
+    """
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
@@ -328,4 +349,7 @@ def explain_exceeded(state: FilterState, event: Event) -> BudgetExceeded:
     else:
         message = f"ε={left} of {whose}ε={write_short(held.epsilon)} is left."
         fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
+    if stored:
+        cost = f"This stored answer costs {held.write_charge(event)} of {whose}share"
+        return BudgetExceeded(f"{cost}; {message}", hint=where)
     return BudgetExceeded(f"This query costs {held.write_charge(event)}; {message}", hint=f"{fits}  {where}")

@@ -28,6 +28,8 @@ from dpsql.privacy.events import Event
 _PIECE = 1 << 24
 ASKED = "asked "
 """Before the key of what a question was about: it decides nothing, and only says later what has changed."""
+DEBITED = "debited "
+"""Before an analyst's name and the key of an answer that another paid for: this analyst's share was debited for it."""
 LARGEST_RELEASE = 999_000_000
 """Bytes of a release that is kept: SQLite has no larger values."""
 _DROPPED = 10_000
@@ -43,17 +45,28 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """A release that was paid for: its bytes, when, by which statement, and what that cost then."""
+    """A release that was paid for: its bytes, when, by which statement, and what that cost then.
+
+    Over a server, the time, the number and the cost of another analyst's statement are not told: they are empty, None and
+    None. ``due`` is True where the analyst's own share has to be debited before the release is shown.
+    """
 
     release: bytes
     when: str
-    statement_id: int
-    event: Event
+    statement_id: int | None
+    event: Event | None
+    key: str = ""
+    due: bool = False
 
     @property
     def when_text(self) -> str:
-        """The time as shown: ``"14:02"``, with the date when it was not today."""
-        return format_local_time(self.when)
+        """The time as shown: ``"14:02"``, with the date when it was not today; empty where it is not told."""
+        return format_local_time(self.when) if self.when else ""
+
+
+def name_debit(analyst: str | None, key: str) -> str:
+    """Return the key under which it is kept that an analyst's share was debited for an answer."""
+    return f"{DEBITED}{analyst} {key}"
 
 
 def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
@@ -67,7 +80,24 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
             "The stored answer of this statement does not fit the ledger's record of it.",
             hint="--fresh (in Python: fresh=True) pays for a new answer.",
         )
-    return StoredRelease(release, entry.when, entry.statement_id, entry.event)
+    return StoredRelease(release, entry.when, entry.statement_id, entry.event, key)
+
+
+def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:
+    """Check what is kept under a key of any kind, and tell whether it is a release.
+
+    Raises:
+        LedgerError: it is not what the log says.
+    """
+    if key.startswith(DEBITED):
+        analyst, _, of = key.removeprefix(DEBITED).rpartition(" ")
+        if entry is None or entry.analyst != analyst or of not in entry.debited:
+            raise LedgerError("A stored answer is noted as debited, and the ledger knows of no debit.")
+        return False
+    if key.startswith(ASKED):
+        return False
+    check_release(entry, key, release)
+    return True
 
 
 def hash_release(release: bytes) -> str:

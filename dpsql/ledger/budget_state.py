@@ -17,7 +17,11 @@ __all__ = ["BudgetState", "make_budget_state"]
 
 
 def make_budget_state(
-    account: Account, policy: Policy | None, analyst: str | None, after: Iterable[Event] = ()
+    account: Account,
+    policy: Policy | None,
+    analyst: str | None,
+    after: Iterable[Event] = (),
+    debit: Event | None = None,
 ) -> BudgetState:
     """Return the state of an analyst's share where there is one (with the whole inside), else of the whole.
 
@@ -26,13 +30,18 @@ def make_budget_state(
         policy: for the default epsilon.
         analyst: who asks.
         after: further events, counted as if they had been charged.
+        debit: a further event that the share alone is charged.
     """
     default = policy.budget.default_epsilon if policy is not None else None
     states, events = account.filters(analyst), tuple(after)
     at_delta = account.terms.at_delta
     whole = _state([state for state in states if state.whose is None], default, None, events, at_delta)
     own = [state for state in states if state.whose is not None]
-    return _state(own, default, whole, events, at_delta) if own else whole
+    if not own:
+        return whole
+    events = events if debit is None else (*events, debit)
+    answers = "shared" if policy is None else policy.budget.answers
+    return replace(_state(own, default, whole, events, at_delta), answers=answers)
 
 
 def _state(

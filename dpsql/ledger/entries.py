@@ -19,6 +19,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry, format_local_time
 
 __all__ = [
+    "DEBIT_ALONE",
     "FORGOTTEN",
     "OUTCOMES",
     "WRITTEN_OFF",
@@ -35,6 +36,8 @@ gone.
 """
 WRITTEN_OFF = "written off"
 """The outcome of a charge that the owner wrote off when an older copy of the ledger was restored."""
+DEBIT_ALONE = "debited"
+"""The outcome of a statement that drew nothing: an analyst's share alone was charged, for stored answers of others."""
 FORGOTTEN = "(forgotten)"
 """What stands for a text that the owner had forgotten."""
 
@@ -111,15 +114,20 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
     if not all(isinstance(value, str) for value in told):
         raise TypeError("text expected")
     analyst, text, user, reason, key = told
-    outcome, charged = _BEGIN[row.kind], None if row.kind == "refuse" else event
+    outcome, charged = _BEGIN[row.kind], None if row.kind in ("refuse", "debit") else event
     process = str(body.get("process", ""))
     entry = Entry(number, row.at, analyst, text, outcome, charged, event, reason, key, user, process)
+    if row.kind == "debit":
+        entry = _note_debit(replace(entry, asked=None), event, said)
     for row, body, said in rest:
         if entry.outcome != "reserved":
             raise ValueError("settled twice")
         event = read_event(body["event"])
         if row.kind == "progress":
             entry = replace(entry, progress=event)
+            continue
+        if row.kind == "debit":
+            entry = _note_debit(entry, event, said)
             continue
         known = said or {}
         entry = replace(
@@ -129,4 +137,8 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
     return entry
 
 
-_BEGIN = {"reserve": "reserved", "refuse": "refused", "spend": WRITTEN_OFF}
+def _note_debit(entry: Entry, event: Event | None, said: dict[str, Any] | None) -> Entry:
+    return replace(entry, debit=event, debited=dict((said or {}).get("blocks", {})))
+
+
+_BEGIN = {"reserve": "reserved", "refuse": "refused", "spend": WRITTEN_OFF, "debit": DEBIT_ALONE}

@@ -65,6 +65,12 @@ class FilterState:
             self._left[oldest] = self._open.pop(oldest)
             self._with_left = self.filter.add(self._with_left, self._left[oldest])
 
+    def charge(self, event: Event) -> None:
+        """Count what was used, where nothing was reserved before."""
+        self.base = self.filter.add(self.base, event)
+        self._with_left = self._add(self.base, self._left.values())
+        self._sum = None
+
     def settle(self, statement: int, event: Event) -> None:
         """Replace what was reserved by what was used."""
         self.base = self.filter.add(self.base, event)

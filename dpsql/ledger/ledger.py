@@ -10,74 +10,45 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import Reservation
-from dpsql.ledger.answers import ASKED, LARGEST_RELEASE, StoredRelease, check_release, hash_release
+from dpsql.ledger.answers import (
+    ASKED,
+    LARGEST_RELEASE,
+    hash_release,
+    name_debit,
+)
 from dpsql.ledger.budget_state import BudgetState, make_budget_state
 from dpsql.ledger.entries import OUTCOMES, Entry
 from dpsql.ledger.log_file import START, Row, link_row
+from dpsql.ledger.replays import Replays
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
-from dpsql.policy.model import Policy
+from dpsql.ledger.tickets import KeptReleases, ShareDebit, Ticket
+from dpsql.policy.model import Policy, fold
 from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
-__all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
+__all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "ShareDebit", "Ticket"]
 
 _TEXT_LIMIT = 100_000
 
 
-@dataclass(frozen=True)
-class Ticket:
-    """The right to touch the data once: an open reservation. It holds nothing about the data."""
-
-    statement_id: int
-    event: Event
-    ledger_id: str
-    _ledger: Ledger = field(repr=False, compare=False)
-
-    def update(self, event: Event) -> None:
-        """Note durably how far an interactive threshold came; call it *before* the answer leaves.
-
-        Call it once after DECLARE (no hits) and before each answer is told, whatever it is. The reservation stays charged in
-        full; but when this process dies, the next session settles it to the last event noted instead of the
-        whole.
-
-        Raises:
-            LedgerError: not written, not within the reservation, less than before, or settled already.
-        """
-        self._ledger._progress(self, event)
-
-
-@dataclass(frozen=True)
-class KeptReleases:
-    """The private blocks of a statement, as a settlement keeps them.
-
-    ``releases`` are bytes by the blocks' keys; ``questions`` note what each question was about, so that a later
-    session can say what has changed.
-    """
-
-    releases: Mapping[str, bytes] = field(default_factory=dict)
-    questions: Mapping[str, bytes] = field(default_factory=dict)
-
-
-class Ledger:
+class Ledger(Replays):
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`."""
 
     def __init__(self, book: LedgerStore, policy: Policy | None, analyst: str | None = None) -> None:
+        super().__init__(book, policy, analyst)
         self.path = book.path
-        self.policy = policy
-        self.analyst = analyst
-        self._book = book
         self.warnings: tuple[str, ...] = ()
         """What is wrong with a ledger that is only read: it was rolled back, or another one took its place."""
 
@@ -106,10 +77,7 @@ class Ledger:
         Raises:
             LedgerError: the file can't be read, written or trusted, is gone, or belongs to other terms.
         """
-        if analyst is not None and policy.analysts and analyst not in policy.analysts:
-            raise LedgerError(
-                f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
-            )
+        analyst = _find_analyst(policy, analyst)
         terms = Terms.of(policy, dataset)
         where = None if path is None else Path(path).expanduser().resolve()
         first = _first(terms)
@@ -149,6 +117,16 @@ class Ledger:
         except BaseException:
             book.close()
             raise
+
+    def for_analyst(self, analyst: str | None) -> Ledger:
+        """Return the same open ledger for another analyst. The file is closed once, for all of them.
+
+        Raises:
+            LedgerError: the policy gives them no share.
+        """
+        if self.policy is not None:
+            analyst = _find_analyst(self.policy, analyst)
+        return Ledger(self._book, self.policy, analyst)
 
     def under(self, accountant: str) -> Ledger:
         """Copy the ledger, to be read only, with the same events as another accountant would have counted them.
@@ -235,29 +213,49 @@ class Ledger:
 
     # -- the three steps --------------------------------------------------------------------------
 
-    def reserve(self, event: Event, text: str) -> Ticket:
+    def reserve(self, event: Event, text: str, debit: ShareDebit | None = None) -> Ticket:
         """Charge an event before the data are touched. The charge is on the disk when this returns.
 
         Args:
             event: what will happen, at most.
             text: the statement, for the log.
+            debit: what the same statement shows of other analysts' answers.
 
         Raises:
             BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
                 charged.
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
+        number = self._charge(event, text, debit)
+        return Ticket(number, event, self._book.account.ledger_id, self)
+
+    def debit(self, debit: ShareDebit, text: str) -> int:
+        """Charge an analyst's share alone, for stored answers that another analyst paid for, and return the statement's number.
+
+        Raises:
+            BudgetExceeded: it costs more than is left of the share; nothing is charged.
+            LedgerError: the charge could not be made durable. The answers must not be shown.
+        """
+        return self._charge(None, text, debit)
+
+    def _charge(self, event: Event | None, text: str, debit: ShareDebit | None) -> int:
         self._check_continued()
         with log_file.saying_uncharged(), self._book.writing() as (write, _):
-            account = self._book.account
+            account, said = self._book.account, {"text": text[:_TEXT_LIMIT]}
             number = account.count + 1
-            refusal = account.find_excess(self.analyst, event)
-            if refusal is None:
+            events = () if event is None else (event,)
+            refusal = account.find_excess(self.analyst, *events, debit=None if debit is None else debit.event)
+            if refusal is None and event is not None:
                 body = {"process": self._book.process, "event": event.to_json()}
-                write("reserve", number, self._who() | body, {"text": text[:_TEXT_LIMIT]})
+                write("reserve", number, self._who() | body, said)
+            if refusal is None and debit is not None:
+                body = {"event": debit.event.to_json()}
+                write("debit", number, self._who() | body, said | {"blocks": dict(debit.blocks)})
         if refusal is not None:
             raise refusal
-        return Ticket(number, event, account.ledger_id, self)
+        if debit is not None:
+            self._keep_answers({name_debit(self.analyst, key): b"" for key in debit.blocks}, number)
+        return number
 
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
         """End a reservation: record what was really used, and keep the releases of its private blocks.
@@ -295,32 +293,8 @@ class Ledger:
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write("refuse", self._book.account.count + 1, self._who() | body, said)
 
-    def replay(self, key: str) -> StoredRelease | None:
-        """Return the release that was paid for under this key, free and not logged; None when there is none.
-
-        Raises:
-            LedgerError: the stored release was changed.
-        """
-        with self._book.reading():
-            found = self._book.answers.get(key)
-            if found is None or found[1] is None:
-                return None
-            return check_release(self._book.find_entry(found[0]), key, found[1])
-
-    def find_dropped(self, key: str) -> Entry | None:
-        """Return the statement whose answer was kept under a key, and dropped since to make room for others."""
-        with self._book.reading():
-            found = self._book.answers.get(key)
-            return self._book.find_entry(found[0]) if found is not None and found[1] is None else None
-
-    def asked(self, question: str) -> tuple[Entry, bytes] | None:
-        """Return the last statement that answered a question, and what :class:`KeptReleases` noted of it then."""
-        with self._book.reading():
-            found = self._book.answers.get(ASKED + question)
-            entry = self._book.find_entry(found[0]) if found is not None else None
-        return None if found is None or found[1] is None or entry is None else (entry, found[1])
-
-    def _progress(self, ticket: Ticket, event: Event) -> None:
+    def note_progress(self, ticket: Ticket, event: Event) -> None:
+        """Note durably how far an interactive threshold came: :meth:`Ticket.update`."""
         with self._book.writing() as (write, _):
             held = self._require_open(ticket.statement_id)
             if not event.is_within(ticket.event):
@@ -337,11 +311,7 @@ class Ledger:
             self._require_open(number)
             write("settle", number, body, said if releases else None)
         asked = {ASKED + question: items for question, items in kept.questions.items()}
-        with (
-            suppress(LedgerError),
-            self._book.reading(),
-        ):  # the charge is settled: what is not kept is asked again
-            self._book.answers.put({**releases, **asked}, number)
+        self._keep_answers({**releases, **asked}, number)
 
     def _require_open(self, number: int) -> Reservation:
         """Return a reservation that has not ended.
@@ -359,23 +329,27 @@ class Ledger:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def state(self, after: Iterable[Event] = ()) -> BudgetState:
+    def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
         """Return what is left of the whole and of the analyst's own share, as other sessions left it by now.
 
         Args:
             after: what would be left with these events charged as well, admitted or not.
+            debit: the same of an event that the share alone is charged.
 
         Raises:
             LedgerError: the ledger can't be read, or was replaced since it was opened.
         """
         self._check_continued()
         with self._book.reading():
-            return make_budget_state(self._book.account, self.policy, self.analyst, after)
+            return make_budget_state(self._book.account, self.policy, self.analyst, after, debit)
 
-    def find_excess(self, *events: Event) -> BudgetExceeded | None:
-        """Return the error that reserving these events one after another would raise now; None if all fit."""
+    def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
+        """Return the error that reserving these events one after another would raise now; None if all fit.
+
+        ``debit`` is what the analyst's share alone is charged.
+        """
         with self._book.reading():
-            return self._book.account.find_excess(self.analyst, *events)
+            return self._book.account.find_excess(self.analyst, *events, debit=debit)
 
     def say_rule(self, event: Event) -> str:
         """Say which part of the accountant's rule an event uses; empty without a rule."""
@@ -439,11 +413,6 @@ class Ledger:
         """The accountant of the whole budget, as this session counts: it says charges in its own currency."""
         return self._book.account.filters(None)[0].filter
 
-    @property
-    def terms(self) -> Terms:
-        """The terms that rule this session."""
-        return self._book.account.terms
-
     def close(self) -> None:
         """Close the file. Open reservations stay charged."""
         self._book.close()
@@ -469,6 +438,22 @@ class Ledger:
         """Write a row that charges nothing. A ledger that can't be written says so when it must."""
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write(kind, 0, body)
+
+
+def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
+    """Return an analyst's name as the policy writes it: shares go by that, whatever the case.
+
+    Raises:
+        LedgerError: the policy gives shares, and none to them.
+    """
+    if analyst is None or not policy.analysts:
+        return analyst
+    for name in policy.analysts:
+        if fold(name) == fold(analyst):
+            return name
+    raise LedgerError(
+        f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
+    )
 
 
 def _first(terms: Terms) -> Row:

@@ -38,7 +38,7 @@ START = "0" * 64
 
 ROW_KINDS = (
     "open", "policy", "adopt", "reserve", "progress", "settle", "refuse", "notice",
-    "checkpoint", "spend", "forget", "restore", "upgrade",
+    "checkpoint", "spend", "forget", "restore", "upgrade", "debit",
 )  # fmt: skip
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 from dpsql.errors import LedgerError
 from dpsql.ledger import log_file, state_files
 from dpsql.ledger.accounts import Account
-from dpsql.ledger.answers import ASKED, AnswerStore, check_release
+from dpsql.ledger.answers import AnswerStore, check_kept
 from dpsql.ledger.entries import Entry
 from dpsql.ledger.filter_states import compare_sums
 from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
@@ -126,9 +127,7 @@ def _verify_answers(book: LedgerStore, path: Path) -> int:
     answers = AnswerStore(path)
     try:
         for key, number, release in answers.all():
-            if not key.startswith(ASKED):
-                check_release(book.find_entry(number), key, bytes(release))
-                count += 1
+            count += check_kept(book.find_entry(number), key, bytes(release))
     finally:
         answers.close()
     return count
@@ -232,11 +231,12 @@ def _put_back(
             "no continuation of it.",
             hint="say what is to be written off as spent: --spent EPSILON [--spent-delta DELTA].",
         )
-    charges: list[tuple[str, str, Event, str, bool]] = [
-        (e.analyst, e.user, e.event, e.text, False) for e in lost or () if e.event is not None
-    ]
+    charges = [_Lost(e.analyst, e.user, e.event, e.text) for e in lost or () if e.event is not None]
+    charges += [_Lost(e.analyst, e.user, e.debit, e.text, "debit") for e in lost or () if e.debit is not None]
     if spent is not None and any(spent):
-        charges.append(("", get_user(), make_spent_event(*spent), "written off by the owner", True))
+        charges.append(
+            _Lost("", get_user(), make_spent_event(*spent), "written off by the owner", "everybody")
+        )
     draft = where.with_name(f".{where.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with closing(LedgerStore(source, None, read_only=True)) as book, book.reading() as connection:
         _copy(connection, draft)
@@ -290,15 +290,28 @@ def _find_lost(where: Path, source: Path, backup: Account) -> list[Entry] | None
         return [] if marks and all(held) else None  # a charge renews the mark, so none came after the backup
 
 
-def _write_off(draft: Path, charges: list[tuple[str, str, Event, str, bool]], said: str) -> Checkpoint:
+class _Lost(NamedTuple):
+    """A charge that is written off: to the whole and a share, to the share alone (debit), or to everybody."""
+
+    analyst: str
+    user: str
+    event: Event
+    text: str
+    to: str = "whole"
+
+
+def _write_off(draft: Path, charges: list[_Lost], said: str) -> Checkpoint:
     with closing(sqlite3.connect(draft)) as made:
         made.execute("PRAGMA journal_mode = WAL")
     with closing(LedgerStore(draft, None)) as book:
         with book.writing(durable=False) as (write, _):
             write("restore", 0, {"lost": said, "rows": book.account.seq, "user": book.user})
-            for number, (analyst, user, event, text, everybody) in enumerate(charges, book.account.count + 1):
-                body = {"analyst": analyst, "user": user, "event": event.to_json(), "everybody": everybody}
-                write("spend", number, body, {"text": text})
+            for number, lost in enumerate(charges, book.account.count + 1):
+                body = {"analyst": lost.analyst, "user": lost.user, "event": lost.event.to_json()}
+                if lost.to == "debit":
+                    write("debit", number, body, {"text": lost.text})
+                else:
+                    write("spend", number, body | {"everybody": lost.to == "everybody"}, {"text": lost.text})
         with book.reading() as connection:
             log_file.set_durable(connection, True)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -327,8 +340,10 @@ def _drop_unknown_answers(where: Path) -> None:
         for key, number, release in answers.all():
             entry = book.find_entry(number)
             try:
-                if entry is None or not key.startswith(ASKED):
-                    check_release(entry, key, bytes(release))
+                if entry is None:
+                    unknown.add(number)
+                else:
+                    check_kept(entry, key, bytes(release))
             except LedgerError:
                 unknown.add(number)
         answers.forget(tuple(sorted(unknown)))

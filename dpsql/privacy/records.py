@@ -52,6 +52,8 @@ class BudgetState:
     """True where the budget was given in that currency, and the limit itself is what is promised."""
     at_delta: Fraction = field(default=Fraction(0), repr=False)
     """The delta at which a budget in its own currency is shown as an epsilon."""
+    answers: str = "shared"
+    """Who pays for a stored answer that another analyst paid for: nobody (``shared``), or one's own share (``own``)."""
 
     @property
     def has_rule(self) -> bool:
@@ -124,7 +126,8 @@ class Entry:
     refused.
     ``asked`` is what was reserved, or what a refused statement asked for (None where that was not known).
     ``outcome`` is one of ``released``, ``failed``, ``interrupted``, ``refused``, ``open``, ``unsettled``,
-    ``written off``.
+    ``written off``; ``debited`` where nothing was drawn and a share alone was charged; ``others`` for the sum of what other
+    analysts were charged.
     """
 
     statement_id: int
@@ -142,6 +145,10 @@ class Entry:
     release: str | None = None
     blocks: Mapping[str, str] = field(default_factory=dict)
     """Digests of the answers of its private blocks that were kept, by their keys."""
+    debit: Event | None = None
+    """What the analyst's share alone was charged, for stored answers that another analyst paid for."""
+    debited: Mapping[str, str] = field(default_factory=dict)
+    """Digests of these answers, by the keys of their blocks."""
 
     def kept(self, key: str) -> str | None:
         """Return the digest of the answer that was kept under a key; None where none was."""
@@ -156,10 +163,14 @@ class Entry:
 
     def charge(self, accountant: Accountant | str) -> str:
         """Return the charge of an accountant as people read it; ``"0"`` for what was refused."""
+
+        def write(event: Event) -> str:
+            return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
+
         event = self.charged(accountant)
-        if event is None:
-            return "0"
-        return event.sentence() if isinstance(accountant, str) else accountant.write_charge(event)
+        parts = [] if event is None else [write(event)]
+        parts += [] if self.debit is None else [f"{write(self.debit)} of the share"]
+        return " and ".join(parts) or "0"
 
     def charged(self, accountant: Accountant | str) -> Event | None:
         """Return the charge as an accountant counts it; None for what was refused."""

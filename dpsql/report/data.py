@@ -138,8 +138,8 @@ def _asked(ledger: Ledger, sums: LedgerSums) -> dict[str, Any]:
     return {
         "people": [
             {"who": who, "statements": tally.statements, "epsilon": float(tally.epsilon),
-             "share": float(shares[who][0]) if who in shares else None}
-            for who, tally in sums.people.items() if tally.statements
+             "debited": float(tally.debited), "share": float(shares[who][0]) if who in shares else None}
+            for who, tally in sums.people.items() if tally.statements or tally.debits
         ],
         "days": [
             {"day": day, "who": who, "statements": tally.statements, "refused": tally.refused,
@@ -148,7 +148,7 @@ def _asked(ledger: Ledger, sums: LedgerSums) -> dict[str, Any]:
         ],
         "statements": [
             _entry(e, accountant) | {"price": _price(rule, e.charged(accountant))}
-            for e in sums.entries if e.event is not None
+            for e in sums.entries if e.event is not None or e.debit is not None
         ],
     }  # fmt: skip
 
@@ -297,12 +297,32 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
         ]
         tables.append({"name": table.name, "unit": _unit_text(table), "max_rows": rows,
                        "max_groups": table.max_groups, "columns": columns})  # fmt: skip
+    sentences += _say_server(policy)
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
         "The promise covers what dpsql released from this ledger. It does not cover another ledger for the "
         "same people, nor somebody who can read the data themselves."
     )
     return {"sentences": sentences, "tables": tables}
+
+
+def _say_server(policy: Policy) -> list[str]:
+    """Say who pays for stored answers, where there are shares, and that no grid holds answers back, where it is off."""
+    said = []
+    if policy.analysts and policy.budget.answers == "own":
+        said.append(
+            "A stored answer is debited once to the share of each other analyst who asks for it. The whole is not "
+            "charged again, for nothing is drawn."
+        )
+    elif policy.analysts:
+        said.append(
+            "A stored answer is free for every analyst: the whole bounds what all of them see together."
+        )
+    if not policy.server.answer_times:
+        said.append(
+            "Answers leave a server when they are ready (answer_times = []): their times are not protected."
+        )
+    return said
 
 
 def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:

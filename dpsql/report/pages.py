@@ -79,10 +79,13 @@ def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
         for d in asked["days"]
     ]
+    debits = any(p["debited"] for p in asked["people"])
     people = [
-        (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}", _write_share(p["share"]))
+        (p["who"] or "not named", str(p["statements"]), f"ε={p['epsilon']:.4g}",
+         *([f"ε={p['debited']:.4g}"] if debits else []), _write_share(p["share"]))
         for p in asked["people"]
-    ]
+    ]  # fmt: skip
+    heads = "who|statements|charged|" + ("share alone|" if debits else "") + "of"
     rows = [
         (
             e["when_text"],
@@ -94,7 +97,7 @@ def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
         for e in asked["statements"]
     ]
     return (
-        _scroll("who|statements|charged|of", people, "Sums by person: plain sums of epsilon", "statements|charged|of")
+        _scroll(heads, people, "Sums by person: plain sums of epsilon", "statements|charged|share alone|of")
         + Html("<br>")
         + _scroll("day|who|statements|refused|charged", days,
                   "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")

@@ -33,11 +33,18 @@ class Tally:
     refused: int = 0
     epsilon: Fraction = _NOTHING
     delta: Fraction = _NOTHING
+    debits: int = 0
+    """Statements that showed stored answers of others, for a debit of the share alone."""
+    debited: Fraction = _NOTHING
+    """The epsilon of these debits."""
 
-    def add(self, event: Event | None) -> None:
-        """Count one statement; None for one that was refused."""
+    def add(self, event: Event | None, debit: Event | None = None) -> None:
+        """Count one statement: what it was charged, and what the share alone was; None and None where it was refused."""
+        if debit is not None:
+            self.debits += 1
+            self.debited += debit.basic[0]
         if event is None:
-            self.refused += 1
+            self.refused += debit is None
             return
         epsilon, delta = event.basic
         self.statements += 1
@@ -76,10 +83,10 @@ class LedgerSums:
         curve = _BurnDown(self.ledger, count)
         accountant = self.ledger.accountant
         for entry in self.ledger.walk(1, count):
-            charged = entry.charged(accountant)
+            charged, debit = entry.charged(accountant), entry.debit
             person = name_of(entry)
-            self.people.setdefault(person, Tally()).add(charged)
-            self.days.setdefault((entry.when[:10], person), Tally()).add(charged)
+            self.people.setdefault(person, Tally()).add(charged, debit)
+            self.days.setdefault((entry.when[:10], person), Tally()).add(charged, debit)
             self.unsettled += entry.event is not None and entry.outcome in ("unsettled", "open")
             curve.add(entry)
             if self.first <= entry.statement_id <= self.last:
@@ -182,5 +189,7 @@ def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, s
 def _join(tally: Tally, other: Tally) -> None:
     tally.statements += other.statements
     tally.refused += other.refused
+    tally.debits += other.debits
+    tally.debited += other.debited
     tally.epsilon += other.epsilon
     tally.delta += other.delta

@@ -220,10 +220,14 @@ def _own_costs(event: Event | None, accountant: Accountant) -> tuple[float | Non
 
 
 def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
-    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one."""
+    """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
+
+    ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
+    share alone (``own``).
+    """
     names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
              "more_at_default", "mechanism_delta", "rule_used", "currency", "amount", "amount_spent",
-             "amount_left")  # fmt: skip
+             "amount_left", "answers")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, s.left_epsilon, s.left_delta
@@ -233,8 +237,9 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
         if s.own is not None:
             own = (s.currency, s.own.limit, s.own.spent, s.own.left)
         rows.append(
-            (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]))
-        )
+            (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]),
+             None if state.whole is None else state.answers)
+        )  # fmt: skip
     return names, rows
 
 
@@ -274,7 +279,7 @@ class BudgetPanel(Display):
 
     def text(self) -> str:
         """Return the bar and the table as text."""
-        lines = [_bar_line(s) for s in _states(self.state)]
+        lines = [*(_bar_line(s) for s in _states(self.state)), *_say_answers(self.state)]
         if not self.lasting:
             lines.append("this budget lasts for this process only")
         if self.charges:
@@ -290,6 +295,7 @@ class BudgetPanel(Display):
             used = float(s.share)
             meter = tag("meter", f"{used:.0%}", min=0, max=1, value=f"{used:.4f}")
             parts.append(tag("p", quote(_title(s)) + Html(" ") + meter + Html(" ") + quote(_amounts(s))))
+        parts += [tag("p", line) for line in _say_answers(self.state)]
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))
         if self.charges:
@@ -316,6 +322,14 @@ def write_budget_text(ledger: Ledger, last: int = 20) -> str:
 def write_budget_html(ledger: Ledger, last: int = 20) -> str:
     """Write the same as HTML, readable with styles off."""
     return BudgetPanel.of(ledger, last).html()
+
+
+def _say_answers(state: BudgetState) -> list[str]:
+    """Say who pays for stored answers, where the analyst has a share."""
+    if state.whole is None:
+        return []
+    pays = "are free" if state.answers == "shared" else f"are debited to {state.analyst}'s share, once each"
+    return [f"stored answers that another analyst paid for {pays}"]
 
 
 def name_of(entry: Entry) -> str:

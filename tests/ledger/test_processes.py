@@ -196,7 +196,7 @@ def spend_all(
                 if ledger.state().left_epsilon < price:
                     break
                 time.sleep(0.3)
-                Account.find_excess = lambda *given: None  # type: ignore[method-assign]
+                Account.find_excess = lambda *given, **more: None  # type: ignore[method-assign]
             try:
                 ledger.settle(ledger.reserve(PureDP(price), "q"), PureDP(price), None, "released")
             except BudgetExceeded:
