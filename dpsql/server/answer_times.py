@@ -1,0 +1,131 @@
+"""The public grid of answer times: when what has touched private data may leave.
+
+How long a query runs tells about the rows that it reads. A reply that touched private data is complete and serialised first, and
+then waits for the next time of a grid that everybody knows. Times count from the request; beyond the last one that is listed,
+they double.
+
+Others see the ledger: totals change when a statement is settled, and statements of a cell are paid one after another. So what a
+statement writes into the ledger after its touch waits as well, until shortly before the reply's own time (:attr:`AnswerTimes.lead`);
+what is left to do then is post-processing of released numbers. Where that takes longer than the lead, the reply leaves at the next
+multiple of the lead. The statements of a cell that come after it count from there.
+
+This bounds how many times an observer can tell apart; it is no proof that nothing else can be timed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+MAX_LEAD = 0.025
+"""Seconds between what a statement writes into the ledger and its reply, at most."""
+LEAD_SHARE = 0.1
+"""The lead as a share of the grid's first time, at most."""
+
+
+@dataclass(frozen=True)
+class AnswerTimes:
+    """A grid of times after a request, in seconds; empty where answers leave when they are ready."""
+
+    times: tuple[float, ...]
+
+    @classmethod
+    def of(cls, times: Sequence[Fraction]) -> AnswerTimes:
+        """Take the policy's ``answer_times``."""
+        return cls(tuple(float(item) for item in times))
+
+    @property
+    def lead(self) -> float:
+        """Seconds that the ledger is written ahead of the reply."""
+        return min(MAX_LEAD, LEAD_SHARE * self.times[0]) if self.times else 0.0
+
+    @property
+    def last(self) -> float:
+        """The last time that is listed: what takes longer is an overrun."""
+        return self.times[-1] if self.times else math.inf
+
+    def find_next(self, elapsed: float) -> float:
+        """Return the first time of the grid that is not before ``elapsed``; without a grid, ``elapsed`` itself.
+
+        >>> grid = AnswerTimes((0.25, 0.5, 1.0))
+        >>> grid.find_next(0.1), grid.find_next(0.3), grid.find_next(5)
+        (0.25, 0.5, 8.0)
+        """
+        if not self.times:
+            return elapsed
+        for at in self.times:
+            if elapsed <= at:
+                return at
+        at = self.times[-1]
+        while at < elapsed:
+            at *= 2
+        return at
+
+
+class AnswerClock:
+    """When the steps of one call may be seen. Times are those of :func:`time.monotonic`."""
+
+    def __init__(self, grid: AnswerTimes, start: float | None = None) -> None:
+        self._grid = grid
+        self.start = time.monotonic() if start is None else start
+        self.touched = False
+        """Whether private data were read since the last time that everybody knows."""
+        self.waited: float | None = None
+        """The time of the reply, once a step before it has waited."""
+        self.overrun = False
+        """Whether a statement took longer than the grid's last time."""
+
+    def touch(self) -> None:
+        """Note that private data are about to be read."""
+        if not self.touched and self.waited is not None:
+            self.start = max(self.waited, self._find_after_reply(time.monotonic()))
+        self.touched = True
+
+    def find_reply_time(self, now: float) -> float:
+        """Return when the reply of a statement leaves that is ready to be settled now."""
+        lead = self._grid.lead
+        return self.start + self._grid.find_next(now - self.start + lead)
+
+    def find_ledger_time(self, reply: float) -> float:
+        """Return when the ledger is written ahead of a reply."""
+        return reply - self._grid.lead
+
+    def set_reply_time(self, at: float) -> None:
+        """Let the reply leave at a time of the grid that :meth:`find_reply_time` gave before."""
+        self.touched = False
+        if self._grid.times:
+            self.waited = at
+
+    def wait_for_ledger(self) -> None:
+        """Wait until what was done after a touch may be seen in the ledger."""
+        if not self.touched:
+            return
+        now = time.monotonic()
+        self.overrun = self.overrun or now - self.start > self._grid.last
+        reply = self.find_reply_time(now)
+        if self._grid.times:
+            sleep_until(self.find_ledger_time(reply))
+            self.waited = reply
+        self.touched = False
+
+    def wait_for_reply(self) -> None:
+        """Wait until the reply may leave."""
+        if self.touched:
+            self.wait_for_ledger()
+        if self.waited is not None:
+            sleep_until(self._find_after_reply(time.monotonic()))
+
+    def _find_after_reply(self, now: float) -> float:
+        """Return the reply's time, or where that has passed the next multiple of the lead after it."""
+        assert self.waited is not None
+        late = max(0.0, now - self.waited)
+        return self.waited + math.ceil(late / self._grid.lead) * self._grid.lead
+
+
+def sleep_until(at: float) -> None:
+    """Sleep until a time of :func:`time.monotonic`."""
+    while (rest := at - time.monotonic()) > 0:
+        time.sleep(rest)

@@ -1,0 +1,304 @@
+"""One call of an analyst: the front's side of the conversation with a worker, from the request to the last reply.
+
+    call -> (ledger | touch | journal | reply)* -> done
+
+Replies are held until the call is done, and where private data were touched until the next time of the public grid
+(:mod:`dpsql.server.answer_times`). A stop takes effect at once while nothing was paid: then the worker may pay nothing more, and
+ends as it does for the stop button of a notebook. Once it has paid, the next time of the grid decides: what is done by then is
+settled, stored and shown, and what is not is killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import EngineError, Error, Interrupted
+from dpsql.server.answer_times import AnswerClock, AnswerTimes
+from dpsql.server.frames import FrameError
+from dpsql.wire import Message, encode, write_error
+
+if TYPE_CHECKING:
+    from dpsql.server.ledger_service import LedgerService
+    from dpsql.server.worker_process import WorkerProcess
+
+PAYING = frozenset({"run", "plan"})
+"""Operations during which a worker may reserve."""
+STOP_SECONDS = 5.0
+"""Seconds that a worker has to end a call that paid nothing, before it is killed."""
+LATE_SECONDS = 5.0
+"""Seconds beyond the policy's ``max_seconds`` after which a worker is killed that did not end a statement itself."""
+MAX_JOURNAL_BYTES = 16 << 20
+"""Bytes from which a session can be made again."""
+_SEEN_BY_OTHERS = frozenset({"reserve", "settle", "refuse"})
+"""Calls of the ledger that others can see the time of, in the totals or in the numbers of statements."""
+_MOST_FAILURES_TOLD = 5
+
+READING = encode(Message({"kind": "stage", "stage": "reading"}))
+_WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
+_LIMITS = "the owner's policy says how much memory and time a statement may take."
+_numbers = itertools.count(1)
+
+
+class WorkerEnded(Exception):
+    """The worker was gone before it took up the call: another one may take it."""
+
+
+class Call:
+    """A call, its worker and its clock. Its own thread runs it; any other may stop it.
+
+    Args:
+        operation: ``run``, ``explain``, ...
+        session: the session's handle.
+        analyst: whose it is.
+        grid: the public times.
+        seconds: how long a statement may run.
+        result_bytes: the largest answer.
+    """
+
+    def __init__(
+        self, operation: str, session: str, analyst: str, grid: AnswerTimes, seconds: float, result_bytes: int
+    ) -> None:
+        self.number = next(_numbers)
+        self.operation, self.session, self.analyst = operation, session, analyst
+        self.clock = AnswerClock(grid)
+        self.stopped = False
+        self.failures = 0
+        """Statements of it that failed after they were paid."""
+        self.killed = False
+        """Whether its worker is gone."""
+        self.told: list[str] = []
+        """Places in our code where something unforeseen happened, for the owner."""
+        self.journal: list[bytes] | None = None
+        """What the session would be made from again, where that changed."""
+        self.statements: list[int] = []
+        """Numbers of statements that were left open by its worker's end."""
+        self._seconds, self._result_bytes = seconds, result_bytes
+        self._lock = threading.Lock()
+        self._replies: list[bytes] = []
+        self._size = 0
+        self._at_stake = self._arrived = self._expired = self._heard = False
+        self.finished = False
+        self._killed_at: float | None = None
+        self._timers: list[threading.Timer] = []
+        self._worker: WorkerProcess | None = None
+        self._service: LedgerService | None = None
+
+    # -- the conversation ---------------------------------------------------------------------------------------
+
+    def run(self, worker: WorkerProcess, service: LedgerService, head: dict[str, Any], body: bytes) -> Iterator[bytes]:
+        """Send a task to a worker, and yield what may be told to the client before the call is done.
+
+        A client that goes away changes nothing: the call ends as it would have.
+
+        Raises:
+            WorkerEnded: the worker was gone already; nothing was paid.
+        """
+        with self._lock:
+            self._worker, self._service = worker, service
+            self._heard = self.finished = self.killed = False
+        service.begin()
+        try:
+            try:
+                worker.send({**head, "number": self.number}, body)
+            except FrameError:
+                raise WorkerEnded from None
+            while (told := self._step()) is not None:
+                yield from told
+        finally:
+            while not self.finished and not self.killed and self._step() is not None:
+                pass
+            self._end_timers()
+
+    def _step(self) -> list[bytes] | None:
+        """Take the next frame; return what to tell at once, None after the last one."""
+        assert self._worker is not None
+        try:
+            frame = self._worker.receive(None if self._expired else self._seconds + LATE_SECONDS)
+            self._heard = True
+            return self._take(frame)
+        except TimeoutError:
+            self._expire()
+            return []
+        except FrameError:
+            self._bury()
+            return None
+
+    def _take(self, frame: Message) -> list[bytes] | None:
+        kind = frame.head["kind"]
+        if kind == "ledger":
+            self._answer_ledger(frame)
+        elif kind == "touch":
+            with self._lock:
+                self.clock.touch()
+                self._at_stake = True
+            return [READING]
+        elif kind == "reply":
+            self._hold(frame.payload)
+        elif kind == "journal":
+            if len(frame.payload) <= MAX_JOURNAL_BYTES:
+                self.journal = _read_lines(frame)
+        elif kind == "failure":
+            if len(self.told) < _MOST_FAILURES_TOLD:
+                self.told.append(str(frame.head.get("why", ""))[:100])
+        elif kind == "done":
+            with self._lock:
+                self._arrived = True
+            self.clock.wait_for_ledger()
+            with self._lock:
+                self.finished = True
+            return None
+        else:
+            raise FrameError("a frame of an unknown kind")
+        return []
+
+    def _answer_ledger(self, frame: Message) -> None:
+        """Answer a call of the ledger; what others could see waits for a public time first."""
+        assert self._worker is not None and self._service is not None
+        method = frame.head.get("method")
+        if not isinstance(method, str):
+            raise FrameError("a call without a method")
+        if method in _SEEN_BY_OTHERS:
+            self._wait_for_ledger()
+        if method == "settle" and frame.head.get("outcome") == "failed":
+            self.failures += 1
+        with self._lock:
+            may_pay = self.operation in PAYING and not self.stopped
+            if method == "reserve" and may_pay:
+                self._at_stake = True  # a stop that comes from here on waits for the grid
+        answer = self._service.call(method, frame.head, frame.payload, may_pay)
+        if method == "settle" or answer.head.get("kind") == "error":
+            with self._lock:
+                self._at_stake = self.clock.touched
+        self._worker.send(answer.head, answer.payload)
+
+    def _wait_for_ledger(self) -> None:
+        with self._lock:
+            self._arrived = True
+        self.clock.wait_for_ledger()
+        with self._lock:
+            self._arrived = self._at_stake = False
+            if self.stopped:
+                self._schedule(STOP_SECONDS, self._kill)
+
+    def _hold(self, reply: bytes) -> None:
+        self._size += len(reply)
+        if self._size <= self._result_bytes:
+            self._replies.append(reply)
+
+    @property
+    def replies(self) -> list[bytes]:
+        """What the client is told in the end."""
+        if self._size <= self._result_bytes:
+            return self._replies
+        said = f"the answer is larger than the {self._result_bytes:,} bytes that the owner allows. What it cost is paid."
+        hint = "ask for fewer rows or columns of it: the private part is stored, and free."
+        return [encode(write_error(Error(said, hint=hint)))]
+
+    # -- its end ------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop it: at once where nothing was paid, at the next time of the grid otherwise."""
+        with self._lock:
+            if self.finished or self.stopped:
+                return
+            self.stopped = True
+            if self._worker is None or self._arrived:
+                return
+            if self._at_stake:
+                self._schedule_kill()
+            else:
+                self._worker.stop_call(self.number)
+                self._schedule(STOP_SECONDS, self._kill)
+
+    def end(self) -> None:
+        """Kill its worker now, whatever the grid says: the server ends, and no reply leaves any more."""
+        with self._lock:
+            if not self.finished and self._worker is not None:
+                self._worker.kill()
+
+    def _expire(self) -> None:
+        """End a statement that has taken too long, as one that failed."""
+        with self._lock:
+            self._expired = True
+            self._schedule_kill()
+
+    def _schedule_kill(self) -> None:
+        reply = self.clock.find_reply_time(time.monotonic())
+        self._schedule(self.clock.find_ledger_time(reply) - time.monotonic(), lambda: self._kill(reply))
+
+    def _kill(self, reply: float | None = None) -> None:
+        with self._lock:
+            if not self.finished and not self._arrived and self._worker is not None:
+                self._killed_at = reply
+                self._worker.kill()
+
+    def _schedule(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(max(0.0, seconds), action)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _end_timers(self) -> None:
+        with self._lock:
+            self.finished = True
+            for timer in self._timers:
+                timer.cancel()
+
+    def _bury(self) -> None:
+        """Settle what a worker left open that is gone, at a public time, and say what became of the call.
+
+        Raises:
+            WorkerEnded: it had not taken up the call.
+        """
+        assert self._worker is not None and self._service is not None
+        self.killed = True
+        paid = self._at_stake
+        if not self._heard and not paid and not self.stopped:
+            raise WorkerEnded
+        if paid:
+            self.clock.touch()
+        if self._killed_at is not None:
+            self.clock.set_reply_time(self._killed_at)
+        self.clock.wait_for_ledger()
+        with suppress(Error):
+            self.statements = self._service.settle_all("interrupted")
+        self._replies, self._size = [encode(write_error(self._explain_end(paid)))], 0
+        with self._lock:
+            self.finished = True
+
+    def _explain_end(self, paid: bool) -> Error:
+        if self.stopped:
+            if paid:
+                return Interrupted("the statement was stopped. What was reserved stays charged.")
+            return Interrupted("the statement was stopped before it was paid: nothing was charged.")
+        if not paid:
+            return Error(
+                "the process that answers your statements ended before this one was paid: nothing was charged.",
+                hint="ask again; another process is ready.",
+            )
+        self.failures += 1
+        return EngineError(_WITHHELD, hint=_LIMITS)
+
+    def wait_for_reply(self) -> None:
+        """Wait until its replies may leave."""
+        self.clock.wait_for_reply()
+
+
+def _read_lines(frame: Message) -> list[bytes]:
+    """Cut a payload into lines of given sizes.
+
+    Raises:
+        FrameError: the sizes do not fit.
+    """
+    sizes = frame.head.get("sizes")
+    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise FrameError("a journal without sizes")
+    if sum(sizes) != len(frame.payload):
+        raise FrameError("a journal of the wrong size")
+    ends = list(itertools.accumulate(sizes))
+    return [frame.payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]

@@ -1,0 +1,100 @@
+"""Messages between the front and a worker, over a socket pair.
+
+    u64, big-endian: length of the rest | u32: length of the head | the head, a JSON object | the payload
+
+The front never unpickles what a worker sends, and checks it before it is used: a worker that an analyst has taken over can lie
+in it, and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from typing import Any
+
+from dpsql.wire import Message
+
+MAX_FRAME = 1 << 30
+"""Bytes of one frame."""
+_MAX_FRAME_HEAD = 64 << 20
+_READ = 1 << 16
+_LENGTHS = struct.Struct(">QI")
+_HEAD_LENGTH = 4
+
+
+class FrameError(Exception):
+    """The other process is gone, or sent what is no frame."""
+
+
+class Frames:
+    """Both directions of a socket on which frames travel; any thread may send, one at a time receives."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._sending = threading.Lock()
+        self._buffer = bytearray()
+
+    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
+        """Send one frame.
+
+        Raises:
+            FrameError: the other process is gone.
+        """
+        written = json.dumps(head, separators=(",", ":")).encode()
+        start = _LENGTHS.pack(_HEAD_LENGTH + len(written) + len(payload), len(written)) + written
+        try:
+            with self._sending:
+                if len(payload) < _READ:
+                    self._socket.sendall(start + payload)
+                else:
+                    self._socket.sendall(start)
+                    self._socket.sendall(payload)
+        except OSError:
+            raise FrameError("gone") from None
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Return the next frame.
+
+        Args:
+            timeout: seconds to wait for each of its parts; None waits for ever.
+
+        Raises:
+            FrameError: the other process is gone, or broke the protocol. TimeoutError: nothing came in time.
+        """
+        self._fill(_LENGTHS.size, timeout)
+        rest, length = _LENGTHS.unpack(self._buffer[: _LENGTHS.size])
+        if length > _MAX_FRAME_HEAD or rest > MAX_FRAME or rest < _HEAD_LENGTH + length:
+            raise FrameError("a frame of the wrong length")
+        end = _LENGTHS.size - _HEAD_LENGTH + rest
+        self._fill(end, timeout)
+        with memoryview(self._buffer) as view:
+            written = bytes(view[_LENGTHS.size : _LENGTHS.size + length])
+            payload = bytes(view[_LENGTHS.size + length : end])
+        del self._buffer[:end]
+        try:
+            head = json.loads(written)
+        except (ValueError, RecursionError):
+            raise FrameError("a frame without a head") from None
+        if not isinstance(head, dict) or not isinstance(head.get("kind"), str):
+            raise FrameError("a frame without a kind")
+        return Message(head, payload)
+
+    def _fill(self, size: int, timeout: float | None) -> None:
+        """Read until so many bytes are in the buffer."""
+        while len(self._buffer) < size:
+            try:
+                self._socket.settimeout(timeout)
+                part = self._socket.recv(max(_READ, min(size - len(self._buffer), 1 << 20)))
+            except TimeoutError:
+                raise
+            except OSError:
+                raise FrameError("gone") from None
+            if not part:
+                raise FrameError("gone")
+            self._buffer += part
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

@@ -1,0 +1,303 @@
+"""The front: an Arrow Flight server that knows who asks, and passes what they ask on to the worker of their desk, unread.
+
+Actions ``dpsql.open``, ``dpsql.close`` and ``dpsql.interrupt`` are its own; every other ``dpsql.`` action goes to a worker. It
+neither parses a statement nor opens the data. Errors of ours travel inside the reply. A Flight error is one fixed sentence:
+pyarrow sends the traceback of any exception to the client, with paths and values, unless it is one of Flight's own, so
+every handler and every generator is run inside :func:`_guarded`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow.flight as flight
+
+from dpsql.errors import Error
+from dpsql.server.desks import Desk, Refused, SessionRecord
+from dpsql.wire import Message, WireError, decode, encode, get_field, write_error
+
+if TYPE_CHECKING:
+    from dpsql.server.event_log import EventLog
+    from dpsql.server.served import ServedPolicy
+
+PROTOCOL = 1
+MAX_HEADER = 4096
+PREFIX = "dpsql."
+_MIDDLEWARE = "dpsql"
+_FAILED = "the server could not do this, for a reason that it keeps to itself."
+_NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
+_NOT_SERVED = "this server answers the actions of a dpsql client only."
+_NO_MESSAGE = "this is no message of a dpsql client."
+_OLD_CLIENT = "the client and the server are of different versions; install the server's."
+
+
+class _Headers(flight.ServerMiddleware):  # type: ignore[misc]
+    """The two headers that we read."""
+
+    def __init__(self, token: str, session: str) -> None:
+        self.token, self.session = token, session
+
+
+class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Collects headers for the handlers. It never raises, since its exceptions would reach the client."""
+
+    def start_call(self, info: Any, headers: Any) -> _Headers:
+        """Return the headers of a call, empty where they are missing or odd."""
+        try:
+            scheme, _, token = _first(headers, "authorization").partition(" ")
+            return _Headers(token.strip() if scheme.lower() == "bearer" else "", _first(headers, "dpsql-session"))
+        except Exception:
+            return _Headers("", "")
+
+
+def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
+    """Return the value of a header that is given once and is no longer than it may be."""
+    found = next((values for key, values in headers.items() if key.lower() == name), [])
+    value = found[0] if len(found) == 1 else ""
+    return value if isinstance(value, str) and len(value) <= MAX_HEADER else ""
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """Who calls, as the token says."""
+
+    served: ServedPolicy
+    desk: Desk
+    token: bytes
+    expires: str
+
+
+class Front(flight.FlightServerBase):  # type: ignore[misc]
+    """The Flight server.
+
+    Args:
+        location: where it listens, as Flight writes it.
+        served: the policies; a token belongs to one of them.
+        log: where events are written.
+        certificates: pairs of a TLS certificate and its key.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        served: Sequence[ServedPolicy],
+        log: EventLog,
+        certificates: Sequence[tuple[bytes, bytes]] | None = None,
+    ) -> None:
+        self._served, self._log = served, log
+        super().__init__(
+            location,
+            tls_certificates=list(certificates) if certificates else None,
+            middleware={_MIDDLEWARE: HeaderReader()},
+        )
+
+    # -- actions ------------------------------------------------------------------------------------------------
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        """Answer an action: each result is a message."""
+        return _guarded_stream(self._log, lambda: self._act(context, action))
+
+    def _act(self, context: Any, action: Any) -> Iterator[Any]:
+        caller = self._authenticate(context)
+        kind, body = str(action.type), action.body
+        if not kind.startswith(PREFIX):
+            raise flight.FlightServerError(_NOT_SERVED)
+        operation = kind[len(PREFIX) :][:40]
+        own: dict[str, Callable[[_Caller, Any, bytes], Iterator[bytes]]] = {
+            "open": self._open,
+            "close": self._close,
+            "interrupt": self._interrupt,
+        }
+        perform = own.get(operation)
+        if operation != "interrupt" and not caller.desk.rate.take():
+            raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
+        said = caller.desk.edition.limits.explain_body(len(body))
+        if said:
+            yield flight.Result(encode(write_error(Error(said))))
+            return
+        content = body.to_pybytes()
+        replies = self._pass_on(caller, context, operation, content) if perform is None else perform(caller, context, content)
+        for reply in replies:
+            yield flight.Result(reply)
+
+    def _open(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+        from dpsql import __version__
+
+        head = _read(body).head
+        if get_field(head, "protocol", int, 0) != PROTOCOL:
+            yield encode(write_error(Error(_OLD_CLIENT, hint=f"pip install dpsql=={__version__}")))
+            return
+        desk = caller.desk
+        record = desk.open(caller.token)
+        policy = desk.edition.policy
+        self._log.write("open", analyst=desk.analyst, session=_short(record), policy=caller.served.name)
+        yield encode(
+            Message(
+                {
+                    "kind": "value",
+                    "protocol": PROTOCOL,
+                    "session": record.handle,
+                    "analyst": desk.analyst,
+                    "catalog": caller.served.name,
+                    "policy": policy.for_analyst(desk.analyst).dumps(),
+                    "version": __version__,
+                    "answers": policy.budget.answers,
+                    "answer_times": [float(item) for item in policy.server.answer_times],
+                    "expires": caller.expires,
+                }
+            )
+        )
+        yield _END
+
+    def _close(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+        record = self._find_session(caller, context)
+        caller.desk.close_session(record)
+        self._log.write("close", analyst=caller.desk.analyst, session=_short(record), policy=caller.served.name)
+        yield _END
+
+    def _interrupt(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+        record = self._find_session(caller, context)
+        stopped = caller.desk.interrupt(record.handle)
+        yield encode(Message({"kind": "value", "stopped": stopped}))
+        yield _END
+
+    def _pass_on(self, caller: _Caller, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
+        desk = caller.desk
+        record = self._find_session(caller, context)
+        call = desk.make_call(operation, record.handle)
+        begun = time.monotonic()
+        outcome = "failed"
+        try:
+            yield from desk.answer(call, record, body)
+            outcome = call.outcome
+        finally:
+            self._log.write(
+                "answer", analyst=desk.analyst, session=_short(record), operation=operation, outcome=outcome,
+                policy=caller.served.name, seconds=round(time.monotonic() - begun, 3),
+            )  # fmt: skip
+
+    # -- who asks -----------------------------------------------------------------------------------------------
+
+    def _authenticate(self, context: Any) -> _Caller:
+        """Return who calls.
+
+        Raises:
+            FlightUnauthenticatedError: the token is wrong, or its address is turned away. FlightUnauthorizedError: the analyst is
+                paused, or has no share in the policy.
+        """
+        headers = context.get_middleware(_MIDDLEWARE)
+        peer = context.peer()
+        peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
+        token = headers.token if headers is not None else ""
+        for served in self._served:
+            identity = served.identify(token, peer)
+            if identity is None:
+                continue
+            if identity.paused:
+                raise flight.FlightUnauthorizedError(
+                    "you are paused until the data's owner resumes you: dpsql analyst resume."
+                )
+            desk = served.find_desk(identity.name)
+            if desk is None:
+                raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
+            digest = hashlib.sha256(token.encode(errors="replace")).digest()
+            return _Caller(served, desk, digest, identity.expires.isoformat())
+        self._log.write("refused token", address=self._served[0].describe_address(peer))
+        raise flight.FlightUnauthenticatedError(_NO_TOKEN)
+
+    def _find_session(self, caller: _Caller, context: Any) -> SessionRecord:
+        headers = context.get_middleware(_MIDDLEWARE)
+        return caller.desk.find(headers.session if headers is not None else "")
+
+    # -- what is not served -------------------------------------------------------------------------------------
+
+    def list_actions(self, context: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def list_flights(self, context: Any, criteria: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
+        """Refuse, with a fixed sentence."""
+        return _guarded(self._log, lambda: self._refuse(context))
+
+    def _refuse(self, context: Any) -> NoReturn:
+        self._authenticate(context)
+        raise flight.FlightServerError(_NOT_SERVED)
+
+
+def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
+    """Do work, and let out only what is meant for a client.
+
+    Raises:
+        FlightError: one of ours, or the fixed sentence.
+    """
+    said: flight.FlightError
+    try:
+        return work()
+    except Refused as refusal:
+        said = flight.FlightServerError(str(refusal))
+    except WireError:
+        said = flight.FlightServerError(_NO_MESSAGE)
+    except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightUnavailableError) as error:
+        said = type(error)(str(error))
+    except flight.FlightServerError as error:
+        said = flight.FlightServerError(str(error))
+    except Exception as error:
+        log.write("failure", why=_name_place(error))
+        said = flight.FlightServerError(_FAILED)
+    raise said
+
+
+def _guarded_stream(log: EventLog, work: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Yield what a generator yields, guarded at each step."""
+    steps = _guarded(log, work)
+    try:
+        while (step := _guarded(log, lambda: next(steps, None))) is not None:
+            yield step
+    finally:
+        _guarded(log, steps.close)
+
+
+def _name_place(error: BaseException) -> str:
+    """Return the class of an error, and the place in our code that it came from: no word of its own."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f" at {code.co_name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{place}"
+
+
+def _read(body: bytes) -> Message:
+    return decode(body)
+
+
+def _short(record: SessionRecord) -> str:
+    """Return what a log calls a session: its handle would open it."""
+    return hashlib.sha256(record.handle.encode()).hexdigest()[:8]
+
+
+_END = encode(Message({"kind": "end"}))

@@ -1,0 +1,77 @@
+"""Limits of what comes in: requests of an analyst, and sizes of what they send."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpsql.policy.server_rules import ServerRules
+
+BODY_OVERHEAD = 64 << 10
+"""Bytes of a request beside its statements and parameters."""
+MAX_WAITING = 16
+"""Requests of one analyst that wait for their turn; each of them holds a thread."""
+
+
+class RequestRate:
+    """A bound on the requests of one analyst: so many per minute, at most a minute's worth at once."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = float(per_minute)
+        self._clock = clock
+        self._left, self._at = self._most, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Count a request; False where there were too many.
+
+        >>> rate = RequestRate(2, clock=lambda: 0.0)
+        >>> rate.take(), rate.take(), rate.take()
+        (True, True, False)
+        """
+        with self._lock:
+            now = self._clock()
+            self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """What one request may hold, and what its answer may.
+
+    >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
+    'the request has 100,000 bytes; the server takes 65,551.'
+    """
+
+    statement_bytes: int
+    parameter_bytes: int
+    result_bytes: int
+
+    @classmethod
+    def of(cls, rules: ServerRules) -> RequestLimits:
+        """Take the limits of a policy."""
+        return cls(rules.max_statement_bytes, rules.max_parameter_bytes, rules.max_result_bytes)
+
+    def explain_body(self, size: int) -> str:
+        """Return why a request is too large, before anybody reads it; empty where it is not."""
+        most = self.statement_bytes + self.parameter_bytes + BODY_OVERHEAD
+        return f"the request has {size:,} bytes; the server takes {most:,}." if size > most else ""
+
+    def explain_parts(self, texts: int, rest: int) -> str:
+        """Return why the parts of a request are too large; empty where they are not.
+
+        Args:
+            texts: bytes of its statements.
+            rest: bytes of all else, parameters first of all.
+        """
+        if texts > self.statement_bytes:
+            return f"the statement has {texts:,} bytes; the owner allows {self.statement_bytes:,}."
+        if rest > self.parameter_bytes + BODY_OVERHEAD:
+            return f"the parameters have {rest:,} bytes; the owner allows {self.parameter_bytes:,}."
+        return ""

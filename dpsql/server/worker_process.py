@@ -1,0 +1,271 @@
+"""A worker as the front sees it: a process, the frames to and from it, and its end.
+
+It is started as a new program, never forked from the front's threads, with nothing of the front's environment but what Python
+needs, in the time zone of the policy and the locale C. Of open files it gets its socket and a pipe. Over the pipe it is asked to
+stop a call; when the pipe ends, since the front is gone, so does the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import Error, PolicyError
+from dpsql.policy.server_rules import ServerRules
+from dpsql.server.frames import FrameError, Frames
+from dpsql.server.isolation import MemoryGroups
+from dpsql.wire import Message, read_error
+
+START_SECONDS = 300.0
+"""Seconds that a worker may take to open the data."""
+CLOSING_SECONDS = 20.0
+_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "VIRTUAL_ENV", "SYSTEMROOT")
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """All that workers of one policy are started with.
+
+    Args:
+        policy: the text of the policy file.
+        name: what the file is called.
+        base: the folder that relative sources start from.
+        database: the database of tables without a source.
+        rules: the policy's limits.
+    """
+
+    policy: str
+    name: str
+    base: Path
+    database: str
+    rules: ServerRules
+
+    def to_json(self, memory: int | None) -> dict[str, Any]:
+        """Return the first frame's head."""
+        return {
+            "kind": "setup",
+            "policy": self.policy,
+            "name": self.name,
+            "base": str(self.base),
+            "database": self.database,
+            "memory": memory,
+        }
+
+
+class WorkerProcess:
+    """One worker. It is ready to work once :meth:`wait_until_ready` has returned."""
+
+    def __init__(self, setup: WorkerSetup, groups: MemoryGroups) -> None:
+        self.setup = setup
+        self.dataset = ""
+        """The name of the data in the ledger, as the worker's engine gives it."""
+        self.held: dict[str, str] = {}
+        """By what the operating system holds it, as :func:`dpsql.server.isolation.confine` says."""
+        memory = setup.rules.max_memory_mb << 20
+        ours, theirs = socket.socketpair()
+        read, self._stop_pipe = os.pipe()
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")])),
+            "PYTHONUTF8": "1",
+            "LC_ALL": "C",
+            "TZ": setup.rules.time_zone,
+        }
+        command = [sys.executable, "-P", "-m", "dpsql.server.worker", str(theirs.fileno()), str(read)]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "" if groups.possible else str(memory)],
+                pass_fds=(theirs.fileno(), read),
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(read)
+        self._group = groups.put(self._process.pid, memory)
+        self._frames = Frames(ours)
+        self._ending = threading.Lock()
+        self._ended = False
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return not self._ended and self._process.poll() is None
+
+    def wait_until_ready(self) -> None:
+        """Send what it needs, and wait until it has opened the data.
+
+        Raises:
+            PolicyError: the policy does not fit the data, or the worker can't be started.
+        """
+        try:
+            memory = None if self._group is None else self.setup.rules.max_memory_mb << 20
+            self._frames.send(self.setup.to_json(memory))
+            frame = self._frames.receive(START_SECONDS)
+        except (FrameError, TimeoutError):
+            self.kill()
+            raise PolicyError(
+                "the process that answers statements ended while it started.",
+                hint="does it have enough memory ([server] max_memory_mb)?",
+            ) from None
+        if frame.head["kind"] != "ready":
+            self.kill()
+            try:
+                raise read_error(frame)
+            except (KeyError, TypeError):
+                raise PolicyError("the process that answers statements can't start.") from None
+        self.dataset = str(frame.head.get("dataset", ""))
+        held = frame.head.get("held")
+        self.held = {str(key): str(value) for key, value in held.items()} if isinstance(held, dict) else {}
+        if self._group is not None:
+            self.held["memory"] = "cgroup"
+
+    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
+        """Send a frame.
+
+        Raises:
+            FrameError: the worker is gone.
+        """
+        self._frames.send(head, payload)
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Return the next frame.
+
+        Raises:
+            FrameError: the worker is gone, or broke the protocol. TimeoutError: nothing came.
+        """
+        return self._frames.receive(timeout)
+
+    def stop_call(self, number: int) -> None:
+        """Ask the worker to stop a call, as the stop button does in a notebook; another call is not affected."""
+        with suppress(OSError), self._ending:
+            if not self._ended:
+                os.write(self._stop_pipe, number.to_bytes(8, "big"))
+
+    def kill(self) -> None:
+        """End the process at once, and what it has started."""
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSING_SECONDS)
+
+    def close(self) -> None:
+        """Forget a worker that has ended or was killed."""
+        with self._ending:
+            if self._ended:
+                return
+            self._ended = True
+            os.close(self._stop_pipe)
+        self.kill()
+        self._frames.close()
+        if self._group is not None:
+            for _ in range(10):
+                try:
+                    self._group.rmdir()
+                    return
+                except OSError:
+                    time.sleep(0.05)
+
+
+class WorkerPool:
+    """Workers of one policy. One that nobody uses is kept ready, since a start takes a second.
+
+    Args:
+        setup: what they are started with.
+        groups: where their memory is bounded.
+        report: called with the error of a worker that could not be started ahead.
+    """
+
+    def __init__(self, setup: WorkerSetup, groups: MemoryGroups, report: Callable[[Error], None]) -> None:
+        self.setup, self._groups, self._report = setup, groups, report
+        self._lock = threading.Lock()
+        self._spare: WorkerProcess | None = None
+        self._starting = self._closed = False
+
+    def start(self) -> WorkerProcess:
+        """Start a worker and wait until it is ready.
+
+        Raises:
+            PolicyError: it can't be started.
+        """
+        try:
+            worker = WorkerProcess(self.setup, self._groups)
+        except OSError:
+            raise PolicyError("the process that answers statements can't be started.") from None
+        try:
+            worker.wait_until_ready()
+        except BaseException:
+            worker.close()
+            raise
+        return worker
+
+    def keep(self, worker: WorkerProcess) -> None:
+        """Keep a worker that nobody has used for the next one who needs one."""
+        with self._lock:
+            if not self._closed and self._spare is None:
+                self._spare = worker
+                return
+        worker.close()
+
+    def take(self) -> WorkerProcess:
+        """Return a worker that nobody has used, and make another one ready meanwhile.
+
+        Raises:
+            PolicyError: none can be started.
+        """
+        with self._lock:
+            worker, self._spare = self._spare, None
+        if worker is not None and not worker.is_alive:
+            worker.close()
+            worker = None
+        worker = worker or self.start()
+        self._start_spare()
+        return worker
+
+    def _start_spare(self) -> None:
+        with self._lock:
+            if self._starting or self._closed:
+                return
+            self._starting = True
+        threading.Thread(target=self._make_spare, daemon=True, name="dpsql-spare-worker").start()
+
+    def _make_spare(self) -> None:
+        worker = None
+        try:
+            worker = self.start()
+        except Error as error:
+            self._report(error)
+        finally:
+            with self._lock:
+                self._starting = False
+        if worker is not None:
+            self.keep(worker)
+
+    def close(self) -> None:
+        """End the worker that nobody uses, and keep none any more."""
+        with self._lock:
+            self._closed = True
+            worker, self._spare = self._spare, None
+        if worker is not None:
+            worker.close()
