@@ -1,4 +1,4 @@
-"""``dpsql`` on the command line: for analysts demo, sql and explain; for data owners report, ledger, policy and analyst.
+"""``dpsql`` on the command line: for analysts demo, sql and explain; for data owners report, ledger, policy, serve and analyst.
 
 Answers go to standard output; what they cost, and errors, go to standard error. The exit status is 0 for an
 answer, 1 for an error of ours, 2 for wrong usage.
@@ -15,6 +15,7 @@ from dpsql.cli.analysts import add_analyst_commands
 from dpsql.cli.answers import add_answer_commands
 from dpsql.cli.ledger import add_ledger_commands
 from dpsql.cli.policy import add_policy_commands
+from dpsql.cli.serving import add_serve_command
 from dpsql.errors import Error
 
 
@@ -36,6 +37,12 @@ def make_parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="dpsql", description="Differentially private answers to SQL.")
     top.add_argument("--version", action="version", version=f"dpsql {__version__}")
     commands = top.add_subparsers(required=True, metavar="command")
-    for add in (add_answer_commands, add_ledger_commands, add_policy_commands, add_analyst_commands):
+    for add in (
+        add_answer_commands,
+        add_ledger_commands,
+        add_policy_commands,
+        add_serve_command,
+        add_analyst_commands,
+    ):
         add(commands)
     return top

@@ -4,10 +4,10 @@ How long a query runs tells about the rows that it reads. A reply that touched p
 then waits for the next time of a grid that everybody knows. Times count from the request; beyond the last one that is listed,
 they double.
 
-Others see the ledger: totals change when a statement is settled, and statements of a cell are paid one after another. So what a
-statement writes into the ledger after its touch waits as well, until shortly before the reply's own time (:attr:`AnswerTimes.lead`);
-what is left to do then is post-processing of released numbers. Where that takes longer than the lead, the reply leaves at the next
-multiple of the lead. The statements of a cell that come after it count from there.
+Others see the ledger: totals change when a statement is settled, and statements of a cell are paid one after another. So
+what a statement writes into the ledger after its touch waits as well, until shortly before the reply's own time
+(:attr:`AnswerTimes.lead`). What is left to do then is post-processing of released numbers. Where that takes longer than the
+lead, the reply leaves at the next multiple of the lead. The statements of a cell that come after it count from there.
 
 This bounds how many times an observer can tell apart; it is no proof that nothing else can be timed.
 """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsql.server.ledger_service import LedgerService
     from dpsql.server.worker_process import WorkerProcess
 
-PAYING = frozenset({"run", "plan"})
+_PAYING = frozenset({"run", "plan"})
 """Operations during which a worker may reserve."""
 STOP_SECONDS = 5.0
 """Seconds that a worker has to end a call that paid nothing, before it is killed."""
@@ -75,8 +75,8 @@ class Call:
         """Places in our code where something unforeseen happened, for the owner."""
         self.journal: list[bytes] | None = None
         """What the session would be made from again, where that changed."""
-        self.statements: list[int] = []
-        """Numbers of statements that were left open by its worker's end."""
+        self.charges: list[int] = []
+        """Numbers of the statements that it paid."""
         self._seconds, self._result_bytes = seconds, result_bytes
         self._lock = threading.Lock()
         self._replies: list[bytes] = []
@@ -90,7 +90,9 @@ class Call:
 
     # -- the conversation ---------------------------------------------------------------------------------------
 
-    def run(self, worker: WorkerProcess, service: LedgerService, head: dict[str, Any], body: bytes) -> Iterator[bytes]:
+    def run(
+        self, worker: WorkerProcess, service: LedgerService, head: dict[str, Any], body: bytes
+    ) -> Iterator[bytes]:
         """Send a task to a worker, and yield what may be told to the client before the call is done.
 
         A client that goes away changes nothing: the call ends as it would have.
@@ -167,11 +169,14 @@ class Call:
         if method == "settle" and frame.head.get("outcome") == "failed":
             self.failures += 1
         with self._lock:
-            may_pay = self.operation in PAYING and not self.stopped
+            may_pay = self.operation in _PAYING and not self.stopped
             if method == "reserve" and may_pay:
                 self._at_stake = True  # a stop that comes from here on waits for the grid
         answer = self._service.call(method, frame.head, frame.payload, may_pay)
-        if method == "settle" or answer.head.get("kind") == "error":
+        refused = answer.head.get("kind") == "error"
+        if method == "reserve" and not refused:
+            self.charges.append(_read_number(answer))
+        if method == "settle" or refused:
             with self._lock:
                 self._at_stake = self.clock.touched
         self._worker.send(answer.head, answer.payload)
@@ -189,6 +194,15 @@ class Call:
         self._size += len(reply)
         if self._size <= self._result_bytes:
             self._replies.append(reply)
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, for the log: the worst of its statements' outcomes, or ``public`` where none was paid."""
+        if self.killed or self.failures:
+            return "interrupted" if self.stopped else "failed"
+        if self.stopped and not self.charges:
+            return "stopped"
+        return "released" if self.charges else "public"
 
     @property
     def replies(self) -> list[bytes]:
@@ -266,7 +280,7 @@ class Call:
             self.clock.set_reply_time(self._killed_at)
         self.clock.wait_for_ledger()
         with suppress(Error):
-            self.statements = self._service.settle_all("interrupted")
+            self._service.settle_all("interrupted")
         self._replies, self._size = [encode(write_error(self._explain_end(paid)))], 0
         with self._lock:
             self.finished = True
@@ -287,6 +301,12 @@ class Call:
     def wait_for_reply(self) -> None:
         """Wait until its replies may leave."""
         self.clock.wait_for_reply()
+
+
+def _read_number(answer: Message) -> int:
+    """Return the number of a statement that was reserved."""
+    found = answer.head.get("statement_id")
+    return found if isinstance(found, int) else 0
 
 
 def _read_lines(frame: Message) -> list[bytes]:

@@ -73,8 +73,8 @@ class SessionRecord:
     """What the front keeps of a session: neither statements nor answers, but what a worker wrote down for the next one."""
 
     handle: str
-    token: bytes
-    """A digest of the token that it was opened with."""
+    token: str
+    """A mark of the token that it was opened with."""
     used: float = field(default_factory=time.monotonic)
     home: WorkerProcess | None = None
     journal: list[bytes] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Desk:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def open(self, token: bytes) -> SessionRecord:
+    def open(self, token: str) -> SessionRecord:
         """Open a session. Where there are as many as there may be, the one that has asked nothing for longest ends.
 
         Raises:
@@ -153,6 +153,16 @@ class Desk:
     def resume(self) -> None:
         """Begin to count failures anew."""
         self._failures = self._overruns = 0
+
+    def take_edition(self, edition: Edition) -> None:
+        """Answer what comes from now on under another reading of the policy."""
+        self.rate = RequestRate(edition.policy.server.max_requests_per_minute)
+        self.edition = edition
+
+    @property
+    def used_edition(self) -> Edition | None:
+        """The reading that the worker belongs to; None where there is no worker."""
+        return self._used if self._worker is not None else None
 
     # -- turns --------------------------------------------------------------------------------------------------
 
@@ -208,7 +218,12 @@ class Desk:
 
     def _work(self, call: Call, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Let the worker do a call; a worker that was gone already is replaced, once."""
-        head = {"kind": "call", "operation": call.operation, "session": record.handle, "analyst": self.analyst}
+        head = {
+            "kind": "call",
+            "operation": call.operation,
+            "session": record.handle,
+            "analyst": self.analyst,
+        }
         for attempt in range(2):
             worker, service = self._ensure_worker()
             try:
@@ -400,4 +415,3 @@ class Desk:
                 self._turn.wait(0.1)
         if not self._calls:
             self._retire_worker()
-

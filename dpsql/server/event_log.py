@@ -12,6 +12,7 @@ from typing import TextIO
 
 FIELDS = (
     "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "count",
+    "tables", "analysts",
 )  # fmt: skip
 """Everything that a line may say besides its time and event."""
 

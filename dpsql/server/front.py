@@ -18,11 +18,11 @@ import pyarrow.flight as flight
 
 from dpsql.errors import Error
 from dpsql.server.desks import Desk, Refused, SessionRecord
+from dpsql.server.served import ServedPolicy, describe_address
 from dpsql.wire import Message, WireError, decode, encode, get_field, write_error
 
 if TYPE_CHECKING:
     from dpsql.server.event_log import EventLog
-    from dpsql.server.served import ServedPolicy
 
 PROTOCOL = 1
 MAX_HEADER = 4096
@@ -49,7 +49,9 @@ class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         """Return the headers of a call, empty where they are missing or odd."""
         try:
             scheme, _, token = _first(headers, "authorization").partition(" ")
-            return _Headers(token.strip() if scheme.lower() == "bearer" else "", _first(headers, "dpsql-session"))
+            return _Headers(
+                token.strip() if scheme.lower() == "bearer" else "", _first(headers, "dpsql-session")
+            )
         except Exception:
             return _Headers("", "")
 
@@ -67,7 +69,7 @@ class _Caller:
 
     served: ServedPolicy
     desk: Desk
-    token: bytes
+    token: str
     expires: str
 
 
@@ -120,7 +122,11 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield flight.Result(encode(write_error(Error(said))))
             return
         content = body.to_pybytes()
-        replies = self._pass_on(caller, context, operation, content) if perform is None else perform(caller, context, content)
+        replies = (
+            self._pass_on(caller, context, operation, content)
+            if perform is None
+            else perform(caller, context, content)
+        )
         for reply in replies:
             yield flight.Result(reply)
 
@@ -156,7 +162,9 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _close(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         caller.desk.close_session(record)
-        self._log.write("close", analyst=caller.desk.analyst, session=_short(record), policy=caller.served.name)
+        self._log.write(
+            "close", analyst=caller.desk.analyst, session=_short(record), policy=caller.served.name
+        )
         yield _END
 
     def _interrupt(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
@@ -194,6 +202,9 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         token = headers.token if headers is not None else ""
         for served in self._served:
+            marks = (
+                served.list_marks()
+            )  # before the token is looked at: one that is replaced meanwhile is an old one
             identity = served.identify(token, peer)
             if identity is None:
                 continue
@@ -204,9 +215,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             desk = served.find_desk(identity.name)
             if desk is None:
                 raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
-            digest = hashlib.sha256(token.encode(errors="replace")).digest()
-            return _Caller(served, desk, digest, identity.expires.isoformat())
-        self._log.write("refused token", address=self._served[0].describe_address(peer))
+            return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+        self._log.write("refused token", address=describe_address(peer))
         raise flight.FlightUnauthenticatedError(_NO_TOKEN)
 
     def _find_session(self, caller: _Caller, context: Any) -> SessionRecord:
@@ -261,7 +271,11 @@ def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
         said = flight.FlightServerError(str(refusal))
     except WireError:
         said = flight.FlightServerError(_NO_MESSAGE)
-    except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightUnavailableError) as error:
+    except (
+        flight.FlightUnauthenticatedError,
+        flight.FlightUnauthorizedError,
+        flight.FlightUnavailableError,
+    ) as error:
         said = type(error)(str(error))
     except flight.FlightServerError as error:
         said = flight.FlightServerError(str(error))

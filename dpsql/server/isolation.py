@@ -92,7 +92,11 @@ def _leave_network() -> bool:
             return bool(_libc().unshare(_CLONE_NEWNET) == 0)
         if _libc().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
             return False
-        for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        for file, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
             Path("/proc/self", file).write_text(text)
         return True
     return False
@@ -173,5 +177,7 @@ def explain_missing(held: dict[str, str]) -> list[str]:
     if not held.get("network"):
         said.append("workers can open network connections")
     if not held.get("peeking"):
-        said.append("workers can read the memory of other processes of their user, where the system lets them")
+        said.append(
+            "workers can read the memory of other processes of their user, where the system lets them"
+        )
     return said

@@ -3,8 +3,8 @@
     python -m dpsql.server.worker SOCKET PIPE MEMORY
 
 It confines itself first, opens the data, and then does one call after another. Each session of the analyst is an ordinary
-:class:`dpsql.session.Session`, whose ledger is in the front. The front asks it over the pipe to stop a call, and ends it by closing
-both.
+:class:`dpsql.session.Session`, whose ledger is in the front. The front asks it over the pipe to stop a call, and ends it by
+closing both.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class Worker:
             self._frames.send(write_error(error).head)
             raise SystemExit(1) from None
         except Exception:
-            self._frames.send(write_error(PolicyError("the data can't be opened, for an unknown reason.")).head)
+            self._frames.send(
+                write_error(PolicyError("the data can't be opened, for an unknown reason.")).head
+            )
             raise SystemExit(1) from None
         self._frames.send({"kind": "ready", "dataset": self._first.dataset, "held": held})
 
@@ -167,7 +169,11 @@ class Worker:
         except Error:
             return None  # told by who reads it
         listed = head.get("statements")
-        asked = [head, *(item for item in listed if isinstance(item, dict))] if isinstance(listed, list) else [head]
+        asked = (
+            [head, *(item for item in listed if isinstance(item, dict))]
+            if isinstance(listed, list)
+            else [head]
+        )
         texts = [item["text"] for item in asked if isinstance(item.get("text"), str)]
         size = sum(len(text.encode(errors="replace")) for text in texts)
         said = RequestLimits.of(self.policy.server).explain_parts(size, len(body) - size)

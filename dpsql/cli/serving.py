@@ -1,0 +1,79 @@
+"""The command ``dpsql serve``, for the data owner."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpsql.errors import ServerError
+
+DEFAULT_LISTEN = "127.0.0.1:31337"
+
+
+def add_serve_command(commands: Any) -> None:
+    """Add the command to those of the parser."""
+    serve = commands.add_parser(
+        "serve", help="answer analysts over a socket or the network; for the data owner"
+    )
+    serve.add_argument(
+        "--policy",
+        required=True,
+        type=Path,
+        action="append",
+        help="the policy file (repeatable; its name without the ending is the catalog)",
+    )
+    serve.add_argument(
+        "--database",
+        action="append",
+        help="a DuckDB database; default: the policy's sources (one for each policy, in their order)",
+    )
+    serve.add_argument(
+        "--ledger",
+        type=Path,
+        action="append",
+        help="where charges are kept; default: beside the policy (one for each, in their order)",
+    )
+    serve.add_argument(
+        "--listen",
+        default=DEFAULT_LISTEN,
+        metavar="PLACE",
+        help=f"unix:/path of a socket, or HOST:PORT; port 0 takes a free one; default {DEFAULT_LISTEN}",
+    )
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from dpsql.server.serve import serve
+    from dpsql.server.served import Places
+
+    if (given.tls_cert is None) != (given.tls_key is None):
+        raise ServerError("a certificate needs its key.", hint="--tls-cert cert.pem --tls-key key.pem")
+    policies: list[Path] = given.policy
+    databases = _one_for_each("--database", given.database, policies)
+    ledgers = _one_for_each("--ledger", given.ledger, policies)
+    places = [
+        Places(policy, database or ":memory:", ledger or policy.with_name(policy.name + ".ledger"))
+        for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
+    ]
+    certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
+    return serve(places, given.listen, certificate)
+
+
+def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:
+    """Return an argument for each policy; None where it is not given.
+
+    Raises:
+        ServerError: it is given another number of times than the policies.
+    """
+    if given is None:
+        return [None] * len(policies)
+    if len(given) != len(policies):
+        raise ServerError(
+            f"{name} is given {len(given)} times, and --policy {len(policies)} times.",
+            hint=f"give {name} once for each policy, in their order.",
+        )
+    return given

@@ -1,0 +1,241 @@
+"""Start a server, tell what it serves and to whom, and what is missing; then run it until SIGTERM.
+
+One line on standard output says where it listens, once it is ready; the log goes to standard error, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import queue
+import signal
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from dpsql.errors import ServerError
+from dpsql.server.event_log import EventLog
+from dpsql.server.front import Front
+from dpsql.server.isolation import MemoryGroups, explain_missing, protect_memory
+from dpsql.server.served import Places, ServedPolicy, run_together
+
+PATIENCE_SECONDS = 10.0
+"""Seconds that statements which have paid may take to reach their answer time when the server ends."""
+_WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
+_SOCKET_MASK = 0o117
+"""The owner and the group of the socket's folder may use it."""
+
+
+def find_location(listen: str, tls: bool) -> str:
+    """Return where to listen as Flight writes it.
+
+    Args:
+        listen: ``unix:/path``, or ``host:port``.
+        tls: whether there is a certificate.
+
+    Raises:
+        ServerError: it is neither, or others could read along.
+
+    >>> find_location("unix:/run/dpsql/dpsql.sock", False), find_location("127.0.0.1:0", False)
+    ('grpc+unix:///run/dpsql/dpsql.sock', 'grpc+tcp://127.0.0.1:0')
+    """
+    if listen.startswith("unix:"):
+        path = listen.removeprefix("unix:")
+        if not path.startswith("/"):
+            path = str(Path(path).absolute())
+        if tls:
+            raise ServerError(
+                "a socket on this machine has no TLS.", hint="leave --tls-cert and --tls-key out."
+            )
+        return f"grpc+unix://{path}"
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServerError(
+            f"{listen!r} is no place to listen.",
+            hint="--listen unix:/run/dpsql/dpsql.sock, or --listen 127.0.0.1:31337",
+        )
+    if not tls and not is_loopback(host):
+        raise ServerError(
+            "beyond this machine a server speaks TLS alone: tokens and answers could be read on the way.",
+            hint="--tls-cert cert.pem --tls-key key.pem",
+        )
+    return f"grpc+{'tls' if tls else 'tcp'}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is of this machine alone."""
+    if host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
+
+
+def serve(
+    places: Sequence[Places],
+    listen: str,
+    certificate: tuple[Path, Path] | None = None,
+    out: TextIO = sys.stdout,
+    err: TextIO = sys.stderr,
+) -> int:
+    """Serve policies until SIGTERM; return the exit status.
+
+    Args:
+        places: policies with their data and ledgers; the first part of a policy's file name is its catalog.
+        listen: ``unix:/path``, or ``host:port``; port 0 takes a free one.
+        certificate: the files of a TLS certificate and its key.
+        out: gets one line, when the server is ready.
+        err: gets the log.
+
+    Raises:
+        PolicyError, LedgerError, ServerError: it can't start, and says why.
+    """
+    location = find_location(listen, certificate is not None)
+    certificates = [_read_certificate(*certificate)] if certificate is not None else None
+    names = [place.policy.stem for place in places]
+    if len(set(names)) < len(names):
+        raise ServerError(
+            "two policies have one name.", hint="a policy's file name is its catalog: rename one."
+        )
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: signals.put(number))
+    os.umask(0o077)
+    protect_memory()
+    log, groups = EventLog(err), MemoryGroups()
+    served: list[ServedPolicy] = []
+    try:
+        for place in places:
+            served.append(ServedPolicy(place, groups, log))
+        with _Listening(location, served, log, certificates) as front:
+            _tell_start(served, log)
+            scheme, _, rest = location.partition("://")
+            where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
+            print(f"listening on {scheme}://{where}", file=out, flush=True)
+            _run(served, signals, log, certificates is not None)
+            run_together([partial(one.stop, PATIENCE_SECONDS) for one in served])
+    finally:
+        for one in served:
+            one.close()
+    log.write("end")
+    return 0
+
+
+class _Listening:
+    """The front while it listens, in a ``with`` block."""
+
+    def __init__(
+        self,
+        location: str,
+        served: Sequence[ServedPolicy],
+        log: EventLog,
+        certificates: Sequence[tuple[bytes, bytes]] | None,
+    ) -> None:
+        path = location.removeprefix("grpc+unix://")
+        self._socket = Path(path) if path != location else None
+        if self._socket is not None:
+            _clear_socket(self._socket)
+        mask = os.umask(_SOCKET_MASK)
+        try:
+            self._front = Front(location, served, log, certificates)
+        except Exception:
+            raise ServerError(
+                "nothing can listen there.", hint="is the address in use, or the folder missing?"
+            ) from None
+        finally:
+            os.umask(mask)
+
+    def __enter__(self) -> Front:
+        return self._front
+
+    def __exit__(self, *exc: object) -> None:
+        ending = threading.Thread(target=self._front.shutdown, daemon=True)
+        ending.start()
+        ending.join(PATIENCE_SECONDS)
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.unlink()
+
+
+def _run(served: Sequence[ServedPolicy], signals: queue.SimpleQueue[int], log: EventLog, tls: bool) -> None:
+    """Do what signals and time ask for, until the server is to end."""
+    ended = threading.Event()
+    watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
+    watching.start()
+    while signals.get() == signal.SIGHUP:
+        if tls:
+            log.write("reload", why="certificates are read at the start: restart the server for new ones")
+        for one in served:
+            one.reload()
+    ended.set()
+    watching.join()
+
+
+def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog) -> None:
+    """End sessions whose token was replaced, and tidy up."""
+    step = 0
+    while not ended.wait(_WATCH_SECONDS):
+        step += 1
+        for one in served:
+            try:
+                one.end_old_sessions()
+                if step % _TIDY_STEPS == 0:
+                    one.tidy()
+            except Exception as error:
+                log.write("failure", policy=one.name, why=type(error).__name__)
+
+
+def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
+    """Say what is served and to whom, and what is missing."""
+    for one in served:
+        policy = one.policy
+        names = [record.name for record in one.tokens.list() if not record.has_expired()]
+        log.write("serve", policy=one.name, tables=", ".join(policy.tables), analysts=", ".join(names))
+        if not names:
+            log.write("missing", policy=one.name, why="no analyst has a token: dpsql analyst add NAME")
+        if not policy.server.answer_times:
+            said = "answer_times = []: answers leave when they are ready, and their times tell about the data"
+            log.write("missing", policy=one.name, why=said)
+    for sentence in explain_missing(served[0].held):
+        log.write("missing", why=sentence)
+
+
+def _read_certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
+    """Read the files of a certificate and its key.
+
+    Raises:
+        ServerError: one can't be read.
+    """
+    try:
+        return certificate.read_bytes(), key.read_bytes()
+    except OSError as error:
+        raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None
+
+
+def _clear_socket(path: Path) -> None:
+    """Remove the socket of a server that is gone.
+
+    Raises:
+        ServerError: something else is there, or a server listens on it.
+    """
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise ServerError(
+            f"{path} is a file already.", hint="--listen unix: names a socket, which the server makes."
+        )
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+            return
+    raise ServerError(f"another server listens on {path}.")

@@ -1,0 +1,292 @@
+"""A policy that a server serves: who may ask, the desks of those who do, and the policy's readings.
+
+SIGHUP reads it again. A policy that does not load, does not pass ``dpsql policy check``, does not fit the data, or asks for more
+than the ledger grants is not taken, and the old one holds. Statements that run end under the old one; then each desk takes a
+worker under the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from dpsql.errors import Error, LedgerError, PolicyError, ServerError
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.upkeep import forget_before
+from dpsql.policy.model import Policy
+from dpsql.policy.validate import fold
+from dpsql.server.desks import Desk, Edition, SessionRecord
+from dpsql.server.event_log import EventLog
+from dpsql.server.isolation import MemoryGroups
+from dpsql.server.tokens import Identity, TokenFile, TokenGuard, shorten_address
+from dpsql.server.worker_process import WorkerPool, WorkerSetup
+
+CHECK_SECONDS = 600.0
+"""Seconds that ``dpsql policy check`` may take on a policy that is read again."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a policy, its data and its ledger are.
+
+    Args:
+        policy: the policy file.
+        database: the database of tables without a source.
+        ledger: the ledger's file.
+    """
+
+    policy: Path
+    database: str
+    ledger: Path
+
+
+class ServedPolicy:
+    """One policy with its tokens, its ledger and its desks.
+
+    Args:
+        places: where its parts are.
+        groups: where the memory of workers is bounded.
+        log: where events are written.
+
+    Raises:
+        PolicyError: the policy is wrong, or does not fit the data. LedgerError: the ledger can't be opened. ServerError: another
+            server has it.
+    """
+
+    def __init__(self, places: Places, groups: MemoryGroups, log: EventLog) -> None:
+        self.places, self._groups, self._log = places, groups, log
+        self.name = places.policy.stem
+        self.tokens = TokenFile(places.policy)
+        self._guard = TokenGuard(self.tokens)
+        self._lock = threading.Lock()
+        self._desks: dict[str, Desk] = {}
+        self._seen = self.tokens.version
+        self._hashes: tuple[tuple[int, ...], dict[str, str]] = ((), {})
+        self._forgot: date | None = None
+        self._old: list[Edition] = []
+        self._held = _hold(places.ledger)
+        try:
+            self._edition = self._read()
+        except BaseException:
+            os.close(self._held)
+            raise
+
+    # -- readings -----------------------------------------------------------------------------------------------
+
+    def _read(self) -> Edition:
+        """Read the policy, start a worker under it, and open the ledger."""
+        path = self.places.policy
+        policy = Policy.load(path)
+        setup = WorkerSetup(
+            path.read_text(encoding="utf-8"),
+            path.name,
+            path.absolute().parent,
+            self.places.database,
+            policy.server,
+        )
+        pool = WorkerPool(
+            setup,
+            self._groups,
+            lambda error: self._log.write("no worker", policy=self.name, why=error.message),
+        )
+        worker = pool.start()
+        try:
+            ledger = Ledger.open(self.places.ledger, policy, worker.dataset)
+        except BaseException:
+            worker.close()
+            raise
+        self.held = worker.held
+        pool.keep(worker)
+        return Edition(self.name, policy, ledger, pool)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that holds."""
+        return self._edition.policy
+
+    def reload(self) -> None:
+        """Read the policy again; where it can't be taken, the old one holds. The log says which."""
+        try:
+            self._check()
+            edition = self._read()
+        except Error as error:
+            self._log.write("policy not taken", policy=self.name, why=error.message)
+            return
+        with self._lock:
+            self._old.append(self._edition)
+            self._edition = edition
+            desks = list(self._desks.values())
+        self._old[-1].pool.close()
+        for desk in desks:
+            desk.take_edition(edition)
+        self._log.write("policy taken", policy=self.name)
+        self._close_old()
+
+    def _check(self) -> None:
+        """Run ``dpsql policy check`` in a process of its own, for the front opens no data.
+
+        Raises:
+            PolicyError: something is missing.
+        """
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "dpsql.cli",
+            "policy",
+            "check",
+            str(self.places.policy.absolute()),
+        ]
+        root = str(Path(__file__).resolve().parents[2])
+        known = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        }
+        try:
+            done = subprocess.run(
+                [*command, self.places.database],
+                capture_output=True,
+                text=True,
+                env=known,
+                timeout=CHECK_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            raise PolicyError("the policy could not be checked.") from None
+        if done.returncode:
+            missing = [line.strip(" -") for line in done.stdout.splitlines() if line.startswith("  - ")]
+            said = done.stderr.splitlines()
+            raise PolicyError(next(iter([*missing, *said]), "the policy is not in order."))
+
+    def _close_old(self) -> None:
+        """Close readings that no desk uses any more."""
+        with self._lock:
+            used = {id(desk.used_edition) for desk in self._desks.values()}
+            done = [edition for edition in self._old if id(edition) not in used]
+            self._old = [edition for edition in self._old if id(edition) in used]
+        for edition in done:
+            edition.ledger.close()
+
+    # -- who asks -----------------------------------------------------------------------------------------------
+
+    def identify(self, token: str, peer: str) -> Identity | None:
+        """Return who a token belongs to; None where it is nobody's. A file of tokens that can't be read lets nobody in."""
+        try:
+            return self._guard.identify(token, peer)
+        except PolicyError as error:
+            self._log.write("no tokens", policy=self.name, why=error.message)
+            return None
+
+    def find_desk(self, name: str) -> Desk | None:
+        """Return the desk of an analyst; None where the policy gives them no share."""
+        with self._lock:
+            known = {fold(key) for key in self._edition.policy.analysts}
+            if fold(name) not in known:
+                return None
+            if name not in self._desks:
+                self._desks[name] = Desk(name, self._edition, self._log, lambda why: self._pause(name, why))
+            return self._desks[name]
+
+    def list_marks(self) -> dict[str, str]:
+        """Return a mark of each analyst's token; another token has another one."""
+        version = self.tokens.version
+        if version != self._hashes[0]:
+            try:
+                self._hashes = (version, {r.name: r.hash for r in self.tokens.list() if not r.has_expired()})
+            except PolicyError:
+                self._hashes = (version, {})
+        return self._hashes[1]
+
+    def _pause(self, name: str, why: str) -> None:
+        self._log.write("pause", analyst=name, policy=self.name, why=why)
+        self.tokens.pause(name, why)
+
+    # -- what is done meanwhile ---------------------------------------------------------------------------------
+
+    def end_old_sessions(self) -> None:
+        """End the sessions of tokens that were replaced or removed, at once."""
+        version = self.tokens.version
+        if version == self._seen:
+            return
+        self._seen = version
+        for name, desk in list(self._desks.items()):
+            mark = self.list_marks().get(name, "")
+
+            def holds(record: SessionRecord, mark: str = mark) -> bool:
+                return bool(mark) and record.token == mark
+
+            ended = desk.end_sessions(holds)
+            if ended:
+                self._log.write("sessions ended", analyst=name, policy=self.name, count=ended)
+
+    def tidy(self) -> None:
+        """Let idle sessions leave, end workers without any, and forget texts that are older than the policy keeps them."""
+        for desk in list(self._desks.values()):
+            desk.tidy()
+        self._close_old()
+        days, today = self._edition.policy.server.keep_text_days, datetime.now(UTC).date()
+        if days is not None and self._forgot != today:
+            self._forgot = today
+            try:
+                forget_before(self.places.ledger, today - timedelta(days=days))
+            except LedgerError as error:
+                self._log.write("texts not forgotten", policy=self.name, why=error.message)
+
+    def stop(self, patience: float) -> None:
+        """Stop what runs, settle it, and end the workers of all desks.
+
+        Args:
+            patience: seconds that a statement which has paid may have until its answer time.
+        """
+        run_together([partial(desk.close, patience) for desk in list(self._desks.values())])
+
+    def close(self) -> None:
+        """Close the ledger, and give it free for another server."""
+        for edition in [*self._old, self._edition]:
+            edition.pool.close()
+            with suppress(Error):
+                edition.ledger.close()
+        os.close(self._held)
+
+
+def describe_address(peer: str) -> str:
+    """Return what the log says of a client's address."""
+    return shorten_address(peer)
+
+
+def run_together(tasks: list[Callable[[], None]]) -> None:
+    """Do several things at once, each in a thread, and wait for all of them."""
+    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _hold(ledger: Path) -> int:
+    """Take a ledger for this server alone, until its process ends.
+
+    Raises:
+        ServerError: another server has it. LedgerError: its folder can't be written.
+    """
+    place = ledger.with_name(f".{ledger.name}.served")
+    try:
+        descriptor = os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerError(f"nothing can be written beside the ledger {ledger}: {error.strerror}.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise ServerError(
+            f"another server has the ledger {ledger}.",
+            hint="one server may serve it; end the other one first.",
+        ) from None
+    return descriptor
