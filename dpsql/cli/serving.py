@@ -47,8 +47,8 @@ def add_serve_command(commands: Any) -> None:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    from dpsql.server.serve import serve
-    from dpsql.server.served import Places
+    from dpsql.server.serve import run_server
+    from dpsql.server.served import ServedFiles
 
     if (given.tls_cert is None) != (given.tls_key is None):
         raise ServerError("a certificate needs its key.", hint="--tls-cert cert.pem --tls-key key.pem")
@@ -56,11 +56,11 @@ def _serve(given: argparse.Namespace) -> int:
     databases = _one_for_each("--database", given.database, policies)
     ledgers = _one_for_each("--ledger", given.ledger, policies)
     places = [
-        Places(policy, database or ":memory:", ledger or policy.with_name(policy.name + ".ledger"))
+        ServedFiles(policy, database or ":memory:", ledger or policy.with_name(policy.name + ".ledger"))
         for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
-    return serve(places, given.listen, certificate)
+    return run_server(places, given.listen, certificate)
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:

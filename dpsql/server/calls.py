@@ -38,7 +38,7 @@ _SEEN_BY_OTHERS = frozenset({"reserve", "settle", "refuse"})
 """Calls of the ledger that others can see the time of, in the totals or in the numbers of statements."""
 _MOST_FAILURES_TOLD = 5
 
-READING = encode(Message({"kind": "stage", "stage": "reading"}))
+_READING = encode(Message({"kind": "stage", "stage": "reading"}))
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 _LIMITS = "the owner's policy says how much memory and time a statement may take."
 _numbers = itertools.count(1)
@@ -48,7 +48,7 @@ class WorkerEnded(Exception):
     """The worker was gone before it took up the call: another one may take it."""
 
 
-class Call:
+class AnalystCall:
     """A call, its worker and its clock. Its own thread runs it; any other may stop it.
 
     Args:
@@ -138,7 +138,7 @@ class Call:
             with self._lock:
                 self.clock.touch()
                 self._at_stake = True
-            return [READING]
+            return [_READING]
         elif kind == "reply":
             self._hold(frame.payload)
         elif kind == "journal":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.answer_times import AnswerTimes
-from dpsql.server.calls import Call, WorkerEnded
+from dpsql.server.calls import AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
 from dpsql.wire import encode, write_error
@@ -97,7 +97,7 @@ class Desk:
         self._log, self._pause = log, pause
         self._sessions: dict[str, SessionRecord] = {}
         self._turn = threading.Condition()
-        self._calls: deque[Call] = deque()
+        self._calls: deque[AnalystCall] = deque()
         """The call that runs, and those that wait."""
         self._worker: WorkerProcess | None = None
         self._used: Edition | None = None
@@ -166,15 +166,15 @@ class Desk:
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def make_call(self, operation: str, handle: str) -> Call:
+    def make_call(self, operation: str, handle: str) -> AnalystCall:
         """Return a call under the policy that holds now."""
         rules = self.edition.policy.server
-        return Call(
+        return AnalystCall(
             operation, handle, self.analyst, self.edition.grid, rules.max_seconds, rules.max_result_bytes
         )
 
     @contextmanager
-    def _taking_turn(self, call: Call) -> Iterator[None]:
+    def _taking_turn(self, call: AnalystCall) -> Iterator[None]:
         """Wait for the turn of a call.
 
         Raises:
@@ -196,7 +196,7 @@ class Desk:
                 self._calls.remove(call)
                 self._turn.notify_all()
 
-    def answer(self, call: Call, record: SessionRecord, body: bytes) -> Iterator[bytes]:
+    def answer(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Answer a request, and yield the messages for the client.
 
         Raises:
@@ -216,7 +216,7 @@ class Desk:
             raise Refused("this session has ended; connect again.")
         yield from replies
 
-    def _work(self, call: Call, record: SessionRecord, body: bytes) -> Iterator[bytes]:
+    def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Let the worker do a call; a worker that was gone already is replaced, once."""
         head = {
             "kind": "call",
@@ -254,13 +254,18 @@ class Desk:
         record.home = worker
 
     def _finish(
-        self, call: Call, head: dict[str, object], body: bytes, worker: WorkerProcess, service: LedgerService
+        self,
+        call: AnalystCall,
+        head: dict[str, object],
+        body: bytes,
+        worker: WorkerProcess,
+        service: LedgerService,
     ) -> None:
         """Let a worker do something that no client waits for."""
         for _ in call.run(worker, service, head, body):
             pass
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: AnalystCall) -> None:
         """Count failures and overruns, and write the call into the log."""
         for place in call.told:
             self._log.write("failure", analyst=self.analyst, operation=call.operation, why=place)

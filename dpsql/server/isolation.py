@@ -165,7 +165,7 @@ class MemoryGroups:
         return None
 
 
-def explain_missing(held: dict[str, str]) -> list[str]:
+def list_unconfined(held: dict[str, str]) -> list[str]:
     """Return sentences about what this system does not hold workers to."""
     said = []
     if held.get("memory") != "cgroup":

@@ -22,8 +22,8 @@ from typing import TextIO
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
 from dpsql.server.front import Front
-from dpsql.server.isolation import MemoryGroups, explain_missing, protect_memory
-from dpsql.server.served import Places, ServedPolicy, run_together
+from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
+from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
@@ -77,8 +77,8 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def serve(
-    places: Sequence[Places],
+def run_server(
+    places: Sequence[ServedFiles],
     listen: str,
     certificate: tuple[Path, Path] | None = None,
     out: TextIO = sys.stdout,
@@ -202,7 +202,7 @@ def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:
         if not policy.server.answer_times:
             said = "answer_times = []: answers leave when they are ready, and their times tell about the data"
             log.write("missing", policy=one.name, why=said)
-    for sentence in explain_missing(served[0].held):
+    for sentence in list_unconfined(served[0].held):
         log.write("missing", why=sentence)
 
 

@@ -35,7 +35,7 @@ CHECK_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
-class Places:
+class ServedFiles:
     """Where a policy, its data and its ledger are.
 
     Args:
@@ -62,7 +62,7 @@ class ServedPolicy:
             server has it.
     """
 
-    def __init__(self, places: Places, groups: MemoryGroups, log: EventLog) -> None:
+    def __init__(self, places: ServedFiles, groups: MemoryGroups, log: EventLog) -> None:
         self.places, self._groups, self._log = places, groups, log
         self.name = places.policy.stem
         self.tokens = TokenFile(places.policy)

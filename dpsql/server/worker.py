@@ -63,7 +63,7 @@ class _Stops:
                 signal.pthread_kill(self._main, signal.SIGINT)
 
 
-class Worker:
+class AnalystWorker:
     """The sessions of one analyst, and the frames that they are asked over."""
 
     def __init__(self, sock: socket.socket, stops: _Stops) -> None:
@@ -238,7 +238,7 @@ class Worker:
         self._frames.send({"kind": "failure", "why": f"{type(error).__name__}{place}"})
 
 
-def main(arguments: list[str]) -> None:
+def run_worker(arguments: list[str]) -> None:
     """Run a worker; the arguments are two open files, and the bytes of memory it may use where no cgroup bounds them."""
     descriptor, pipe, memory = arguments
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -246,10 +246,10 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.umask(0o077)
     held = confine(int(memory) if memory else None)
-    worker = Worker(socket.socket(fileno=int(descriptor)), _Stops(int(pipe)))
+    worker = AnalystWorker(socket.socket(fileno=int(descriptor)), _Stops(int(pipe)))
     worker.open_data(held)
     worker.serve()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_worker(sys.argv[1:])
