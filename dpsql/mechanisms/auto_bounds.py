@@ -7,9 +7,8 @@ how many rows lie beyond any bound, and the sum clipped to any bound, exactly; f
 Bounds: for each sign the sparse vector technique climbs from zero upward, with one noisy threshold, and stops at the
 first of these questions that is answered yes (each has a public tolerance of its own):
 
-    at 0            do no more than ``least`` rows have this sign?
-    at each rung    do no more than ``near`` rows lie beyond its bound?
-                    do no more than ``far`` rows lie beyond a quarter of its bound?
+* at 0: do no more than ``least`` rows have this sign?
+* at each rung: do no more than ``near`` rows lie beyond its bound? Do no more than ``far`` rows lie beyond a quarter of it?
 
 ``near`` is small: it decides where a ladder usually ends, so few rows are clipped. ``far`` keeps the ladder from running
 away: where the threshold's noise is so large that no bound looks good, the third question still stops it within four

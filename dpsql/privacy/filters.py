@@ -4,12 +4,16 @@ In a notebook each query, and its epsilon, may be chosen from earlier answers. A
 admits an event only while they stay below limits that are solved once, when it is opened; the guarantee
 (epsilon, delta) then holds for the whole adaptive session, wherever it stops. These rules are proved:
 
-``basic``  sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is
-           why a sparse vector that found fewer hits may be settled with less: on every path the loss is at
-           most the sum of what that path was charged, and the reservation was admitted in full before it ran.
-``zcdp``   the sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023)
-``gdp``    the sum of mu squared, and of the deltas set aside (Smith-Thakurta 2022; Koskela et al. 2023)
-``rdp``    sums of Renyi divergences, one of which is within its limit: see :class:`Rdp`
+``basic``
+    Sums of epsilon and of delta (Rogers et al. 2016). Pure losses may be summed path by path, which is why a sparse
+    vector that found fewer hits may be settled with less: on every path the loss is at most the sum of what that
+    path was charged, and the reservation was admitted in full before it ran.
+``zcdp``
+    The sum of rho, and of the deltas set aside (Feldman-Zrnic 2021; Whitehouse et al. 2023).
+``gdp``
+    The sum of mu squared, and of the deltas set aside (Smith-Thakurta 2022; Koskela et al. 2023).
+``rdp``
+    Sums of Renyi divergences, one of which is within its limit: see :class:`Rdp`.
 
 Except under ``basic``, delta has two parts: ``aside`` for mechanisms with a delta of their own, the rest for
 the conversion of the rule. The next event is admitted when, with it counted, the deltas fit ``aside`` and

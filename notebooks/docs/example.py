@@ -50,12 +50,15 @@ _TABLES = {
                 WHEN u3 < 0.85 THEN 'cardiology' ELSE 'eyes' END AS ward,
             age, CAST(10 + 170 * u2 * u4 AS INTEGER) AS minutes, ROUND(20 + 15 / (0.03 + u5), 2) AS amount
         FROM (
-            SELECT CAST(hash(i * 8) % 8000 AS INTEGER) AS patient_id, hash(i * 8 + 1) % 99991 / 99991 AS u1, hash(i * 8 + 2) % 99991 / 99991 AS u2,
-                hash(i * 8 + 3) % 99991 / 99991 AS u3, hash(i * 8 + 4) % 99991 / 99991 AS u4, hash(i * 8 + 5) % 99991 / 99991 AS u5,
+            SELECT CAST(hash(i * 8) % 8000 AS INTEGER) AS patient_id,
+                hash(i * 8 + 1) % 99991 / 99991 AS u1, hash(i * 8 + 2) % 99991 / 99991 AS u2,
+                hash(i * 8 + 3) % 99991 / 99991 AS u3, hash(i * 8 + 4) % 99991 / 99991 AS u4,
+                hash(i * 8 + 5) % 99991 / 99991 AS u5,
                 CAST((hash(hash(i * 8) % 8000) % 9973 / 9973) ** 1.3 * 95 AS INTEGER) AS age
             FROM range(24000) AS t(i))""",
     "offers": """
-        SELECT CAST(i AS INTEGER) AS patient_id, CAST(5 + 60 * (hash(i + 1) % 997 / 997) * (hash(-i) % 997 / 997) AS INTEGER) AS most
+        SELECT CAST(i AS INTEGER) AS patient_id,
+            CAST(5 + 60 * (hash(i + 1) % 997 / 997) * (hash(-i) % 997 / 997) AS INTEGER) AS most
         FROM range(3000) AS t(i)""",
     "wards": """
         SELECT * FROM (VALUES ('cardiology', 40), ('children', 25), ('emergency', 30), ('eyes', 12), ('surgery', 55))
