@@ -67,7 +67,11 @@ def move_links(text: str, path: str) -> str:
 
 def list_sources() -> list[str]:
     """Return the files that the site is made of, as paths in the repository."""
-    pages = [p.relative_to(ROOT).as_posix() for p in (ROOT / PAGES).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    pages = [
+        p.relative_to(ROOT).as_posix()
+        for p in (ROOT / PAGES).rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts
+    ]
     stories = [p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob("*.ipynb")]
     return sorted([*pages, *stories, *MOVED])
 
@@ -106,7 +110,9 @@ def build(place: Path, static: bool = False) -> Path:
         "DPSQL_STATE": str(place / "state"),  # the register of ledgers stays out of the home folder
     }
     flags = ["-q", "-W", "--keep-going", "-d", str(place / "doctrees")]
-    subprocess.run([sys.executable, "-m", "sphinx", *flags, str(source), str(html)], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", *flags, str(source), str(html)], env=environment, check=True
+    )
     return html
 
 

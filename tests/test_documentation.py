@@ -17,6 +17,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+import dpsql
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "notebooks" / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "{code-cell}" in page.read_text(encoding="utf-8"))
@@ -76,12 +78,39 @@ def test_every_page_has_examples_that_are_told_from_others() -> None:
     """A fence with a typing error would be shown as text and never be run."""
     assert len(PAGES) >= 13
     for page in PAGES:
-        assert page.read_text(encoding="utf-8").count("{code-cell}") == len(_CELL.findall(page.read_text(encoding="utf-8")))
+        assert page.read_text(encoding="utf-8").count("{code-cell}") == len(
+            _CELL.findall(page.read_text(encoding="utf-8"))
+        )
+
+
+def test_the_statements_of_the_cheat_sheet_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that are whole, over the example of the pages."""
+    example = runpy.run_path(str(DOCS / "example.py"))
+    example["write"](tmp_path)
+    large = (
+        example["POLICY"]
+        .replace("epsilon = 8", "epsilon = 100")
+        .replace("1e-6", "1e-4\ndefault_delta = 1e-8")
+    )
+    policy = dpsql.Policy.loads(large)
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "how_do_i.md").read_text(encoding="utf-8")
+    asked = [
+        sql for sql in re.findall(r"`((?:SELECT|WITH|SHOW|DECLARE|CLOSE) [^`]*)`", text) if "..." not in sql
+    ]
+    assert len(asked) > 12
+    with dpsql.connect(policy=policy) as session:
+        for sql in asked:
+            assert session.sql(sql).shape[1] >= 1, sql
 
 
 def test_every_page_is_in_the_navigation() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    listed = {line for tree in re.findall(r"```\{toctree\}\n(.*?)```", index, re.S) for line in tree.split("\n")}
+    listed = {
+        line for tree in re.findall(r"```\{toctree\}\n(.*?)```", index, re.S) for line in tree.split("\n")
+    }
     for path in site["list_sources"]():
         page = site["find_page"](path)
         if page.endswith(".md") and page != "index.md":
@@ -93,13 +122,20 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_links_lead_somewhere_in_the_site_and_in_the_repository(tmp_path: Path) -> None:
     site["assemble"](tmp_path)
     pages = [*tmp_path.rglob("*.md")]
-    links = [(page, target) for page in pages for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text("utf-8"))]
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text("utf-8"))
+    ]
     assert len(links) > 30
     for page, target in links:
         assert (page.parent / target).exists(), (page.name, target)
     with pytest.raises(SystemExit, match="does not exist"):
         site["move_links"]("[so](gone.md)", "notebooks/docs/index.md")
-    assert site["move_links"]("[a](../../dpsql/cli) [b](glossary.md#x)", "notebooks/docs/index.md") == "a [b](glossary.md#x)"
+    assert (
+        site["move_links"]("[a](../../dpsql/cli) [b](glossary.md#x)", "notebooks/docs/index.md")
+        == "a [b](glossary.md#x)"
+    )
 
 
 @pytest.fixture(scope="module")

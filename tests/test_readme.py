@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -30,21 +31,31 @@ def test_the_two_lines_that_ci_runs() -> None:
     assert "<!-- run: $1 -->" in run
 
 
-def test_the_policy_is_one_and_its_queries_are_answered(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(re.search(r"```toml\n(.*?)```", README, re.DOTALL)[1])  # type: ignore[index]
-    rows = {"patient_id": range(40), "ward": ["A", "B"] * 20, "amount": [1.0] * 40}
-    with duckdb.connect() as con:
-        con.register("rows", pa.table({name: list(values) for name, values in rows.items()}))
-        con.execute(f"COPY rows TO '{tmp_path}/visits.parquet'")
-        con.execute("CREATE TABLE wards AS SELECT 'A' AS ward, 10 AS beds")
-        with dpsql.connect(con, policy=tmp_path / "policy.toml") as session:
-            asked = [cell.strip("`") for cell in re.findall(r"`SELECT [^`]*`|`SHOW [^`]*`", README)]
-            asked = [sql for sql in asked if "..." not in sql and sql != "SELECT WITH DP"]
-            asked.append(re.search(r'session\.sql\("(.*?)"\)', README)[1])  # type: ignore[index]
-            assert len(asked) >= 3
-            for sql in asked:
-                assert session.sql(sql).shape[1] >= 1
-            assert session.sql("SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward").shape == (3, 2)
+def test_the_picture_is_what_the_notebook_shows() -> None:
+    draw = runpy.run_path(str(ROOT / "notebooks" / "make_picture.py"))["draw"]
+    stored = (ROOT / "notebooks" / "docs" / "static" / "answer.svg").read_text(encoding="utf-8")
+    assert "](notebooks/docs/static/answer.svg)" in README
+    assert stored == draw(), "run python notebooks/make_picture.py"
+    assert "rows of visits can&#x27;t be released." in stored
+
+
+def test_your_own_data_in_five_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = fenced("## Your own data in five lines", "python")
+    assert len([line for line in lines.split("\n") if line]) <= 5
+    (tmp_path / "visits.csv").write_text("patient_id\n" + "\n".join(str(i % 50) for i in range(300)))
+    monkeypatch.chdir(tmp_path)
+    *before, last = lines.strip().split("\n")
+    space: dict[str, Any] = {}
+    exec("\n".join(before), space)
+    with space["session"]:
+        (patients,) = eval(last, space).fetchone()
+    assert abs(patients - 50) < 100
+
+
+def test_links_lead_to_files() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", README)
+    assert len(links) > 20
+    assert all((ROOT / link).exists() for link in links), links
 
 
 def test_frames_by_name() -> None:
@@ -57,17 +68,3 @@ def test_frames_by_name() -> None:
                 1,
                 1,
             )
-
-
-def test_refused_kindly() -> None:
-    shown = re.search(r"```\n(PrivacyError.*?)```", README, re.DOTALL)
-    assert shown is not None
-    policy = dpsql.Policy.loads(
-        '[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "person"\nmax_rows = 1'
-    )
-    with (
-        dpsql.connect({"visits": pa.table({"person": [1, 2]})}, policy=policy) as session,
-        pytest.raises(dpsql.PrivacyError) as caught,
-    ):
-        session.sql("SELECT * FROM visits")
-    assert "\n".join(caught.value.lines()) == shown[1].strip()

@@ -6,8 +6,10 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -43,18 +45,21 @@ suppress_warnings = ["myst-nb.lexer"]  # cells get theirs below
 class Shot(SphinxDirective):
     """A screenshot in light and in dark, with what it shows as its caption and its text for who can't see it.
 
-    Screenshots are made by notebooks/make_shots.py. Where they were not made, nothing is shown.
+    Screenshots are made by notebooks/make_shots.py. Where they were not made, the picture `instead` is shown, if any.
     """
 
     required_arguments = 1
     has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"instead": directives.path}
 
     def run(self) -> list[nodes.Node]:
         name, said = self.arguments[0], " ".join(self.content)
         places = {look: f"shots/{name}-{look}.png" for look in ("light", "dark")}
-        if not all((HERE / place).exists() for place in places.values()):
-            return []
         figure = nodes.figure()
+        if not all((HERE / place).exists() for place in places.values()):
+            if "instead" not in self.options:
+                return []
+            return [nodes.image(uri=f"/{self.options['instead']}", alt=said)]
         for look, place in places.items():
             figure += nodes.image(uri=f"/{place}", alt=said, classes=[f"only-{look}", "shot"])
         figure += nodes.caption(said, said)
@@ -63,7 +68,9 @@ class Shot(SphinxDirective):
 
 def choose_lexers(app: Sphinx, document: nodes.document) -> None:
     """Colour cells of our magic as its SQL, other cells as IPython's."""
-    for cell in document.findall(lambda node: isinstance(node, nodes.Element) and "cell_input" in node.get("classes", ())):
+    for cell in document.findall(
+        lambda node: isinstance(node, nodes.Element) and "cell_input" in node.get("classes", ())
+    ):
         for block in cell.findall(nodes.literal_block):
             block["language"] = "dpsql" if re.match(r"%%?dpsql", block.astext()) else "ipython3"
 
