@@ -47,7 +47,7 @@ from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.declared import Declaration, bind_declare
-from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, make_share_debit
+from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
 
 _FREE = "no charge"
 _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
@@ -263,13 +263,14 @@ class Pipeline:
         Raises:
             BudgetExceeded: it costs more than is left, and nothing was charged.
         """
-        debit, ticket = make_share_debit(prepared), None
-        if event is None and debit is None:
+        shown, ticket, number = list_shown(prepared), None, None
+        if event is None and not shown:
             return None
         try:
             if event is not None:
-                ticket = self.ledger.reserve(event, text, debit)
-            number = self.ledger.debit(debit, text) if ticket is None and debit else None
+                ticket = self.ledger.reserve(event, text, shown)
+            else:
+                number = self.ledger.debit(text, shown)
         except BudgetExceeded as error:
             self.ledger.refuse(text, error.message, event)
             raise error from None

@@ -22,7 +22,7 @@ import pyarrow as pa
 from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
-from dpsql.ledger.ledger import KeptReleases, Ledger, ShareDebit
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
@@ -113,10 +113,7 @@ class RequestedBlock:
     @property
     def debit(self) -> Event | None:
         """What the analyst's share is debited for its stored answer; None where that is free."""
-        if self.stored is None or not self.stored.due:
-            return None
-        event, most = self.stored.event, self.block.operator.event
-        return event if event is not None and event.is_within(most) else most
+        return None if self.stored is None else self.stored.debit
 
 
 @dataclass
@@ -318,14 +315,16 @@ class StoredBlocks:
         """Pack what was drawn, to be stored."""
         releases: dict[str, bytes] = {}
         questions: dict[str, bytes] = {}
+        events: dict[str, Event] = {}
         for one in prepared:
             for place, item in enumerate(one.asked):
                 if item.shape is None or item.release is None or item.free:
                     continue
-                releases[self.keys.key(item.shape, item.contents)] = _pack_answer(item)
+                key = self.keys.key(item.shape, item.contents)
+                releases[key], events[key] = _pack_answer(item), item.release.event
                 items = self.keys.items(item.shape, item.contents)
                 questions[_identify_question(one.plan, place)] = json.dumps(items).encode()
-        return KeptReleases(releases, questions)
+        return KeptReleases(releases, questions, events)
 
     # -- what was asked before ----------------------------------------------------------------------------------
 
@@ -356,9 +355,7 @@ class StoredBlocks:
             return
         for item in prepared.asked:
             item.stored, item.same = found, None
-            item.release = Release(
-                relations[item.block.name], found.event or item.block.operator.event, notes
-            )
+            item.release = Release(relations[item.block.name], found.event, notes)
 
     def _look_for_rekeyed(self, prepared: PreparedPlan) -> None:
         """Look up the one block that is not stored where an older version kept its answer under another key.
@@ -382,13 +379,14 @@ class StoredBlocks:
                     item.release = _unpack_answer(item, item.stored.release)
 
 
-def make_share_debit(prepared: Sequence[PreparedPlan]) -> ShareDebit | None:
-    """Return what a share is debited for the stored answers of plans that are paid together; None where nothing is due."""
-    due = [item for one in prepared for item in one.asked if item.debit is not None]
-    if not due:
-        return None
-    blocks = {item.stored.key: hash_release(item.stored.release) for item in due if item.stored is not None}
-    return ShareDebit(compose_events(item.debit for item in due if item.debit is not None), blocks)
+def list_shown(prepared: Iterable[PreparedPlan]) -> dict[str, str]:
+    """Return digests of the stored answers of plans for which a share is to be debited, by the keys of their blocks."""
+    return {
+        item.stored.key: hash_release(item.stored.release)
+        for one in prepared
+        for item in one.asked
+        if item.stored is not None and item.debit is not None
+    }
 
 
 def _say_since(when: str) -> str:

@@ -47,16 +47,16 @@ _TABLES = (
 class StoredRelease:
     """A release that was paid for: its bytes, when, by which statement, and what that cost then.
 
-    Over a server, the time, the number and the cost of another analyst's statement are not told: they are empty, None and
-    None. ``due`` is True where the analyst's own share has to be debited before the release is shown.
+    ``event`` is what this release lost. Over a server, the time and the number of another analyst's statement are not told:
+    they are empty and None. ``debit`` is what the analyst's own share is debited before the release is shown.
     """
 
     release: bytes
     when: str
     statement_id: int | None
-    event: Event | None
+    event: Event
     key: str = ""
-    due: bool = False
+    debit: Event | None = None
 
     @property
     def when_text(self) -> str:
@@ -75,12 +75,13 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
     Raises:
         LedgerError: it was changed, or never paid for.
     """
-    if entry is None or entry.event is None or entry.kept(key) != hash_release(release):
+    event = None if entry is None else entry.lost(key)
+    if entry is None or event is None or entry.kept(key) != hash_release(release):
         raise LedgerError(
             "The stored answer of this statement does not fit the ledger's record of it.",
             hint="--fresh (in Python: fresh=True) pays for a new answer.",
         )
-    return StoredRelease(release, entry.when, entry.statement_id, entry.event, key)
+    return StoredRelease(release, entry.when, entry.statement_id, event, key)
 
 
 def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:

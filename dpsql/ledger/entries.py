@@ -133,6 +133,7 @@ def _fold(number: int, lines: list[_Line]) -> Entry:
         entry = replace(
             entry, event=event, outcome=body["outcome"], release=known.get("release"),
             blocks=dict(known.get("blocks", {})),
+            parts={key: read_event(part) for key, part in known.get("parts", {}).items()},
         )  # fmt: skip
     return entry
 

@@ -10,7 +10,7 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,13 +32,13 @@ from dpsql.ledger.replays import Replays
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
-from dpsql.ledger.tickets import KeptReleases, ShareDebit, Ticket
+from dpsql.ledger.tickets import KeptReleases, Ticket
 from dpsql.policy.model import Policy, fold
 from dpsql.privacy.accountants import Accountant, format_percent
-from dpsql.privacy.events import Event
+from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 
-__all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "ShareDebit", "Ticket"]
+__all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
 
 _TEXT_LIMIT = 100_000
 
@@ -213,48 +213,59 @@ class Ledger(Replays):
 
     # -- the three steps --------------------------------------------------------------------------
 
-    def reserve(self, event: Event, text: str, debit: ShareDebit | None = None) -> Ticket:
+    def reserve(self, event: Event, text: str, shown: Mapping[str, str] | None = None) -> Ticket:
         """Charge an event before the data are touched. The charge is on the disk when this returns.
 
         Args:
             event: what will happen, at most.
             text: the statement, for the log.
-            debit: what the same statement shows of other analysts' answers.
+            shown: digests of the stored answers that the same statement shows, by the keys of their blocks: this analyst's
+                share is debited for those of others, where the policy says so, once.
 
         Raises:
             BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
                 charged.
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
-        number = self._charge(event, text, debit)
+        number = self._charge(event, text, shown or {})
+        assert number is not None
         return Ticket(number, event, self._book.account.ledger_id, self)
 
-    def debit(self, debit: ShareDebit, text: str) -> int:
-        """Charge an analyst's share alone, for stored answers that another analyst paid for, and return the statement's number.
+    def debit(self, text: str, shown: Mapping[str, str]) -> int | None:
+        """Charge an analyst's share alone, for stored answers that others paid for. The charge is on the disk on return.
+
+        Args:
+            text: the statement, for the log.
+            shown: as for :meth:`reserve`.
+
+        Returns:
+            The number of the statement; None where nothing is due.
 
         Raises:
             BudgetExceeded: it costs more than is left of the share; nothing is charged.
-            LedgerError: the charge could not be made durable. The answers must not be shown.
+            LedgerError: the charge could not be made durable, or an answer was replaced. None must be shown.
         """
-        return self._charge(None, text, debit)
+        return self._charge(None, text, shown)
 
-    def _charge(self, event: Event | None, text: str, debit: ShareDebit | None) -> int:
+    def _charge(self, event: Event | None, text: str, shown: Mapping[str, str]) -> int | None:
         self._check_continued()
         with log_file.saying_uncharged(), self._book.writing() as (write, _):
             account, said = self._book.account, {"text": text[:_TEXT_LIMIT]}
-            number = account.count + 1
-            events = () if event is None else (event,)
-            refusal = account.find_excess(self.analyst, *events, debit=None if debit is None else debit.event)
+            number, due = account.count + 1, self.find_debits(shown)
+            if event is None and not due:
+                return None
+            debit = compose_events(due.values()) if due else None
+            refusal = account.find_excess(self.analyst, *([] if event is None else [event]), debit=debit)
             if refusal is None and event is not None:
                 body = {"process": self._book.process, "event": event.to_json()}
                 write("reserve", number, self._who() | body, said)
             if refusal is None and debit is not None:
-                body = {"event": debit.event.to_json()}
-                write("debit", number, self._who() | body, said | {"blocks": dict(debit.blocks)})
+                blocks = {"blocks": {key: shown[key] for key in due}}
+                write("debit", number, self._who() | {"event": debit.to_json()}, said | blocks)
         if refusal is not None:
             raise refusal
-        if debit is not None:
-            self._keep_answers({name_debit(self.analyst, key): b"" for key in debit.blocks}, number)
+        if due:
+            self._keep_answers({name_debit(self.analyst, key): b"" for key in due}, number)
         return number
 
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
@@ -306,7 +317,9 @@ class Ledger(Replays):
     def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> None:
         releases = {key: r for key, r in kept.releases.items() if len(r) <= LARGEST_RELEASE}
         body: dict[str, Any] = {"outcome": outcome, "event": event.to_json()}
-        said = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
+        said: dict[str, Any] = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
+        if len(releases) > 1:  # what one block lost is the statement's event
+            said["parts"] = {key: kept.events[key].to_json() for key in releases if key in kept.events}
         with self._book.writing(durable=False) as (write, _):
             self._require_open(number)
             write("settle", number, body, said if releases else None)

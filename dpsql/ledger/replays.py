@@ -11,6 +11,7 @@ from dpsql.ledger.answers import ASKED, StoredRelease, check_release, hash_relea
 from dpsql.ledger.store import LedgerStore
 from dpsql.ledger.terms import Terms
 from dpsql.policy.model import Policy
+from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry
 
 
@@ -36,7 +37,7 @@ class Replays:
     def replay(self, key: str) -> StoredRelease | None:
         """Return the release that was paid for under this key, not logged; None when there is none.
 
-        It is free, or ``due`` where this analyst's share has to be debited before it is shown.
+        It is free, or says what this analyst's share has to be debited before it is shown.
 
         Raises:
             LedgerError: the stored release was changed.
@@ -48,7 +49,27 @@ class Replays:
             entry = self._book.find_entry(found[0])
             stored = check_release(entry, key, found[1])
             due = self.debits_shares and entry is not None and entry.analyst != self.analyst
-            return replace(stored, due=due and not self._has_debited(key, stored.release))
+            if not due or self._has_debited(key, stored.release):
+                return stored
+            return replace(stored, debit=stored.event)
+
+    def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
+        """Return what this analyst's share is to be debited for stored answers, by their keys; nothing for those that are free.
+
+        Args:
+            shown: digests of the answers that are to be shown, by the keys of their blocks.
+
+        Raises:
+            LedgerError: an answer was replaced or dropped since it was looked up.
+        """
+        due = {}
+        for key, digest in shown.items():
+            stored = self.replay(key)
+            if stored is None or hash_release(stored.release) != digest:
+                raise LedgerError("A stored answer was replaced meanwhile.", hint="run the statement again.")
+            if stored.debit is not None:
+                due[key] = stored.debit
+        return due
 
     @property
     def debits_shares(self) -> bool:

@@ -1,4 +1,4 @@
-"""What passes between a statement and the ledger: the right to touch data once, what is kept of it, what a share owes."""
+"""What passes between a statement and the ledger: the right to touch data once, and what is kept of its answer."""
 
 from __future__ import annotations
 
@@ -43,21 +43,9 @@ class KeptReleases:
     """The private blocks of a statement, as a settlement keeps them.
 
     ``releases`` are bytes by the blocks' keys; ``questions`` note what each question was about, so that a later
-    session can say what has changed.
+    session can say what has changed. ``events`` are what each block lost, where there are several.
     """
 
     releases: Mapping[str, bytes] = field(default_factory=dict)
     questions: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ShareDebit:
-    """Stored answers that another analyst paid for, under a policy with ``answers = "own"``.
-
-    Args:
-        event: the loss of these draws, which is debited to the analyst's share and not to the whole: nothing is drawn.
-        blocks: digests of the answers, by the keys of their blocks: for these the share is never debited again.
-    """
-
-    event: Event
-    blocks: Mapping[str, str]
+    events: Mapping[str, Event] = field(default_factory=dict)

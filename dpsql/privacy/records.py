@@ -52,7 +52,7 @@ class BudgetState:
     """True where the budget was given in that currency, and the limit itself is what is promised."""
     at_delta: Fraction = field(default=Fraction(0), repr=False)
     """The delta at which a budget in its own currency is shown as an epsilon."""
-    answers: str = "shared"
+    answers: str = field(default="shared", repr=False)
     """Who pays for a stored answer that another analyst paid for: nobody (``shared``), or one's own share (``own``)."""
 
     @property
@@ -149,6 +149,12 @@ class Entry:
     """What the analyst's share alone was charged, for stored answers that another analyst paid for."""
     debited: Mapping[str, str] = field(default_factory=dict)
     """Digests of these answers, by the keys of their blocks."""
+    parts: Mapping[str, Event] = field(default_factory=dict)
+    """What each of several private blocks lost, by their keys."""
+
+    def lost(self, key: str) -> Event | None:
+        """Return the loss of one of its private blocks; of a block that is not told apart, that of the whole statement."""
+        return self.parts.get(key, self.event)
 
     def kept(self, key: str) -> str | None:
         """Return the digest of the answer that was kept under a key; None where none was."""

@@ -16,10 +16,10 @@ import dpsql
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.ledger.answers import hash_release
 from dpsql.ledger.entries import DEBIT_ALONE
-from dpsql.ledger.ledger import KeptReleases, Ledger, ShareDebit
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import DiscreteLaplace, Event, PureDP
+from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
 from tests.support.ledgers import policy_of
@@ -40,9 +40,11 @@ def ask(ledger: Ledger, key: str, event: Event, *, fresh: bool = False) -> str:
         release = random.randbytes(8)
         ledger.settle(ledger.reserve(event, key), event, KeptReleases({key: release}), "released")
         return "drawn"
-    if not stored.due:
+    if stored.debit is None:
+        assert ledger.debit(key, {key: hash_release(stored.release)}) is None
         return "free"
-    ledger.debit(ShareDebit(event, {key: hash_release(stored.release)}), key)
+    assert stored.debit == event
+    assert ledger.debit(key, {key: hash_release(stored.release)}) == ledger.count
     return "debited"
 
 
@@ -112,8 +114,8 @@ def test_what_is_drawn_and_what_is_shown_again_are_charged_together_or_not_at_al
         ask(ada, "one", most)
         stored = cy.replay("one")
         assert stored is not None
-        assert stored.due
-        debit = ShareDebit(most, {"one": hash_release(stored.release)})
+        assert stored.debit == most
+        debit = {"one": hash_release(stored.release)}
         count = root.count
         with pytest.raises(BudgetExceeded):
             cy.reserve(half, "both", debit)
@@ -128,7 +130,30 @@ def test_what_is_drawn_and_what_is_shown_again_are_charged_together_or_not_at_al
         assert entry.charge(cy.accountant) == "ε=0.25 and ε=0.75 of the share"
         again = cy.replay("one")
         assert again is not None
-        assert not again.due
+        assert again.debit is None
+    verify_ledger(path)
+
+
+def test_each_block_is_debited_for_its_own_loss_and_once(path: Path) -> None:
+    """Also where two sessions of one analyst looked it up before either paid."""
+    parts = {"one": PureDP(Fraction(1, 2)), "two": PureDP(Fraction(1, 3))}
+    whole = compose_events(parts.values())
+    with Ledger.open(path, rules(), "d") as root:
+        ada, bob = root.for_analyst("ada"), root.for_analyst("bob")
+        kept = KeptReleases({key: key.encode() for key in parts}, {}, parts)
+        ada.settle(ada.reserve(whole, "both"), whole, kept, "released")
+        stored = bob.replay("two")
+        assert stored is not None
+        assert stored.debit == parts["two"]
+        shown = {"two": hash_release(b"two")}
+        assert bob.debit("two", shown) == 2
+        assert bob.debit("two again", shown) is None
+        assert bob.debit("both", {**shown, "one": hash_release(b"one")}) == 3
+        assert spent(bob) == (Fraction(5, 6), Fraction(5, 6))
+        with pytest.raises(LedgerError, match="was replaced meanwhile"):
+            root.for_analyst("cy").debit("one", {"one": hash_release(b"another draw")})
+        with pytest.raises(LedgerError, match="was replaced meanwhile"):
+            root.for_analyst("cy").debit("none", {"none": hash_release(b"")})
     verify_ledger(path)
 
 
@@ -161,7 +186,7 @@ def test_a_changed_or_forged_debit_shows(path: Path) -> None:
     with Ledger.open(path, rules(), "d", "cy") as cy:
         stored = cy.replay("k")
         assert stored is not None
-        assert stored.due  # a note in the side file is no debit
+        assert stored.debit is not None  # a note in the side file is no debit
     with pytest.raises(LedgerError, match="knows of no debit"):
         verify_ledger(path)
 
