@@ -28,17 +28,17 @@ from dpsql.errors import (
 
 if TYPE_CHECKING:
     from dpsql import dbapi, privacy
+    from dpsql.client.connect import connect_session as connect
     from dpsql.policy.init import init_policy
     from dpsql.policy.lint import check_policy
     from dpsql.policy.model import Policy
     from dpsql.result import Result
     from dpsql.session import Session
-    from dpsql.session import open_session as connect
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "connect": ("dpsql.session", "open_session"),
+    "connect": ("dpsql.client.connect", "connect_session"),
     "Session": ("dpsql.session", "Session"),
     "Result": ("dpsql.result", "Result"),
     "Policy": ("dpsql.policy.model", "Policy"),

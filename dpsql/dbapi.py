@@ -22,6 +22,7 @@ from dpsql import errors
 from dpsql.errors import Error
 
 if TYPE_CHECKING:
+    from dpsql.client.session import RemoteSession
     from dpsql.result import Result
     from dpsql.session import Session
 
@@ -207,7 +208,7 @@ class Cursor:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _open(self) -> Session:
+    def _open(self) -> Session | RemoteSession:
         if self._closed or self.connection._closed:
             raise InterfaceError("the cursor or its connection is closed.")
         return self.connection.session
@@ -227,7 +228,7 @@ class Connection:
     ProgrammingError = ProgrammingError
     NotSupportedError = NotSupportedError
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | RemoteSession) -> None:
         self.session = session
         self._closed = False
 
@@ -264,12 +265,12 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
     """Open a session as a PEP 249 connection; the arguments are those of :func:`dpsql.connect`.
 
     Raises:
-        OperationalError: the policy or the ledger is wrong.
+        OperationalError: the policy or the ledger is wrong, or the server can't be reached.
     """
-    from dpsql.session import open_session
+    from dpsql.client.connect import connect_session
 
     with _translated():
-        return Connection(open_session(database, **options))
+        return Connection(connect_session(database, **options))
 
 
 _MARK = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)

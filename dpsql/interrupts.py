@@ -40,6 +40,8 @@ class _Stop:
 
     def __init__(self) -> None:
         self.requested = threading.Event()
+        self.count = 0
+        """How often the user asked."""
         self._breakable: int | None = None
         self._sent = -math.inf
         self._lock = threading.Lock()
@@ -86,6 +88,12 @@ def is_stop_requested() -> bool:
     """Return whether what runs in this context was asked to stop."""
     stop = _stop.get()
     return stop is not None and stop.requested.is_set()
+
+
+def count_stops() -> int:
+    """Return how often what runs in this context was asked to stop."""
+    stop = _stop.get()
+    return 0 if stop is None else stop.count
 
 
 def check_stop() -> None:
@@ -253,6 +261,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
         except BaseException as error:  # wherever in here a handler's finds us, the work is ours to end
             leaving = error if isinstance(error, SystemExit) else leaving
             lacking = worker is None and is_lack_of_threads(error)
+            stop.count += not lacking
             alone, stopped = alone or lacking, stopped or not lacking
 
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any, cast
 
-from dpsql.record_codec import read_value
 from dpsql.wire import MALFORMED, WireError
 
 
@@ -63,6 +62,8 @@ def read_amount(body: Any) -> str | Fraction | None:
         WireError: it is none.
     """
     if isinstance(body, dict):
+        from dpsql.record_codec import read_value
+
         try:
             return cast(Fraction, read_value(Fraction, body.get("fraction")))
         except MALFORMED:

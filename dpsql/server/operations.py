@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dpsql.errors import BindError, Error, Interrupted, ParseError, PostprocessingError
+from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.pipeline import watch_touch
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
@@ -43,8 +43,6 @@ from dpsql.wire import (
 )
 from dpsql.wire_params import read_amount, read_params, write_amount, write_params
 
-MAX_STATEMENT = 1 << 20
-"""Characters of the text that one message may ask."""
 MAX_PARAMETER = 1 << 20
 """Characters of a text that is a parameter."""
 MAX_STATEMENTS = 1000
@@ -198,11 +196,9 @@ def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None,
     """Read what a statement's message asks.
 
     Raises:
-        ParseError, BindError: its text or a parameter is too long. WireError: it is no such message.
+        BindError: a parameter is too long. WireError: it is no such message.
     """
     text, params = get_field(head, "text", str), read_params(head.get("params"))
-    if len(text) > MAX_STATEMENT:
-        raise ParseError(f"a cell may have {MAX_STATEMENT:,} characters.", hint="ask in several cells.")
     for name, value in (params or {}).items():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and len(item) > MAX_PARAMETER:

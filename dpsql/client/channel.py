@@ -1,0 +1,241 @@
+"""Where a server is, who asks, and messages to it and back: the only module that speaks Arrow Flight to a server.
+
+Addresses are ``grpc+tls://host:31337``, ``grpc+unix:///path`` and, on this machine only, ``grpc+tcp://127.0.0.1:31337``: on any
+other machine a token would travel in the clear. Neither errors nor displays hold the token.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from dpsql.errors import Error, ServerError
+from dpsql.wire import MAX_MESSAGE, Message, decode, encode
+
+PORT = 31337
+"""The port of a server, where its address names none."""
+MAX_SOCKET_PATH = 107
+"""Bytes of the path of a socket: more, no system takes."""
+MAX_TOKEN_FILE = 4096
+SCHEMES = ("grpc+tls", "grpc+unix", "grpc+tcp")
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
+_ADDRESSES = "grpc+tls://host:31337, or grpc+unix:///path/of/the/socket."
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """The address of a server: what Flight calls it, and what people read."""
+
+    location: str
+    shown: str
+    tls: bool = False
+    socket: Path | None = None
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def is_address(text: object) -> bool:
+    """Say whether a text is meant as the address of a server, right or wrong: no path of a database looks like one."""
+    return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:", text) is not None
+
+
+def parse_address(text: str) -> ServerAddress:
+    """Read the address of a server.
+
+    Raises:
+        ServerError: it is none, or a token sent there could be read on the way. The text is not repeated: it may hold a secret.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ServerError("this is no address of a server.", hint=_ADDRESSES) from None
+    if parts.scheme not in SCHEMES:
+        raise ServerError("this is no address of a server.", hint=_ADDRESSES)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ServerError(
+            "an address holds a host and a port, and nothing secret.",
+            hint="give the token by token=..., a file, or DPSQL_TOKEN.",
+        )
+    if parts.scheme == "grpc+unix":
+        return _parse_socket(parts.netloc, parts.path)
+    if not _HOST.fullmatch(host) or parts.path.strip("/"):
+        raise ServerError("this is no address of a server.", hint=_ADDRESSES)
+    if parts.scheme == "grpc+tcp" and not _is_loopback(host):
+        raise ServerError(
+            f"grpc+tcp:// is for servers on this machine: to {host} the token would travel in the clear.",
+            hint=f"grpc+tls://{host}:{port or PORT}",
+        )
+    if parts.scheme == "grpc+tcp" and host == "localhost":
+        host = "127.0.0.1"  # no name service decides where the token goes
+    shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{PORT if port is None else port}"
+    return ServerAddress(shown, shown, tls=parts.scheme == "grpc+tls")
+
+
+def _parse_socket(host: str, path: str) -> ServerAddress:
+    if host or not path.startswith("/") or "\0" in path:
+        raise ServerError("a socket has a whole path.", hint="grpc+unix:///run/dpsql/dpsql.sock")
+    if len(path.encode(errors="replace")) > MAX_SOCKET_PATH:
+        raise ServerError(f"the path of a socket has at most {MAX_SOCKET_PATH} bytes.")
+    return ServerAddress(f"grpc+unix://{path}", f"grpc+unix://{path}", socket=Path(path))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_token(token: str | None, file: str | Path | None = None) -> str | None:
+    """Return the token: the given one, the first line of a file, or the value of ``DPSQL_TOKEN``; None where there is none.
+
+    Raises:
+        ServerError: the file can't be read, or what was found can't be a token. It is not repeated.
+    """
+    where = "this"
+    if token is None and file is not None:
+        where = f"the first line of {file}"
+        try:
+            with Path(file).expanduser().open("rb") as opened:
+                token = opened.read(MAX_TOKEN_FILE).partition(b"\n")[0].decode().strip()
+        except (OSError, UnicodeDecodeError, RuntimeError, ValueError):
+            raise ServerError(f"the token file {file} can't be read.") from None
+    if token is None:
+        where, token = "the value of DPSQL_TOKEN", os.environ.get("DPSQL_TOKEN", "").strip() or None
+    if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
+        raise ServerError(f"{where} can't be a token.", hint="the owner prints it: dpsql analyst add NAME.")
+    return token
+
+
+class Channel(Protocol):
+    """Carries messages to a server and back. Several threads may use it."""
+
+    def call(
+        self, action: str, message: Message, session: str = "", timeout: float | None = None
+    ) -> Iterator[Message]:
+        """Send a message, and yield those of the reply as they come.
+
+        Args:
+            action: ``dpsql.run``, ...
+            message: what is sent.
+            session: the handle of the session, where there is one.
+            timeout: seconds after which to give up.
+
+        Raises:
+            ServerError: the server can't be reached, or does not take this. WireError: what arrived is no message.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+@dataclass(repr=False)
+class FlightChannel:
+    """A channel over Arrow Flight.
+
+    Args:
+        address: where the server is.
+        token: who asks.
+        tls_ca: the certificates, in PEM, of those whose word counts; by default the system's.
+    """
+
+    address: ServerAddress
+    token: str = field(repr=False)
+    tls_ca: bytes | None = None
+
+    def __post_init__(self) -> None:
+        os.environ.setdefault(
+            "GRPC_VERBOSITY", "NONE"
+        )  # else it writes about refused connections to standard error
+        from pyarrow import flight
+
+        if self.address.socket is not None and not self.address.socket.exists():
+            raise ServerError(
+                f"there is no socket {self.address.socket}.",
+                hint="is the server running, and may you enter its folder?",
+            )
+        options = [
+            ("grpc.max_receive_message_length", 2 * MAX_MESSAGE),
+            ("grpc.enable_retries", 0),  # a statement is sent once
+        ]
+        if not self.address.tls:
+            options.append(("grpc.enable_http_proxy", 0))  # no token goes to a proxy in the clear
+        given = {} if self.tls_ca is None else {"tls_root_certs": self.tls_ca}
+        try:
+            self._client = flight.FlightClient(self.address.location, generic_options=options, **given)
+        except (OSError, ValueError, flight.FlightError):
+            raise ServerError(f"{self.address} can't be reached from here.") from None
+
+    def call(
+        self, action: str, message: Message, session: str = "", timeout: float | None = None
+    ) -> Iterator[Message]:
+        """Send a message, and yield those of the reply as they come."""
+        import pyarrow as pa
+        from pyarrow import flight
+
+        headers = [(b"authorization", b"Bearer " + self.token.encode())]
+        if session:
+            headers.append((b"dpsql-session", session.encode()))
+        options = flight.FlightCallOptions(headers=headers, timeout=timeout)
+        try:
+            for reply in self._client.do_action(flight.Action(action, encode(message)), options):
+                yield decode(reply.body)
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise self._explain(error) from None
+
+    def _explain(self, error: Exception) -> Error:
+        """Return a sentence of ours for what Flight raised; the server's own sentence, where there is one."""
+        from pyarrow import flight
+
+        said = _read_sentence(str(error))
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            known = "the server does not take this token."
+            return ServerError(said or known, hint="the owner makes a new one: dpsql analyst rotate NAME.")
+        if isinstance(error, flight.FlightUnavailableError):
+            return self._explain_unreachable(str(error))
+        if isinstance(error, flight.FlightTimedOutError):
+            return ServerError(f"{self.address} did not answer in time.")
+        if isinstance(error, flight.FlightServerError | flight.FlightUnauthorizedError) and said:
+            return ServerError(said)
+        return ServerError(
+            "the connection to the server broke off.",
+            hint="SHOW LEDGER says whether a statement was charged.",
+        )
+
+    def _explain_unreachable(self, text: str) -> Error:
+        if self.address.tls and re.search(r"certificate|ssl|handshake|tls", text, re.I):
+            return ServerError(
+                f"the certificate of {self.address} is not one that is trusted here, or it speaks no TLS.",
+                hint='tls_ca="ca.pem" names the authority that the owner uses.',
+            )
+        said = _read_sentence(text)
+        if said and "connect" not in said.lower():
+            return ServerError(said)
+        return ServerError(
+            f"no server answers at {self.address}.", hint="is it running, and is the address right?"
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+_WRAPPED = re.compile(r"^Flight [a-z ]+, with message: ")
+_DEBUG = re.compile(r"\.? ?(Detail: |gRPC client debug context|Client context).*", re.DOTALL)
+
+
+def _read_sentence(text: str) -> str:
+    """Return the sentence that a server raised, without what Flight puts round it; empty where it is no sentence."""
+    said = _DEBUG.sub("", _WRAPPED.sub("", text)).strip()
+    plain = said.isprintable() and len(said) <= 300 and "Traceback" not in said
+    return (said if said.endswith(".") else f"{said}.") if said and plain else ""

@@ -1,0 +1,140 @@
+"""Opening a session: here, on data at hand, or on an owner's server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from dpsql.client.channel import FlightChannel, find_token, is_address, parse_address
+from dpsql.errors import PolicyError, ServerError
+
+if TYPE_CHECKING:
+    from dpsql.client.session import RemoteSession
+    from dpsql.policy.model import Policy
+    from dpsql.session import Session
+
+MAX_CERTIFICATES = 1 << 20
+"""Bytes of a file of certificates."""
+
+
+@overload
+def connect_session(
+    database: Any = ":memory:",
+    *,
+    policy: Policy | str | Path,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    resources: Mapping[str, str | int] | None = None,
+) -> Session: ...
+
+
+@overload
+def connect_session(
+    database: str, *, token: str | None = None, tls_ca: str | Path | None = None
+) -> RemoteSession: ...
+
+
+def connect_session(
+    database: Any = ":memory:",
+    *,
+    policy: Policy | str | Path | None = None,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    resources: Mapping[str, str | int] | None = None,
+    token: str | None = None,
+    tls_ca: str | Path | None = None,
+) -> Session | RemoteSession:
+    """Open a session on private data under the owner's policy, or on an owner's server.
+
+    Args:
+        database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
+            connection, or a mapping of names to pandas, polars or Arrow tables (the policy's tables, or their
+            sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
+            (``"sc://host"``), or a SparkSession. Or the address of a server: ``"grpc+tls://host:31337"``,
+            ``"grpc+unix:///path"``, on this machine ``"grpc+tcp://127.0.0.1:31337"``.
+        policy: the owner's TOML file, or a :class:`dpsql.Policy`. A server has its own.
+        ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
+            Python and no path, the budget lasts for this process only. A server has its own.
+        analyst: who asks, where the policy gives analysts shares of their own. A server knows that from the token.
+        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
+            fit the memory is spilled, private rows and all, to a directory below it (by default below the user's state
+            directory) that nobody else may enter and that is removed with the session; without ``threads``, there is
+            one for each 256 MiB at most. ``"time_limit": 60`` stops an exact query
+            after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
+            message is the same.
+        token: for a server: what its owner gave; by default the value of ``DPSQL_TOKEN``.
+        tls_ca: for a server: a file with the certificate of the authority that its owner uses; by default those that the
+            system trusts.
+
+    Raises:
+        PolicyError: the policy is wrong, or does not fit the data.
+        LedgerError: the ledger can't be trusted or written.
+        ServerError: the server can't be reached, or does not take the token.
+    """
+    if is_address(database):
+        given = {"policy": policy, "ledger": ledger, "analyst": analyst, "resources": resources}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise ServerError(
+                f"a server has its own {' and '.join(named)}.",
+                hint="dpsql.connect(url, token=..., tls_ca=...)",
+            )
+        return connect_server(database, token, tls_ca)
+    if token is not None or tls_ca is not None:
+        raise ServerError(
+            "a token and an authority are for servers.",
+            hint='dpsql.connect("grpc+tls://host:31337", token=...)',
+        )
+    if policy is None:
+        raise PolicyError(
+            "a session needs the policy that the data owner wrote.",
+            hint='dpsql.connect("visits.duckdb", policy="policy.toml")',
+        )
+    from dpsql.session import open_session
+
+    return open_session(database, policy=policy, ledger=ledger, analyst=analyst, resources=resources)
+
+
+def connect_server(
+    url: str, token: str | None = None, tls_ca: str | Path | None = None, token_file: str | Path | None = None
+) -> RemoteSession:
+    """Open a session on an owner's server.
+
+    Args:
+        url: the server's address.
+        token: what the owner gave; else the first line of ``token_file``, else the value of ``DPSQL_TOKEN``.
+        tls_ca: a file with the certificate of the owner's authority; by default those that the system trusts.
+        token_file: a file that holds the token.
+
+    Raises:
+        ServerError: there is no such server, it does not take the token, or there is none.
+    """
+    from dpsql.client.session import RemoteSession
+
+    address, found = parse_address(url), find_token(token, token_file)
+    if found is None:
+        raise ServerError(
+            "a server wants to know who asks, and there is no token.",
+            hint="the owner prints one: dpsql analyst add NAME. Give it by token=..., a file, or DPSQL_TOKEN.",
+        )
+    authority = None if tls_ca is None else _read_certificates(tls_ca)
+    channel = FlightChannel(address, found, authority)
+    try:
+        return RemoteSession(channel, str(address))
+    except BaseException:
+        channel.close()
+        raise
+
+
+def _read_certificates(file: str | Path) -> bytes:
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            text = opened.read(MAX_CERTIFICATES)
+    except (OSError, RuntimeError, ValueError):
+        raise ServerError(f"the file of certificates {file} can't be read.") from None
+    if b"-----BEGIN CERTIFICATE-----" not in text:
+        raise ServerError(
+            f"{file} holds no certificate in PEM.", hint="it begins with -----BEGIN CERTIFICATE-----."
+        )
+    return text

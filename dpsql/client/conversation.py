@@ -1,0 +1,167 @@
+"""One message to a server and its reply: what arrives is checked, the stop button is passed on, and the answer waited for.
+
+A reply is read in a thread of its own, so that whoever waits for it can hear a stop. The first one is told to the server, which
+answers at its own time what became of the statement; at the second one nobody waits any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Event as Signal
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from dpsql.client.channel import Channel
+from dpsql.errors import Error, Interrupted
+from dpsql.interrupts import POLL_SECONDS, count_stops, take_worker
+from dpsql.wire import Message, ResultReader, WireError, get_field, read_error
+
+if TYPE_CHECKING:
+    from dpsql.result import Result
+
+OPEN_SECONDS = 120.0
+"""How long a server may take to open a session: it may have to read the owner's files first."""
+INTERRUPT_SECONDS = 10.0
+"""How long a server may take to hear that a statement should stop, or a session end."""
+MAX_PAGES = 1000
+"""Messages with values in one reply."""
+_UNSURE = "SHOW LEDGER says whether the statement was charged."
+Arriving = SimpleQueue["Message | BaseException | None"]
+
+
+@dataclass
+class Reply:
+    """The reply to one message: its results and its values."""
+
+    results: list[Result] = field(default_factory=list)
+    values: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The one value that was asked for.
+
+        Raises:
+            WireError: there is none.
+        """
+        if not self.values:
+            raise WireError("the server's reply holds no value.")
+        return self.values[0]
+
+
+class Conversation:
+    """The messages of one session."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.handle = ""
+        """What the server calls the session; empty until it is open."""
+        self.stage = ""
+        """How far the statement that runs has come, as the server tells."""
+        self.given: WeakValueDictionary[int, Result] = WeakValueDictionary()
+        """The results that the server can be told to keep, by its handles."""
+
+    def ask(self, operation: str, head: Mapping[str, Any] | None = None) -> Reply:
+        """Send a message and wait for the reply; a stop is passed on, and then the reply is waited for.
+
+        Raises:
+            Error: the one that the server answers, with what was answered before it.
+        """
+        timeout = OPEN_SECONDS if operation == "open" else None
+        arriving: Arriving = SimpleQueue()
+        sent = partial(
+            self._channel.call, f"dpsql.{operation}", Message(dict(head or {})), self.handle, timeout
+        )
+        take_worker().jobs.put((partial(_receive, sent, arriving), Signal()))
+        reply, reader = Reply(), ResultReader()
+        try:
+            for arrived in self._wait(arriving):
+                self._take(arrived, reply, reader)
+            reply.results = reader.results()
+        except Error as error:
+            error.answered = error.answered or tuple(reader.finished)
+            raise
+        finally:
+            self.stage = ""
+            for head, result in zip(reader.heads, reader.finished, strict=False):
+                if isinstance(head.get("handle"), int):
+                    self.given[head["handle"]] = result
+        return reply
+
+    def close(self) -> None:
+        """Tell the server that the session ends, and close the connection."""
+        try:
+            for _ in self._channel.call("dpsql.close", Message({}), self.handle, INTERRUPT_SECONDS):
+                pass
+        finally:
+            self._channel.close()
+
+    def _take(self, arrived: Message, reply: Reply, reader: ResultReader) -> None:
+        kind = arrived.head.get("kind")
+        if kind in ("result", "rows"):
+            reader.take(arrived)
+        elif kind == "value":
+            if len(reply.values) >= MAX_PAGES:
+                raise WireError(
+                    "the server's reply is too long.", hint="ask for the last ones alone: ledger(1000)."
+                )
+            reply.values.append(arrived.head)
+        elif kind == "stage":
+            self.stage = get_field(arrived.head, "stage", str)[:40]
+        elif kind == "error":
+            raise read_error(arrived)
+        else:
+            raise WireError("the server's reply holds something else than an answer.")
+
+    def _wait(self, arriving: Arriving) -> Iterator[Message]:
+        """Yield the messages of a reply up to its end.
+
+        Raises:
+            Interrupted: the user asked to stop twice, and the server has not answered.
+        """
+        told = False
+        while True:
+            try:
+                arrived = arriving.get(timeout=POLL_SECONDS)
+            except Empty:
+                stops = count_stops()
+                if stops > 1 and told:
+                    raise Interrupted(
+                        "left while the server was still at it: the statement may be charged.",
+                        hint="SHOW LEDGER says whether it was; its answer is stored then, and free.",
+                    ) from None
+                if stops and not told:
+                    told = True
+                    self._interrupt()
+                continue
+            if isinstance(arrived, BaseException):
+                raise arrived
+            if arrived is None:
+                raise WireError(
+                    "the server's reply broke off.",
+                    hint=_UNSURE,
+                )
+            if arrived.head.get("kind") == "end":
+                return
+            yield arrived
+
+    def _interrupt(self) -> None:
+        """Tell the server to stop what runs. Whether that was in time, the reply says."""
+
+        def send() -> None:
+            for _ in self._channel.call("dpsql.interrupt", Message({}), self.handle, INTERRUPT_SECONDS):
+                pass
+
+        take_worker().jobs.put((send, Signal()))
+
+
+def _receive(send: Callable[[], Iterator[Message]], arriving: Arriving) -> None:
+    """Put the messages of a reply, and how it ended, where they are waited for."""
+    try:
+        for message in send():
+            arriving.put(message)
+        arriving.put(None)
+    except BaseException as error:
+        arriving.put(error)

@@ -1,0 +1,123 @@
+"""Statements that a server prices together, and runs as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.client.conversation import Reply
+from dpsql.errors import BindError
+from dpsql.interrupts import interruptible
+from dpsql.wire import WireError, get_field, read_event_of
+from dpsql.wire_params import write_amount, write_params
+
+if TYPE_CHECKING:
+    from dpsql.privacy.events import Event
+    from dpsql.result import Result
+
+
+class RemoteStatement:
+    """A statement of a declared plan on a server. Once the plan has run, it is its result."""
+
+    def __init__(self, text: str, number: int) -> None:
+        self.text, self.number = text, number
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """The answer.
+
+        Raises:
+            BindError: the plan has not run yet.
+        """
+        if self._result is None:
+            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
+        return self._result
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.result, name)
+
+    def __repr__(self) -> str:
+        return f"<declared: {self.text.strip()}>" if self._result is None else repr(self._result)
+
+
+class RemotePlan:
+    """Statements that a server prices together before the first is run, in ``with session.plan() as plan:``."""
+
+    def __init__(self, ask: Callable[[str, Mapping[str, Any]], Reply]) -> None:
+        self._ask = ask
+        self._asked: list[dict[str, Any]] = []
+        self._declared: list[RemoteStatement] = []
+        self._count = 0
+        self._answers: list[Result] | None = None
+        self._ran = False
+
+    @interruptible
+    def sql(
+        self, text: str, params: Mapping[str, Any] | None = None, *, epsilon: str | Fraction | None = None
+    ) -> RemoteStatement:
+        """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
+
+        Args:
+            text: dpsql SQL.
+            params: values of its ``$name`` parameters.
+            epsilon: what a statement costs that does not say.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be planned.
+        """
+        if self._ran:
+            raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
+        asked = {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+        count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
+        self._asked.append(asked)
+        self._count += count
+        self._declared.append(RemoteStatement(text, self._count - 1))
+        return self._declared[-1]
+
+    @property
+    def results(self) -> list[Result]:
+        """The answers, in the order of the declarations.
+
+        Raises:
+            BindError: the plan has not run yet.
+        """
+        if self._answers is None:
+            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
+        return self._answers
+
+    @property
+    def event(self) -> Event | None:
+        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
+
+        Blocks that are stored are free, and equal blocks are paid once.
+        """
+        body = self._ask("plan", {"statements": self._asked, "run": False}).value.get("event")
+        return None if body is None else read_event_of(body)
+
+    @interruptible
+    def run(self) -> list[Result]:
+        """Reserve the whole as one event, run every statement, settle.
+
+        Raises:
+            BudgetExceeded: the whole does not fit; nothing was charged.
+            EngineError, Interrupted: the whole stays charged.
+        """
+        self._ran = True
+        results = self._ask("plan", {"statements": self._asked, "run": True}).results
+        if len(results) != self._count:
+            raise WireError("the server's reply holds other results than were asked for.")
+        self._answers = results
+        for declared in self._declared:
+            declared._result = results[declared.number]
+        return results
+
+    def __enter__(self) -> RemotePlan:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None and self._declared:
+            self.run()

@@ -1,0 +1,530 @@
+"""The face of a session on a server is that of a session at hand: same answers, errors, notes and displays."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.client.session import RemoteSession
+from dpsql.errors import Error, ServerError
+from dpsql.server import operations
+from dpsql.wire import Message, WireError, encode
+from tests.support.remote import NearChannel, connect_near
+from tests.support.small import open_small
+
+ROWS = """
+INSERT INTO t
+SELECT i // 2, ['a','b','c'][1 + i % 3], i % 5, i % 7 - 2, 1 + i % 7, i, i % 4 - 1.5, i % 2 = 0 FROM range(2000) v(i);
+INSERT INTO r
+SELECT i, ['a','b','c'][1 + i % 3], i % 5, i % 7 - 2, 1 + i % 7, i, i % 4 - 1.5, i % 2 = 0 FROM range(2000) v(i);
+INSERT INTO s SELECT i, i % 4 FROM range(1000) v(i);"""
+
+
+@pytest.fixture
+def near() -> Iterator[tuple[dpsql.Session, RemoteSession, NearChannel]]:
+    con, session = open_small()
+    con.execute(ROWS)
+    remote, channel = connect_near(session)
+    yield session, remote, channel
+    remote.close()
+    session.close()
+
+
+Near = tuple[dpsql.Session, RemoteSession, NearChannel]
+
+ANSWERED = [
+    "SELECT COUNT(*) AS n FROM t",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k ORDER BY k",
+    "SELECT WITH DP OPTIONS (epsilon = 2) AVG(x) AS a, VARIANCE(d) FROM t",
+    "SELECT p, COUNT(*) FROM t GROUP BY p ORDER BY 1",
+    "SELECT MEDIAN(n) FROM r",
+    "SELECT WITH STABLE OPTIONS (epsilon = 1) MEDIAN(n) AS m FROM r",
+    "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) IQR(n) AS spread FROM r",
+    "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(x, n) AS r FROM r",
+    "WITH c(v) AS (VALUES (1), (3), (5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE n = v), epsilon => 1) OVER c FROM r",
+    "WITH c(v) AS (VALUES (1), (3)) SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE n = v), 100, epsilon => 1) OVER c FROM r",
+    "SELECT g.label, COUNT(t.x) AS n FROM t RIGHT JOIN g USING (k) GROUP BY g.label ORDER BY 1",
+    "SELECT k, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM t GROUP BY k ORDER BY place",
+    "SELECT HISTOGRAM(n) AS h FROM r",
+    "SELECT COUNT(DISTINCT k) FROM r",
+    "SELECT * FROM g ORDER BY k",
+    "SELECT 1 AS one, 'Delft''s' AS city, DATE '2024-02-29' AS day, 1.50 AS price, NULL AS nothing, [1, 2] AS l",
+    "SELECT 170141183460469231731687303715884105727::HUGEINT AS big, INTERVAL 3 DAY AS i, 'infinity'::DATE AS d, 'x'::BLOB AS b",
+    "SELECT COUNT(*) AS n FROM s WHERE y = 2; SELECT SUM(y) AS t FROM s",
+    "out << SELECT k, COUNT(*) AS n FROM t GROUP BY k; SELECT SUM(n) AS total FROM out",
+    "EXPLAIN SELECT COUNT(*) AS n FROM t",
+    "EXPLAIN (FORMAT JSON) SELECT AVG(x) FROM t",
+    "SHOW TABLES",
+    "SHOW POLICY",
+    "SHOW BUDGET",
+    "SHOW TRADEOFF",
+    "SHOW LEDGER LIMIT 3",
+    "",
+    "-- nothing",
+]
+REFUSED = [
+    "SELEC 1",
+    "SELECT * FROM t",
+    "SELECT unit FROM t GROUP BY unit",
+    "SELECT COUNT(*) FROM nowhere",
+    "SELECT SUM(zz) FROM t",
+    "SELECT SUM(p) FROM t",
+    "SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM t",
+    "SELECT WITH DP OPTIONS (epsilon = 1e9) COUNT(*) FROM t",
+    "SELECT COUNT(*) FROM t;\nSELECT MAX(no) FROM t",
+    "SELECT COUNT(*) FROM t WHERE k = $city",
+    "SELECT WITH alarm COUNT(*) FROM t",
+    "CLOSE alarm",
+    "INSERT INTO t VALUES (1)",
+    "t << SELECT 1",
+    "SELECT '\ud800'",
+    "SHOW ME",
+    "SELECT (SELECT 1",
+    "SELECT sqrt(-COUNT(*)) FROM t",
+]
+
+
+def ask(session: Any, text: str) -> Any:
+    """Return displays of all that a cell gives, or the lines of its error with what was answered before."""
+    try:
+        results = session.run(text)
+    except Error as error:
+        return type(error), error.lines(), [repr(result) for result in error.answered]
+    return [
+        (repr(r), r._repr_mimebundle_(), r.table.schema, repr(r.fetchall()), r.intervals, r.loss, r.notes, r.statement_id)
+        for r in results
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ANSWERED + REFUSED)
+def test_a_statement_is_the_same_in_process_and_over_the_wire(near: Near, text: str) -> None:
+    session, remote, channel = near
+    ask(session, text)  # from now on it is stored
+    assert ask(remote, text) == ask(session, text)
+    assert channel.failures == []
+
+
+def test_what_is_asked_first_on_the_server_is_charged_and_shown(near: Near) -> None:
+    session, remote, channel = near
+    result = remote.sql("SELECT COUNT(*) AS n FROM t")
+    assert result.loss == "ε=1"
+    assert result.event is not None
+    assert result.cost_line.startswith("cost ε=1 · ε=999 of ε=1000 left")
+    assert result.intervals["n"][0] is not None
+    assert session.sql("SELECT COUNT(*) AS n FROM t").table.equals(result.table)
+    assert remote.sql("SELECT COUNT(*) AS n FROM t", fresh=True).loss == "ε=1"
+    assert remote.budget() == session.budget()
+    assert remote.ledger() == session.ledger()
+    assert remote.ledger(1) == session.ledger()[-1:]
+    kinds = [message.head["kind"] for message in channel.arrived]
+    assert kinds[2:5] == ["stage", "result", "end"]
+    assert kinds.count("stage") == 2
+
+
+def test_public_statements_and_stored_ones_read_nothing(near: Near) -> None:
+    _, remote, channel = near
+    remote.sql("SELECT COUNT(*) AS n FROM t")
+    channel.arrived.clear()
+    remote.sql("SELECT COUNT(*) AS n FROM t")
+    remote.sql("SELECT 1")
+    remote.explain("SELECT SUM(x) FROM t")
+    assert "stage" not in {message.head["kind"] for message in channel.arrived}
+
+
+def test_parameters_are_values(near: Near) -> None:
+    session, remote, _ = near
+    text = "SELECT COUNT(*) AS n FROM t WHERE k = $k AND n IN $list AND x < $x"
+    params = {"k": "a'; DROP TABLE t", "list": [1, 2], "x": 2.5}
+    first = remote.sql(text, params)
+    assert session.sql(text, params).table.equals(first.table)
+    for wrong in (object(), {1: 2}, [[1]], float("nan")):
+        told = []
+        for one in (session, remote):
+            with pytest.raises(dpsql.BindError) as caught:
+                one.sql("SELECT COUNT(*) FROM t WHERE n = $x", {"x": wrong})
+            told.append(caught.value.lines())
+        assert told[0] == told[1]
+
+
+def test_epsilon_of_a_cell(near: Near) -> None:
+    from fractions import Fraction
+
+    _, remote, _ = near
+    assert remote.run("SELECT COUNT(*) FROM t", epsilon="0.25")[0].loss == "ε=0.25"
+    assert remote.run("SELECT COUNT(*) FROM r", epsilon=Fraction(1, 8))[0].loss == "ε=0.125"
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT COUNT(*) AS n FROM t", "SELECT AVG(x) FROM t; SELECT 1", "SELECT MAX(no) FROM t"]
+)
+def test_explain_is_the_same(near: Near, text: str) -> None:
+    def explain(one: Any) -> Any:
+        try:
+            explained = one.explain(text)
+        except Error as error:
+            return error.lines()
+        return (
+            str(explained),
+            explained.json(),
+            explained.sql,
+            explained.price,
+            explained == one.explain(text),
+        )
+
+    session, remote, _ = near
+    assert explain(remote) == explain(session)
+
+
+def test_a_threshold_that_is_declared(near: Near) -> None:
+    _, remote, channel = near
+    opened = remote.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 2)")
+    assert opened.fetchall() == [("alarm", "open")]
+    channel.arrived.clear()
+    (told,) = remote.sql("SELECT WITH alarm COUNT(*) FROM t").fetchone() or ()
+    assert told is True
+    assert channel.arrived[0] == operations.READING  # nothing is reserved for it, and private data are read
+    assert remote.sql("CLOSE alarm").fetchall()[0][1].startswith("closed after 1 hit")
+
+
+def test_a_plan_is_priced_together(near: Near) -> None:
+    session, remote, _ = near
+    with remote.plan() as plan:
+        first = plan.sql("SELECT COUNT(*) AS n FROM t WHERE k = $k", {"k": "a"})
+        second = plan.sql("SELECT SUM(x) AS s FROM t; SELECT SUM(n) AS s FROM t")
+        assert repr(first) == "<declared: SELECT COUNT(*) AS n FROM t WHERE k = $k>"
+        with pytest.raises(dpsql.BindError, match="declared, not run yet"):
+            first.df()
+        event = plan.event
+        with pytest.raises(dpsql.BindError) as caught:
+            plan.sql("SELECT MAX(no) FROM t")
+        with pytest.raises(dpsql.BindError, match="only queries can be declared"):
+            plan.sql("SHOW BUDGET")
+    assert caught.value.excerpt()
+    assert len(plan.results) == 3
+    assert first.fetchall() == plan.results[0].fetchall()
+    assert second.columns == ["s"]
+    assert "one of a declared plan" in second.notes
+    charged = session.ledger()[-1]
+    assert charged.outcome == "released"
+    assert charged.event == event
+    assert first.statement_id == second.statement_id
+    with pytest.raises(dpsql.BindError, match="has run already"):
+        plan.sql("SELECT 1")
+
+
+def test_results_are_kept_by_their_handles(near: Near) -> None:
+    session, remote, channel = near
+    result = remote.sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k")
+    remote.keep("Mine", result)
+    assert remote.sql("SELECT COUNT(*) AS rows FROM mine").fetchall() == [(3,)]
+    assert session.kept.keys() == {"mine"}
+    assert ("Mine", "kept result") in [row[:2] for row in remote.tables().fetchall()]
+    assert dict(remote.columns("mine")) == dict(session.columns("mine"))
+    assert list(remote.schema()) == ["t", "s", "r", "g", "Mine"]
+    sent = [message for action, message in channel.sent if action == "dpsql.keep"]
+    assert [set(m.head) for m in sent] == [{"name", "result"}]
+    assert not any(message.payload for message in sent)
+    copy = pickle.loads(pickle.dumps(result))
+    for foreign in (copy, pa.table({"a": [1]}), [1], session.sql("SELECT 1")):
+        with pytest.raises(dpsql.BindError, match="only results of this session"):
+            remote.keep("other", foreign)
+    for name in ("t", "no word", ""):
+        with pytest.raises(dpsql.BindError):
+            remote.keep(name, result)
+        with pytest.raises(dpsql.BindError):
+            remote.check_name(name)
+
+
+def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
+    _, remote, _ = near
+    first = remote.sql("SELECT 1 AS x")
+    others = [remote.sql(f"SELECT {i} AS x") for i in range(operations.MAX_REMEMBERED)]
+    with pytest.raises(dpsql.BindError, match="does not hold this result any more"):
+        remote.keep("out", first)
+    remote.keep("out", others[0])
+
+
+def test_large_results_are_not_remembered_and_come_in_parts(
+    near: Near, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, remote, channel = near
+    monkeypatch.setattr(operations, "MAX_REMEMBERED_BYTES", 1 << 20)
+    large = remote.sql("SELECT i, repeat('x', 20) AS t FROM range(100000) v(i)")
+    assert large.shape == (100_000, 2)
+    assert [m.head["kind"] for m in channel.arrived].count("rows") > 2
+    with pytest.raises(dpsql.BindError, match="does not hold"):
+        remote.keep("out", large)
+
+
+def test_an_answer_that_is_too_large_is_paid_and_can_be_asked_smaller(
+    near: Near, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, remote, _ = near
+    monkeypatch.setattr(operations, "MAX_RESULT", 100_000)
+    with pytest.raises(dpsql.PostprocessingError, match="the most that is sent"):
+        remote.sql("SELECT n, i FROM (SELECT COUNT(*) AS n FROM t), range(100000) v(i)")
+    assert remote.sql("SELECT COUNT(*) AS n FROM t").loss == "no charge"
+
+
+def test_what_is_too_long_is_refused_before_it_is_read(near: Near) -> None:
+    _, remote, _ = near
+    with pytest.raises(dpsql.ParseError, match="characters"):
+        remote.sql("SELECT 1 --" + "x" * 70_000)
+    with pytest.raises(dpsql.BindError, match=r"\$city holds"):
+        remote.sql("SELECT $city", {"city": "x" * (operations.MAX_PARAMETER + 1)})
+    with pytest.raises(WireError, match="may have"):
+        remote.sql("SELECT $city", {"city": "x" * (20 << 20)})
+
+
+def test_what_can_not_be_remote_is_refused_by_name(near: Near) -> None:
+    _, remote, _ = near
+    with pytest.raises(ServerError, match="Python functions can't be registered"):
+        remote.register("lasso", lambda x: x)
+    with pytest.raises(ServerError, match="the owner runs dpsql report"):
+        _ = remote.account
+
+
+def test_it_has_all_that_a_session_at_hand_has() -> None:
+    public = {name for name in dir(dpsql.Session) if not name.startswith("_")}
+    theirs = {"kept", "open_thresholds", "forget"}  # for the worker that hosts a session
+    assert public - theirs <= set(dir(RemoteSession))
+
+
+def test_the_policy_that_is_told(near: Near) -> None:
+    session, remote, _ = near
+    assert remote.policy.tables.keys() == session.policy.tables.keys()
+    assert remote.policy.budget == session.policy.budget
+    assert repr(remote) == "<dpsql session of ann at near>"
+    assert remote.answer_times == (0.25, 0.5)
+
+
+def test_the_budget_looks_the_same(near: Near) -> None:
+    session, remote, _ = near
+    remote.sql("SELECT COUNT(*) AS n FROM t")
+    assert remote.budget_panel().text() == session.budget_panel().text()
+    assert remote.budget_panel().html() == session.budget_panel().html()
+
+
+@pytest.mark.parametrize("what", ["budget", "tradeoff"])
+def test_plots_are_drawn_here_of_numbers_from_there(near: Near, what: str) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    session, remote, _ = near
+    remote.sql("SELECT COUNT(*) AS n FROM t")
+    mine, theirs = remote.plot(what), session.plot(what)
+    pairs = zip(mine.get_lines(), theirs.get_lines(), strict=True)
+    assert all((a.get_xydata() == b.get_xydata()).all() for a, b in pairs)
+    with pytest.raises(dpsql.BindError, match="no picture"):
+        remote.plot("bugdet")
+
+
+def test_a_closed_session_says_so(near: Near) -> None:
+    _, remote, channel = near
+    remote.close()
+    remote.close()
+    assert channel.closed
+    assert [action for action, _ in channel.sent][-1] == "dpsql.close"
+    for ask in (
+        lambda: remote.sql("SELECT 1"),
+        remote.budget,
+        remote.tables,
+        lambda: remote.plan().sql("SELECT 1"),
+    ):
+        with pytest.raises(ServerError, match="closed"):
+            ask()
+    assert "(closed)" in repr(remote)
+
+
+# -- a server that breaks, and one that lies
+
+
+class Liar(NearChannel):
+    """Answers every message but the first with a list of one's choice."""
+
+    def __init__(self, session: Any, replies: list[Message]) -> None:
+        super().__init__(session)
+        self.replies = replies
+
+    def _answer(self, operation: str, body: bytes) -> Iterator[Message]:
+        return super()._answer(operation, body) if operation == "open" else iter(self.replies)
+
+
+LIES = [
+    [],
+    [Message({})],
+    [Message({"kind": "rows"}, b"x")],
+    [Message({"kind": "value"}), Message({"kind": "end"})],
+    [
+        Message({"kind": "value", "state": 1, "entries": [1], "columns": [1], "explanation": {}}),
+        Message({"kind": "end"}),
+    ],
+    [Message({"kind": "stage", "stage": 5})],
+    [Message({"kind": "error"})],
+    [Message({"kind": "result", "bytes": 10**15}, b"x")],
+    [
+        Message({"kind": "value", "pictures": 1, "count": "x", "charges": [[1, 2, 3, 4]], "notices": []}),
+        Message({"kind": "end"}),
+    ],
+]
+
+
+@pytest.mark.parametrize("replies", LIES, ids=range(len(LIES)))
+def test_a_reply_that_is_none_is_a_wire_error(near: Near, replies: list[Message]) -> None:
+    remote = RemoteSession(Liar(near[0], replies), "liar")
+    asks = [
+        lambda: remote.budget(), lambda: remote.ledger(), lambda: remote.columns("t"), lambda: remote.tables(),
+        lambda: remote.explain("SELECT 1"), lambda: remote.budget_panel(), lambda: remote._find_pictures("budget"),
+        lambda: remote.plan().sql("SELECT 1"),
+    ]  # fmt: skip
+    for one in asks:
+        with pytest.raises(WireError):
+            one()
+
+
+def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, remote, channel = near
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ValueError("/secret/path holds 42")
+
+    monkeypatch.setattr(session, "explain", fail)
+    with pytest.raises(Error) as caught:
+        remote.explain("SELECT 1")
+    assert "secret" not in str(caught.value)
+    assert type(caught.value) is Error
+    assert isinstance(channel.failures[0], ValueError)
+
+
+@pytest.mark.parametrize("operation", sorted(operations.OPERATIONS))
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", encode(Message({})), encode(Message({"text": 1, "table": [], "last": "x"}))]
+)
+def test_the_worker_answers_any_bytes(near: Near, operation: str, body: bytes) -> None:
+    last = list(operations.answer(operation, near[0], body))[-1]
+    assert last.head["kind"] in ("end", "error")
+    if last.head["kind"] == "error":
+        assert last.head["class"] in ("Error", "WireError") or last.head["message"]
+
+
+def test_an_operation_that_is_unknown(near: Near) -> None:
+    (reply,) = operations.answer("drop", near[0], encode(Message({})))
+    assert reply.head["kind"] == "error"
+
+
+def test_several_threads_may_ask(near: Near) -> None:
+    _, remote, _ = near
+    answers: list[Any] = []
+
+    def ask_some(number: int) -> None:
+        for i in range(5):
+            answers.append((number * 10 + i, remote.sql(f"SELECT {number * 10 + i} AS x").fetchall()))
+
+    threads = [threading.Thread(target=ask_some, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == sorted((n * 10 + i, [(n * 10 + i,)]) for n in range(4) for i in range(5))
+
+
+# -- another process goes on
+
+
+def begin_again(session: dpsql.Session) -> dpsql.Session:
+    """Return a session that has the same engine and ledger, and nothing of the first's state."""
+    return dpsql.Session(session.policy, session._pipeline.engine, session.account)
+
+
+def test_kept_results_are_made_again_from_stored_answers(near: Near) -> None:
+    session, remote, _ = near
+    remote.run(
+        "a << SELECT k, COUNT(*) AS n FROM t WHERE x < $x GROUP BY k; b << SELECT SUM(n) AS s FROM a",
+        {"x": 2},
+    )
+    remote.keep("c", remote.sql("SELECT * FROM b"))
+    expected = remote.sql("SELECT * FROM a, b, c").fetchall()
+    spent = session.budget().spent_epsilon
+    other = begin_again(session)
+    operations.restore_session(other, operations.read_journal(session))
+    assert other.sql("SELECT * FROM a, b, c").fetchall() == expected
+    assert session.budget().spent_epsilon == spent
+    assert operations.read_journal(other) == operations.read_journal(session)
+
+
+def test_what_is_lost_is_told_once(near: Near) -> None:
+    session, remote, _ = near
+    remote.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1)")
+    remote.sql("r1 << SELECT random() AS x")
+    other = begin_again(session)
+    operations.restore_session(other, operations.read_journal(session))
+    again, _ = connect_near(other)
+    first, second = again.run("SELECT 1 AS x; SELECT 2 AS x")
+    assert any("the threshold alarm is closed" in note for note in first.notes)
+    assert any("the kept result r1 is gone" in note for note in first.notes)
+    assert second.notes == ()
+    operations.restore_session(other, operations.read_journal(session))
+    with pytest.raises(dpsql.Error) as caught:
+        again.sql("SELECT WITH alarm COUNT(*) FROM t")
+    assert "DECLARE it again" in str(caught.value.hint)
+
+
+def test_a_journal_does_not_grow_without_bound(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, remote, _ = near
+    monkeypatch.setattr(operations, "MAX_JOURNAL", 3)
+    for i in range(6):
+        remote.sql(f"r{i} << SELECT {i} AS x")
+    assert len(operations.read_journal(session)) == 3
+    remote.sql("r0 << SELECT $x AS x", {"x": "x" * operations.MAX_JOURNAL_LINE})
+    assert len(operations.read_journal(session)) == 2
+
+
+def test_a_kept_result_that_would_be_another_one_is_not_made(near: Near) -> None:
+    """``b`` was made of an ``a`` that has another content since."""
+    session, remote, _ = near
+    remote.run("a << SELECT 1 AS x; b << SELECT x FROM a; a << SELECT 2 AS x")
+    other = begin_again(session)
+    operations.restore_session(other, operations.read_journal(session))
+    assert other.kept.keys() == {"a"}
+    assert other.sql("SELECT x FROM a").fetchall() == [(2,)]
+
+
+# -- what a client is made of
+
+FRESH = """
+import sys
+import dpsql
+from dpsql.client.session import RemoteSession
+from dpsql.wire import Message
+class Echo:
+    def call(self, action, message, session="", timeout=None):
+        if action == "dpsql.open":
+            yield Message({"kind": "value", "session": "s", "analyst": "a", "policy": "[budget]\\nepsilon = 1\\ndelta = 0\\n"})
+        elif action == "dpsql.run":
+            import pyarrow as pa
+            from dpsql.result import Result
+            from dpsql.wire import write_result
+            yield from write_result(Result(pa.table({"n": [1]}), intervals={"n": [(0.0, 2.0)]}, cost_line="cost"))
+        yield Message({"kind": "end"})
+    def close(self): pass
+session = RemoteSession(Echo(), "echo")
+print(session.sql("SELECT 1"))
+session.policy
+import dpsql.client.channel, dpsql.client.connect, dpsql.client.plans, dpsql.dbapi, pyarrow.flight
+import dpsql.notebook.render, dpsql.notebook.magic, dpsql.notebook.plots, dpsql.notebook.sessions, dpsql.result
+import dpsql.explanation, dpsql.privacy.records
+mine = {m for m in sys.modules if m in ("duckdb", "sqlite3") or m.startswith(("dpsql.ledger", "dpsql.engine", "dpsql.session"))}
+assert not mine, mine
+session.close()
+"""
+
+
+def test_a_client_has_no_engine_and_no_ledger() -> None:
+    subprocess.run([sys.executable, "-c", FRESH], check=True, timeout=120)
