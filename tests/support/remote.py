@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 from dpsql.client.session import RemoteSession
@@ -27,16 +28,18 @@ class NearChannel:
         self.arrived: list[Message] = []
         self.failures: list[BaseException] = []
         self.closed = False
+        self._turn = threading.Lock()
 
     def call(
         self, action: str, message: Message, session: str = "", timeout: float | None = None
     ) -> Iterator[Message]:
         body = encode(message)
         self.sent.append((action, decode(body)))
-        for reply in self._answer(action.removeprefix("dpsql."), body):
-            arrived = decode(encode(reply))
-            self.arrived.append(arrived)
-            yield arrived
+        with self._turn:  # a worker does one thing after another
+            for reply in self._answer(action.removeprefix("dpsql."), body):
+                arrived = decode(encode(reply))
+                self.arrived.append(arrived)
+                yield arrived
 
     def _answer(self, operation: str, body: bytes) -> Iterator[Message]:
         if operation == "open":
