@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+PROTOCOL = 1
+"""The version of the messages."""
 MAX_HEAD = 8 << 20
 """Bytes of a message's head."""
 MAX_MESSAGE = 16 << 20

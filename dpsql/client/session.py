@@ -12,7 +12,7 @@ from dpsql.client.conversation import Conversation, Reply
 from dpsql.client.plans import RemotePlan
 from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
-from dpsql.wire import WireError, get_field, read_entry, read_explanation, read_state
+from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state
 from dpsql.wire_params import write_amount, write_params
 
 if TYPE_CHECKING:
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from dpsql.report.tables import BudgetPanel
     from dpsql.result import Result
 
-VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
+_VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
 """The version of dpsql, which the server is told."""
-PROTOCOL = 1
-"""The version of the messages that this client speaks."""
 
 
 class RemoteSession:
@@ -48,7 +46,7 @@ class RemoteSession:
         self._conversation = Conversation(channel)
         self._closed = False
         self._schema: dict[str, list[str]] | None = None
-        hello = {"protocol": PROTOCOL, "version": VERSION, "client": "dpsql"}
+        hello = {"protocol": PROTOCOL, "version": _VERSION, "client": "dpsql"}
         opened = self._conversation.ask("open", hello).value
         self._conversation.handle = get_field(opened, "session", str)
         self.analyst = get_field(opened, "analyst", str)

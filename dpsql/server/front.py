@@ -19,12 +19,11 @@ import pyarrow.flight as flight
 from dpsql.errors import Error
 from dpsql.server.desks import Desk, Refused, SessionRecord
 from dpsql.server.served import ServedPolicy, describe_address
-from dpsql.wire import Message, WireError, decode, encode, get_field, write_error
+from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
 
 if TYPE_CHECKING:
     from dpsql.server.event_log import EventLog
 
-PROTOCOL = 1
 MAX_HEADER = 4096
 PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
