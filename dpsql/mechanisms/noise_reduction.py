@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.moments import Estimate, Noisy, Output
-from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
 from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, round_significant, write_number
@@ -51,11 +51,7 @@ _Scaled = TypeVar("_Scaled")
 
 def rescale_statistics(output: _Scaled, factor: Fraction) -> _Scaled:
     """Return a statistic, or what is made of several, with noise for ``factor`` times its epsilon."""
-    if isinstance(output, Statistic):
-        return replace(output, noise=output.noise.rescale(factor))
-    held = {f.name: getattr(output, f.name) for f in fields(output)}  # type: ignore[arg-type]
-    changed = {name: rescale_statistics(v, factor) for name, v in held.items() if is_dataclass(v)}
-    return replace(output, **changed)  # type: ignore[type-var]
+    return change_noise(output, lambda noise: noise.rescale(factor))
 
 
 def measure_widths(estimate: Estimate) -> Floats:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,10 @@ from dpsql.numerics.interval_arithmetic import calibrate_gaussian
 from dpsql.privacy import events
 from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.conversions import gaussian_epsilon
+from dpsql.privacy.gaussian_events import JointGaussian
 
+_SMOOTH = 4
+"""The deviation from which on the mean distance of rounded Gaussian noise from 0 is had from a series."""
 _MARGIN = 1e-9
 """Relative widening of an interval's width, far above the rounding of the floats that it is computed in."""
 
@@ -56,6 +60,11 @@ class Noise(ABC):
     @abstractmethod
     def variance(self) -> float:
         """The variance of one draw, in squared grid steps."""
+
+    @property
+    @abstractmethod
+    def mean_error(self) -> float:
+        """The expected distance of one draw from 0, in grid steps."""
 
     @abstractmethod
     def half_width(self, confidence: float) -> float:
@@ -115,6 +124,11 @@ class LaplaceNoise(Noise):
         rate = float(1 / self.scale)
         return max(2 * float(np.exp(-rate)) / float(np.expm1(-rate)) ** 2, 1e-300)
 
+    @property
+    def mean_error(self) -> float:
+        rate = float(1 / self.scale)
+        return max(2 * math.exp(-rate) / -math.expm1(-2 * rate), 1e-300)
+
     def rescale(self, factor: Fraction) -> LaplaceNoise:
         return replace(self, epsilon=self.epsilon * factor)
 
@@ -160,14 +174,7 @@ class GaussianNoise(Noise):
         Raises:
             ValueError: unless ``epsilon > 0`` and ``0 < delta < 1``.
         """
-        if sensitivity < 1 or groups < 1:
-            raise ValueError("sensitivity and groups must be at least 1")
-        norm = groups * sensitivity**2
-        root = Fraction(math.isqrt(norm << 80), 1 << 40)
-        if root * root != norm:
-            root += Fraction(1, 1 << 40)
-        sigma = _round_up(calibrate_gaussian(epsilon, delta) * root)
-        return cls(sigma, sensitivity, groups, epsilon, delta)
+        return cls(_calibrate(epsilon, delta, sensitivity, groups), sensitivity, groups, epsilon, delta)
 
     @property
     def event(self) -> events.Event:
@@ -176,6 +183,13 @@ class GaussianNoise(Noise):
     @property
     def variance(self) -> float:
         return float(self.sigma) ** 2 + 1 / 12
+
+    @property
+    def mean_error(self) -> float:
+        sigma = float(self.sigma)
+        if sigma > _SMOOTH:  # Euler and Maclaurin: what is left out is below a part in 10,000
+            return sigma * math.sqrt(2 / math.pi) - 1 / (12 * sigma * math.sqrt(2 * math.pi))
+        return math.fsum(math.erfc((j + 0.5) / (sigma * math.sqrt(2))) for j in range(int(40 * _SMOOTH)))
 
     def rescale(self, factor: Fraction) -> GaussianNoise:
         return self.calibrate(self.epsilon * factor, self.delta, self.sensitivity, self.groups)
@@ -228,11 +242,79 @@ class GaussianNoiseByMu(GaussianNoise):
 
 
 @dataclass(frozen=True)
+class JointGaussianNoise(GaussianNoise):
+    """The same noise on one of several statistics that have one calibration: the pair covers all of them together.
+
+    Relation and sensitivity: as above. Guarantee: with ``share`` of the joint squared mu, the release of statistics whose
+    shares add up to at most 1 is exactly mu-GDP for the mu of the pair (Dong, Roth, Su 2022, corollary 2.1: independent
+    Gaussian noise on numbers that were fixed jointly adds up squared mus), hence (epsilon, delta)-DP by the analytic formula
+    (Balle, Wang 2018). So the deviation is the L2 sensitivity over ``sqrt(share)`` times that of a single number. Who makes
+    the shares must see to their sum; the composed event checks it again (:class:`~dpsql.privacy.gaussian_events.JointGaussian`).
+    """
+
+    share: Fraction = Fraction(1)
+
+    @classmethod
+    def calibrate_share(
+        cls, epsilon: Fraction, delta: Fraction, sensitivity: int, groups: int, share: Fraction
+    ) -> JointGaussianNoise:
+        """Return the noise of a share of the joint squared mu, its sigma rounded up by less than one part in 2**30.
+
+        Raises:
+            ValueError: unless ``epsilon > 0``, ``0 < delta < 1`` and ``0 < share <= 1``.
+        """
+        if not 0 < share <= 1:
+            raise ValueError("a share is above 0 and at most 1")
+        sigma = _calibrate(epsilon, delta, sensitivity, groups, share)
+        return cls(sigma, sensitivity, groups, epsilon, delta, share)
+
+    @property
+    def event(self) -> events.Event:
+        """The charge for it alone: composed with the others of its calibration, the pair is charged once."""
+        squared = self.groups * self.sensitivity**2
+        return JointGaussian((self.sigma,), (squared,), self.epsilon, self.delta)
+
+    def rescale(self, factor: Fraction) -> JointGaussianNoise:
+        return self.calibrate_share(
+            self.epsilon * factor, self.delta, self.sensitivity, self.groups, self.share
+        )
+
+    def _describe(self, steps: float, shared: str) -> str:
+        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
+        return f"{deviation} (jointly ε={float(self.epsilon):g}, δ={float(self.delta):g}{shared})"
+
+
+def _calibrate(
+    epsilon: Fraction, delta: Fraction, sensitivity: int, groups: int, share: Fraction = Fraction(1)
+) -> Fraction:
+    """Compute the least sigma, rounded up, of numbers whose L2 sensitivity is that of ``groups`` groups, with a share of mu."""
+    if sensitivity < 1 or groups < 1:
+        raise ValueError("sensitivity and groups must be at least 1")
+    norm = groups * sensitivity**2 / share
+    root = Fraction(math.isqrt((norm.numerator << 80) // norm.denominator), 1 << 40)
+    if root * root != norm:
+        root += Fraction(1, 1 << 40)
+    return _round_up(calibrate_gaussian(epsilon, delta) * root)
+
+
+@dataclass(frozen=True)
 class Statistic:
     """A column of exact integers, one per group, and the noise that it leaves with."""
 
     column: str
     noise: Noise
+
+
+_Made = TypeVar("_Made")
+
+
+def change_noise(item: _Made, change: Callable[[Noise], Noise]) -> _Made:
+    """Return a statistic, or a dataclass that is made of several, with other noise."""
+    if isinstance(item, Statistic):
+        return replace(item, noise=change(item.noise))
+    held = {f.name: getattr(item, f.name) for f in fields(item)}  # type: ignore[arg-type]
+    changed = {name: change_noise(value, change) for name, value in held.items() if is_dataclass(value)}
+    return replace(item, **changed)  # type: ignore[type-var]
 
 
 def _round_up(x: Fraction, bits: int = 40) -> Fraction:

@@ -113,6 +113,15 @@ class Event:
         """Return the events that it was composed from, down to those that are not composed."""
         return (self,)
 
+    @property
+    def calibration(self) -> object:
+        """What tells noise that may have been calibrated together from other noise; None where none was."""
+        return None
+
+    def join(self, others: Iterable[Event]) -> Event | None:
+        """Return the one event of what was calibrated together with ``others``; None where it was not."""
+        return None
+
     def in_full(self) -> Event:
         """Return the event with the hits charged that one noisy threshold did not find.
 
@@ -169,7 +178,8 @@ class Event:
 
 def _plain(value: Any, declared: str) -> Any:
     if isinstance(value, tuple):
-        return [part.to_json() for part in value]
+        one = declared.removeprefix("tuple[").removesuffix(", ...]")
+        return [part.to_json() if isinstance(part, Event) else _plain(part, one) for part in value]
     return str(Fraction(value)) if declared == "Fraction" else value
 
 
@@ -183,7 +193,8 @@ def _read(value: Any, declared: str) -> Any:
     if declared == "int | None" and value is None:
         return None
     if declared.startswith("tuple") and isinstance(value, list):
-        return tuple(Event.from_json(part) for part in value)
+        one = declared.removeprefix("tuple[").removesuffix(", ...]")
+        return tuple(Event.from_json(part) if one == "Event" else _read(part, one) for part in value)
     raise ValueError(f"not a {declared}: {value!r}")
 
 
@@ -380,39 +391,6 @@ class StableTest(Event):
 
 
 @dataclass(frozen=True)
-class GaussianTest(Event):
-    """A propose-test-release test with Gaussian noise of ``sigma`` on a distance that moves by one.
-
-    Near pairs are ``1 / sigma``-GDP, far pairs differ with ``delta`` only. ``basic`` adds the declared epsilon, and the
-    delta that is true for it: both kinds of pair are covered.
-    """
-
-    kind: ClassVar[str] = "gaussian_test"
-    positive = ("sigma",)
-    epsilon = None
-    sigma: Fraction
-    delta: Fraction
-    declared_epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 < self.delta < 1 and self.declared_epsilon >= 0, "delta: out of range")
-
-    @property
-    def rho(self) -> Fraction:
-        return shorten(1 / (2 * self.sigma * self.sigma))
-
-    @property
-    def mu(self) -> Fraction:
-        return shorten(1 / self.sigma)
-
-    @property
-    def basic(self) -> tuple[Fraction, Fraction]:
-        near = conversions.gaussian_delta(self.mu, self.declared_epsilon)
-        return self.declared_epsilon, self.delta if near <= self.delta else self.delta + near
-
-
-@dataclass(frozen=True)
 class EventList(Event):
     """Several events as one. Every currency adds up (mu by squares).
 
@@ -484,14 +462,27 @@ class Composed(EventList):
 def compose_events(events: Iterable[Event]) -> Event:
     """Compose events that were fixed jointly; nested compositions are opened, one event stays itself.
 
+    Those that were calibrated together become one (:meth:`Event.join`).
+
     >>> compose_events([PureDP(Fraction(1)), compose_events([PureDP(Fraction(2)), PureDP(Fraction(3))])]).basic[0]
     Fraction(6, 1)
 
     Raises:
         ValueError: there is no event.
     """
-    flat = tuple(one for e in events for one in (e.events if isinstance(e, Composed) else (e,)))
+    flat = _join(one for e in events for one in (e.events if isinstance(e, Composed) else (e,)))
     return flat[0] if len(flat) == 1 else Composed(flat)
+
+
+def _join(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Put one event in place of those that were calibrated together: at the place of the first of them."""
+    listed = tuple(events)
+    together: dict[object, list[Event]] = {}
+    for event in listed:
+        together.setdefault(event.calibration, []).append(event)
+    joint = {c: several[0].join(several[1:]) for c, several in together.items() if c and len(several) > 1}
+    kept = (joint.get(event.calibration) or event for event in listed)
+    return tuple({id(event): event for event in kept}.values()) if any(joint.values()) else listed
 
 
 def _sum(amounts: Iterable[Fraction]) -> Fraction:

@@ -37,13 +37,13 @@ from dpsql.privacy.events import (
     DiscreteLaplace,
     Event,
     EventList,
-    GaussianTest,
     GroupSelection,
     PureDP,
     RoundedGaussian,
     StableTest,
     require,
 )
+from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
 from dpsql.privacy.threshold_events import GaussianSparseVector
 
 POINTS = 12_000
@@ -146,6 +146,8 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
                 plain["laplace", epsilon / groups, 1] += count * groups
             case RoundedGaussian(sigma, squared):
                 mu_squared += count * squared / (sigma * sigma)
+            case JointGaussian():
+                mu_squared += count * part.mu_squared
             case GaussianTest(sigma):
                 mu_squared += count / (sigma * sigma)
             case GaussianSparseVector(sigma):

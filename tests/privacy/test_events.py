@@ -19,7 +19,6 @@ from dpsql.privacy.events import (
     Composed,
     DiscreteLaplace,
     Event,
-    GaussianTest,
     GroupSelection,
     PureDP,
     RoundedGaussian,
@@ -27,6 +26,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose_events,
 )
+from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
 from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import declare
 from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
@@ -52,6 +52,7 @@ ALL: list[Event] = [
     NoiseReduction(ONE, Fraction(1, 9)),
     compose_events([PureDP(ONE), StableTest(ONE, TINY)]),
     declare([PureDP(Fraction(1, 10))] * 20, Fraction(1, 10**6)),
+    JointGaussian((Fraction(6), Fraction(12)), (1, 4), ONE, Fraction(1, 10**6)),
 ]
 
 
@@ -125,6 +126,7 @@ def test_the_kinds_and_fields_are_a_contract() -> None:
         "noise_reduction",
         "composed",
         "declared_plan",
+        "joint_gaussian",
     ]
 
 

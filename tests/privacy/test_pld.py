@@ -16,7 +16,6 @@ from dpsql.privacy.events import (
     BoundedRange,
     DiscreteLaplace,
     Event,
-    GaussianTest,
     GroupSelection,
     PureDP,
     RoundedGaussian,
@@ -24,6 +23,7 @@ from dpsql.privacy.events import (
     StableTest,
     compose_events,
 )
+from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
 from dpsql.privacy.pld import FINE_POINTS, DeclaredPlan, compute_loss, declare, find_cost, make_loss
 from dpsql.privacy.tradeoff import compose as curves
 from dpsql.privacy.tradeoff import from_epsilon_delta, gaussian
@@ -246,6 +246,8 @@ def test_gaussians_are_joined_exactly_and_deltas_are_added() -> None:
         truth = gaussian(mu).delta(x)
         assert truth <= compute_loss([noise] * 10, points=FINE_POINTS).delta(x) <= truth * (1 + 1e-3)
     test = GaussianTest(sigma, delta, Fraction(1, 2))
+    joint = JointGaussian((sigma,) * 10, (1,) * 10, Fraction(4), delta)
+    assert compute_loss([joint]).delta(1.0) == pytest.approx(compute_loss([noise] * 10).delta(1.0), rel=1e-9)
     both = compute_loss([noise] * 9 + [test], points=FINE_POINTS)
     assert both.delta(1.0) == pytest.approx(gaussian(mu).delta(1.0) + float(delta), rel=1e-4)
 

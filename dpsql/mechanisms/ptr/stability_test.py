@@ -36,7 +36,8 @@ from dpsql.mechanisms.ptr.stability_radius import convert_to_units
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_rounded_gaussian
 from dpsql.numerics.interval_arithmetic import find_gaussian_threshold
-from dpsql.privacy.events import Event, GaussianTest, StableTest, compose_events
+from dpsql.privacy.events import Event, StableTest, compose_events
+from dpsql.privacy.gaussian_events import GaussianTest
 
 NOT_STABLE = "not stable enough to release"
 
