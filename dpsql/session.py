@@ -19,7 +19,7 @@ from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.report.data import list_pictures
@@ -29,7 +29,7 @@ from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
-from dpsql.stored_blocks import PreparedPlan, RequestedBlock
+from dpsql.stored_blocks import LookUp, PreparedPlan, RequestedBlock, prepare_together
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -417,13 +417,13 @@ class DeclaredStatements:
     def event(self) -> Event | None:
         """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
 
-        Blocks that are stored are free, and equal blocks are paid once.
+        Gaussian noise is calibrated once for all statements. Blocks that are stored are free, and equal blocks are paid once.
         """
         with self._pipeline.turn:
-            return self._price(self._look_up())
+            return self._price(self._look_up(self._pipeline.look_up))
 
-    def _look_up(self) -> list[PreparedPlan]:
-        return self._pipeline.look_up([declared.plan for declared in self._declared])
+    def _look_up(self, look_up: LookUp) -> list[PreparedPlan]:
+        return prepare_together([declared.plan for declared in self._declared], look_up)
 
     def _price(self, prepared: list[PreparedPlan]) -> Event | None:
         events = [one.event for one in prepared if one.event is not None]
@@ -434,7 +434,7 @@ class DeclaredStatements:
         delta = Fraction(budget.default_delta or budget.delta / 10)
         if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1 or not whole.delta < delta:
             return whole
-        together = declare(events, delta)
+        together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
         return together if together.basic[0] < whole.basic[0] else whole
 
     @interruptible
@@ -448,13 +448,15 @@ class DeclaredStatements:
         self._ran = True
         line = self._pipeline
         with line.turn:
-            prepared = line.look_up_to_pay([declared.plan for declared in self._declared])
+            prepared = self._look_up(line.look_up_to_pay)
             event = self._price(prepared)
             ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared), prepared)
             line.release(prepared, ticket)
             line.settle(ticket, event, prepared)
+            together = f", which cost {line.price(event)} together" if event is not None else ""
+            notes = (f"one of a declared plan{together}",)
             for declared, one in zip(self._declared, prepared, strict=True):
-                declared._result = line.finish(one, ticket, ("one of a declared plan",))
+                declared._result = line.finish(one, ticket, notes)
         return self.results
 
     def __enter__(self) -> DeclaredStatements:

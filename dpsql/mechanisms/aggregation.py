@@ -30,9 +30,9 @@ from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.moments import Noisy, Output
-from dpsql.mechanisms.per_group import GroupSelector, Statistic
+from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers
+from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers, write_number
 from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
@@ -258,7 +258,16 @@ class Aggregation(base.Operator):
         selected = () if self.selection is None else (self.selection.sentence(),)
         route = () if self.packed is None else (_ROUTE_SENTENCE,)
         lines = (line for output in self.outputs for line in output.sentences(confidence))
-        return (*selected, *lines, *route)
+        return (*selected, *self._describe_calibration(), *lines, *route)
+
+    def _describe_calibration(self) -> Iterator[str]:
+        """Say what noise that was calibrated together costs together."""
+        joint = (s.noise for s in self.statistics if isinstance(s.noise, JointGaussianNoise))
+        for epsilon, delta in dict.fromkeys((noise.epsilon, noise.delta) for noise in joint):
+            yield (
+                f"Gaussian noise is calibrated once for all of its numbers together (ε={write_number(epsilon)}, "
+                f"δ={write_number(delta)}, by the analytic formula): each has noise for what one privacy unit moves it by."
+            )
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for output in self.outputs:

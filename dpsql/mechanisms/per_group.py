@@ -189,7 +189,8 @@ class GaussianNoise(Noise):
         sigma = float(self.sigma)
         if sigma > _SMOOTH:  # Euler and Maclaurin: what is left out is below a part in 10,000
             return sigma * math.sqrt(2 / math.pi) - 1 / (12 * sigma * math.sqrt(2 * math.pi))
-        return math.fsum(math.erfc((j + 0.5) / (sigma * math.sqrt(2))) for j in range(int(40 * _SMOOTH)))
+        tails = (math.erfc((j + 0.5) / (sigma * math.sqrt(2))) for j in range(40 * _SMOOTH))
+        return max(math.fsum(tails), 1e-300)
 
     def rescale(self, factor: Fraction) -> GaussianNoise:
         return self.calibrate(self.epsilon * factor, self.delta, self.sensitivity, self.groups)

@@ -226,7 +226,7 @@ OPTIONS = {
     "group_selection_strategy": "LAPLACE_THRESHOLD, OPTIMAL or PUBLIC_GROUPS",
     "min_privacy_units_per_group": "a threshold before groups are selected",
     "group_selection_epsilon": "the share of epsilon for choosing private groups",
-    "noise": "LAPLACE or GAUSSIAN",
+    "noise": "LAPLACE, GAUSSIAN (one calibration for all numbers) or AUTO, which has the smaller error at equal charge",
     "confidence": "level of the intervals",
     "error": "counts, sums and means with intervals this narrow, charged for what that took",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",

@@ -13,8 +13,11 @@ from fractions import Fraction
 
 from dpsql.errors import BindError, Error, PrivacyError
 from dpsql.mechanisms.moments import Count, Output, Sum
-from dpsql.numerics.exact_numbers import round_significant, write_number
+from dpsql.numerics.exact_numbers import compute_root, round_significant, shorten, write_number
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.conversions import gaussian_epsilon, gaussian_mu
 from dpsql.sql.dp.aggregates import Aggregate
+from dpsql.sql.dp.noise_choice import NoiseMaker
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import span_of
 from dpsql.sql.parse.options import Options
@@ -31,11 +34,13 @@ class FittedOutputs:
         outputs: in the order of the aggregates.
         reduced: names of those whose noise is reduced while they are released.
         sentences: what EXPLAIN says of the others.
+        is_gaussian: whether their noise is Gaussian, and takes a part of delta.
     """
 
     outputs: tuple[Output, ...]
     reduced: tuple[str, ...]
     sentences: tuple[str, ...]
+    is_gaussian: bool = False
 
 
 def check_fits(aggregates: Sequence[Aggregate]) -> None:
@@ -65,7 +70,7 @@ def _is_public(output: Output) -> bool:
 
 
 def fit_outputs(
-    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, build: Callable[[Aggregate, Fraction], Output]
+    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, delta: Fraction | None, maker: NoiseMaker
 ) -> FittedOutputs:  # fmt: skip
     """Return the outputs with the noise that the error asks for.
 
@@ -73,35 +78,75 @@ def fit_outputs(
         options: with the error.
         aggregates: checked by :func:`check_fits`.
         epsilon: what they may take together.
-        build: makes an output of an aggregate with its epsilon.
+        delta: what Gaussian noise may take of all of them; None for Laplace noise.
+        maker: makes the noise.
 
     Raises:
         PrivacyError: epsilon can't give the error; nothing is paid.
     """
-    error, confidence = options.get("error"), options.confidence
+    if delta is not None:
+        return _fit_gaussian(options, aggregates, epsilon, delta, maker)
+
+    def build(a: Aggregate, own: Fraction) -> Output:
+        return maker.add_laplace([(a, Amount("epsilon", own))]).build(a)
+
     whole = [build(a, epsilon) for a in aggregates]
-    needs: list[Fraction | None] = []
-    for output in whole:
-        width = _width_of(output, confidence)
-        needs.append(_find_factor(width, float(error)) if _is_public(output) else Fraction(0))
-    if options.get("noise") == "GAUSSIAN" and not all(map(_is_public, whole)):
-        what = "the noise of means is reduced step by step, which is proved for Laplace noise."
-        raise options.refuse("noise", what, "leave noise out.", PrivacyError)
+    needs = [_find_need(options, output) if _is_public(output) else Fraction(0) for output in whole]
     known = [need for need in needs if need is not None]
     open_ones = [output.name for output in whole if not _is_public(output)]
     taken = sum(known, Fraction(0))
     if len(known) < len(needs) or taken > 1 or (taken == 1 and open_ones):
         most = None if len(known) < len(needs) else taken * epsilon
-        raise _refuse(options, most, epsilon, [o for o in whole if _is_public(o)], bool(open_ones))
+        public = [output for output in whole if _is_public(output)]
+        each = Fraction(1, len(public) + bool(open_ones))
+        reach = max(_width_of(output, options.confidence)(each) for output in public)
+        raise _refuse(options, most, epsilon, public, reach, bool(open_ones))
     rest = (1 - taken) / max(1, len(open_ones))
     parts = [need if _is_public(o) else rest for need, o in zip(known, whole, strict=True)]
     outputs = tuple(build(a, epsilon * part) for a, part in zip(aggregates, parts, strict=True))
     said = (
-        f"{o.name}: ±{float(error):g} at {confidence:.4g} confidence takes ε={write_number(epsilon * part)}."
+        _say(options, o.name, epsilon * part)
         for o, part in zip(outputs, parts, strict=True)
         if _is_public(o)
     )
     return FittedOutputs(outputs, tuple(open_ones), tuple(said))
+
+
+def _fit_gaussian(
+    options: Options, aggregates: Sequence[Aggregate], epsilon: Fraction, delta: Fraction, maker: NoiseMaker
+) -> FittedOutputs:  # fmt: skip
+    """Return counts and sums with Gaussian noise of one calibration.
+
+    Each alone would take a mu for its error; squared mus add up, and epsilon is what their sum comes to at delta.
+    """
+    whole = []
+    for a in aggregates:
+        alone = [(a, Amount("epsilon", epsilon))]
+        whole.append(maker.add_gaussian(alone, epsilon, delta).build(a))
+    if not all(map(_is_public, whole)):
+        what = "the noise of means is reduced step by step, which is proved for Laplace noise."
+        raise options.refuse("noise", what, "leave noise out.", PrivacyError)
+    needs = [_find_need(options, output) for output in whole]
+    known = [gaussian_mu(epsilon * need, delta) ** 2 for need in needs if need is not None]
+    taken = round_significant(gaussian_epsilon(shorten(compute_root(sum(known, Fraction(0)))), delta), 5, up=True)
+    if len(known) < len(needs) or taken > epsilon:
+        even = maker.add_gaussian([(a, Amount("epsilon", epsilon)) for a in aggregates], epsilon, delta)
+        widths = (_width_of(even.build(a), options.confidence)(Fraction(1)) for a in aggregates)
+        reach = 1.001 * max(widths)
+        raise _refuse(options, taken if len(known) == len(needs) else None, epsilon, whole, reach)
+    dealt = [(a, Amount("epsilon", squared)) for a, squared in zip(aggregates, known, strict=True)]
+    noise = maker.add_gaussian(dealt, taken, delta)
+    outputs = tuple(noise.build(a) for a in aggregates)
+    return FittedOutputs(outputs, (), (_say(options, ", ".join(o.name for o in outputs), taken),), True)
+
+
+def _say(options: Options, names: str, epsilon: Fraction) -> str:
+    error = f"±{float(options.get('error')):g} at {options.confidence:.4g} confidence"
+    return f"{names}: {error} takes ε={write_number(epsilon)}."
+
+
+def _find_need(options: Options, output: Output) -> Fraction | None:
+    return _find_factor(_width_of(output, options.confidence), float(options.get("error")))
 
 
 def _width_of(output: Output, confidence: float) -> Callable[[Fraction], float]:
@@ -128,16 +173,25 @@ def _find_factor(width: Callable[[Fraction], float], error: float) -> Fraction |
 
 
 def _refuse(
-    options: Options, needed: Fraction | None, epsilon: Fraction, outputs: Sequence[Output], more: bool
-) -> Error:
+    options: Options, needed: Fraction | None, epsilon: Fraction, outputs: Sequence[Output], reach: float,
+    more: bool = False,
+) -> Error:  # fmt: skip
+    """Make the refusal.
+
+    Args:
+        options: with the error.
+        needed: the epsilon that the error takes; None where none is enough.
+        epsilon: what there is.
+        outputs: those whose error it is.
+        reach: the error that epsilon allows.
+        more: whether there are others, which need some of it too.
+    """
     names = ", ".join(o.name for o in outputs)
     given = write_number(epsilon, up=False)
     error = write_number(options.get("error"))
     if needed is None:
         hint = "write a larger error."
         return options.refuse("error", f"no epsilon gives {names} within ±{error}.", hint, PrivacyError)
-    each = epsilon / (len(outputs) + more)
-    reach = max(_width_of(o, options.confidence)(each / epsilon) for o in outputs)
     within = round_significant(Fraction(reach), 3, up=True)
     what = f"{names} within ±{error} takes ε={write_number(needed)}, and there is ε={given}."
     hint = f"write epsilon = {write_number(needed * (2 if more else 1))}, or error = {write_number(within)}."

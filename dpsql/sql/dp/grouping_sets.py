@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
+from dpsql.mechanisms.joint_gaussian import calibrate_together
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.budget_split import within_limit, within_limits
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
@@ -237,11 +238,16 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     for part in parts:
         bound = binder.private_from(part, env)
         refuse_row_choice(part)
-        blocks.append(NoisyBlock(binder, part, bound, shared, env, within=within))
+        chosen = blocks[0].noise if blocks else None
+        block = NoisyBlock(
+            binder, part, bound, shared, env, within=within, blocks=len(parts), noise=chosen
+        )
+        blocks.append(block)
         blocks[-1].bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
+    _calibrate(binder, blocks)
     if within:
         _adjust(binder, options, blocks, within)
     union: exp.Query = parts[0]
@@ -253,6 +259,15 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         for i, above in windows.items():
             shown[i] = exp.alias_(above, labels[i], quoted=True)
         select.set("expressions", shown)
+
+
+def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
+    """Calibrate Gaussian noise once for all sets."""
+    names = {block.name for block in blocks}
+    places = [place for place, block in enumerate(binder.blocks) if block.name in names]
+    operators = calibrate_together([binder.blocks[place].operator for place in places])
+    for place, operator in zip(places, operators, strict=True):
+        binder.blocks[place] = replace(binder.blocks[place], operator=operator)
 
 
 def _adjust(binder: Binder, options: Options, blocks: list[NoisyBlock], within: list[exp.Expr]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -12,27 +12,21 @@ from sqlglot import exp
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
-from dpsql.mechanisms.moments import Output
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
-from dpsql.mechanisms.per_group import (
-    GaussianNoise,
-    GaussianNoiseByMu,
-    GroupSelector,
-    LaplaceNoise,
-    Statistic,
-)
+from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import DiscreteLaplace, Event, GroupSelection, compose_events
+from dpsql.privacy.events import Event, GroupSelection, compose_events
 from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, choose_declared_delta, deal, require_groups
+from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
+from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.exact import exact_query
-from dpsql.sql.exact.exact_query import Exact, GroupKey, Partial
+from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, refuse_equals
@@ -55,6 +49,10 @@ class NoisyBlock(AggregatingBlock):
     """What may be asked for, by name."""
     within: Sequence[exp.Expr] = ()
     """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
+    blocks: int = 1
+    """How many blocks, of grouping sets, have their noise calibrated together."""
+    noise: MomentNoise | None = None
+    """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
     exact: Exact = field(init=False)
     per_unit_groups: int = 1
 
@@ -212,22 +210,26 @@ class NoisyBlock(AggregatingBlock):
             )
             what = "there is nothing noisy to release here."
             raise privacy_error(self.select, what, f"add an aggregate, such as COUNT(*): {why}")
-        gaussian, asked = self.options.get("noise") == "GAUSSIAN", self.options.amount
-        if asked is not None and asked.currency != "epsilon":
-            gaussian = False  # sigma follows from it, and no delta is needed
-            if self.options.get("error") is not None:
-                what = f"the noise of an error is looked for up to an epsilon, not a {asked.currency}."
-                raise self.options.refuse("error", what, "write error = ..., epsilon = 1.")
-        noisy = sum(item.formula is not None for item in aggregates) if gaussian else 0
         if self.options.get("error") is not None:
+            if self.options.amount is not None and self.options.amount.currency != "epsilon":
+                currency = self.options.amount.currency
+                what = f"the noise of an error is looked for up to an epsilon, not a {currency}."
+                raise self.options.refuse("error", what, "write error = ..., epsilon = 1.")
             check_fits(aggregates)
+        moments = any(item.formula is not None for item in aggregates)
+        choice = NoiseChoice(
+            self._maker, self.options, self.binder.catalog, private, moments, self.blocks, self.noise
+        )
         shares: list[tuple[Fraction | None, exp.Expr | None]] = [(a.share, a.call.node) for a in aggregates]
         selecting = (
             self.options.get("group_selection_epsilon"),
             self.options.nodes.get("group_selection_epsilon"),
         )
-        share = deal(self.binder, self.options, self.select, shares + [selecting] * private, noisy + private)
-        fitted = self._fit(aggregates, share, private, gaussian)
+        deltas = choice.delta_parts + private
+        share = deal(self.binder, self.options, self.select, shares + [selecting] * private, deltas)
+        fitted = self._fit(aggregates, share, private, choice)
+        if choice.delta_parts and not fitted.is_gaussian:
+            share = replace(share, delta_parts=int(private), delta=share.delta if private else Fraction(0))
         operator = self._operator(aggregates, share, private, fitted)
         said = (f"{label_of(a.call)}: {a.said}." for a in aggregates)
         sentences = (*self._protection(), *said, *fitted.sentences, *self._compare(operator))
@@ -235,28 +237,27 @@ class NoisyBlock(AggregatingBlock):
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
 
+    @property
+    def _maker(self) -> NoiseMaker:
+        return NoiseMaker(self.exact, self.per_unit_groups)
+
     def _compare(self, operator: Operator) -> Iterator[str]:
         """Yield sentences that compare the operator with others, for EXPLAIN."""
         yield from ()
 
     def _fit(
-        self, aggregates: list[Aggregate], share: BudgetShare, private: bool, gaussian: bool
+        self, aggregates: list[Aggregate], share: BudgetShare, private: bool, choice: NoiseChoice
     ) -> FittedOutputs:
         """Return the outputs of formulas, with the noise of their shares or of the error that is asked for."""
-        delta = share.delta_part if gaussian else None
-
-        def build(a: Aggregate, amount: Amount) -> Output:
-            assert a.formula is not None
-            return a.formula.build(*self._add_noise(a.formula.partials, amount, delta))
-
-        def build_with(a: Aggregate, epsilon: Fraction) -> Output:
-            return build(a, Amount("epsilon", epsilon))
-
         if self.options.get("error") is not None and aggregates:
             choosing = share.parts[-1] if private else Fraction(0)
-            return fit_outputs(self.options, aggregates, share.epsilon - choosing, build_with)
-        dealt = zip(aggregates, share.amounts, strict=False)
-        return FittedOutputs(tuple(build(a, e) for a, e in dealt if a.formula is not None), (), ())
+            most, delta = share.epsilon - choosing, share.delta_part if choice.delta_parts else None
+            return fit_outputs(self.options, aggregates, most, delta, self._maker)
+        amounts = zip(aggregates, share.amounts, strict=False)
+        dealt = [(a, amount) for a, amount in amounts if a.formula is not None]
+        noise = self.noise = choice.choose(dealt, share, len(self.asked))
+        outputs = tuple(noise.build(a) for a, _ in dealt)
+        return FittedOutputs(outputs, (), (noise.said,) if noise.said else (), noise.is_gaussian)
 
     def _operator(
         self, aggregates: list[Aggregate], share: BudgetShare, private: bool, fitted: FittedOutputs
@@ -316,29 +317,6 @@ class NoisyBlock(AggregatingBlock):
         moved = together.find_epsilon(lambda factor: price([(a, epsilon * factor) for a, epsilon in dealt]))
         return [(a, epsilon * moved) for a, epsilon in dealt]
 
-    def _add_noise(
-        self, partials: Sequence[Partial], amount: Amount, delta: Fraction | None
-    ) -> Iterator[Statistic]:
-        """Yield partials made noisy with equal parts of the aggregate's share.
-
-        It is Gaussian noise where there is a delta, and where a mu or rho was asked for and no other noise.
-        """
-        own = None if self.options.get("noise") == "LAPLACE" else amount.mu_squared
-        declared = choose_declared_delta(self.binder.catalog.policy.budget, self.options) / len(self.asked)
-        for partial in partials:
-            sensitivity = max(1, self.exact.sensitivity(partial))
-            shared = self.exact.row_budget is not None and not partial.fixed
-            count, share = 1 if shared else self.per_unit_groups, amount / len(partials)
-            if own is not None:
-                pair = own / len(partials), declared / len(partials)
-                yield Statistic(partial.name, GaussianNoiseByMu.of_mu(*pair, sensitivity, count))
-                continue
-            part = share.find_epsilon(_price_laplace(sensitivity, count))
-            noise: LaplaceNoise | GaussianNoise = LaplaceNoise(part, sensitivity, count)
-            if delta is not None:
-                noise = GaussianNoise.calibrate(part, delta / len(partials), sensitivity, count)
-            yield Statistic(partial.name, noise)
-
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
         said = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
@@ -349,6 +327,3 @@ class NoisyBlock(AggregatingBlock):
             shown = f"Groups are public ({self.domain.origin}): all of them appear"
         return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
 
-
-def _price_laplace(sensitivity: int, groups: int) -> Callable[[Fraction], Event]:
-    return lambda epsilon: DiscreteLaplace(epsilon, sensitivity, groups)

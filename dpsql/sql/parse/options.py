@@ -199,7 +199,7 @@ COMMON_OPTIONS: Readers = {
     "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
     "min_privacy_units_per_group": read_whole,
     "group_selection_epsilon": read_epsilon,
-    "noise": read_one_of("LAPLACE", "GAUSSIAN"),
+    "noise": read_one_of("LAPLACE", "GAUSSIAN", "AUTO"),
     "confidence": read_number,
     "consistent": _consistent,
     "error": read_positive,

@@ -32,8 +32,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
 3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
-4. groups are selected by their number of units (optimal, ε=0.5, δ=1e-06): a group appears with probability 3.3e-07 from 1 unit, above one half from 76, above 0.999 from 113; smaller groups are left out
-5. count_star(): the count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
+4. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
+5. groups are selected by their number of units (optimal, ε=0.5, δ=1e-06): a group appears with probability 3.3e-07 from 1 unit, above one half from 76, above 0.999 from 113; smaller groups are left out
+6. count_star(): the count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -58,15 +59,60 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
 3. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all.
-4. count_star(): the count with rounded Gaussian noise of deviation 83.4832 (ε=0.5, δ=5e-07); within ±164 with 0.95 probability.
-5. sum(amount): the sum with rounded Gaussian noise of deviation 41741.6 (ε=0.5, δ=5e-07); within ±81812 with 0.95 probability.
-6. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
+4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
+5. count_star(): the count with rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
+6. sum(amount): the sum with rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+7. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
                     ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
-  count_star()     ±1 421       ±742       ±314      ±164       ±86       ±37
-  sum(amount)    ±710 400   ±371 100   ±156 900   ±81 810   ±42 780   ±18 360
+  count_star()     ±1 006       ±526       ±223      ±117       ±62       ±27
+  sum(amount)    ±503 100   ±263 200   ±111 700   ±58 550   ±30 910   ±13 580
+====
+-- case: AUTO takes the noise with the smaller error
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY city
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
+3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group.
+5. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
+6. corr(age, amount): CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
+7. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
+8. groups are selected by their number of units (optimal, ε=0.2, δ=5e-07): a group appears with probability 1.7e-07 from 1 unit, above one half from 184, above 0.999 from 277; smaller groups are left out
+9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
+10. count_star(): the count with rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
+11. sum(amount): the sum with rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
+12. avg(amount): a total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability.
+13. avg(amount): divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
+14. corr(age, amount): a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
+15. corr(age, amount): a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
+16. corr(age, amount): a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
+17. corr(age, amount): a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
+18. corr(age, amount): a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
+19. corr(age, amount): and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                   ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
+  count_star()                    ±3 170     ±1 654       ±699       ±365      ±192       ±83
+  sum(amount)                 ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
+  avg(amount), of 1000 rows         ±500       ±500       ±500       ±500    ±224.5    ±77.76
+====
+-- case: AUTO never adds a delta
+SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
+3. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
+4. count_star(): the count with discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
+5. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                 ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  count_star()    ±300    ±150     ±60     ±30   ±15    ±6
 ====
 -- case: public data
 SELECT beds FROM wards

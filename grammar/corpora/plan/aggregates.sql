@@ -65,6 +65,38 @@ columns: n
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "rounded_gaussian", "sensitivity_squared": 100, "sigma": "11340536045/268435456"}
 ====
+-- case: Gaussian noise is calibrated once for all moments
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
+----
+columns: ward, n, mean
+cost: ε=1, δ=1e-06
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["888912855037/8589934592", "78569538460032", "628556307681/4096"], "squares": [300, 86469112845513523200000000, 329853488332800]}
+note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+====
+-- case: AUTO takes Laplace noise for a few numbers, which need no delta
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
+----
+columns: ward, n, total
+cost: ε=1
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+====
+-- case: AUTO takes Gaussian noise for many
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) ward, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY ward
+----
+columns: ward, n, total, mean, r
+cost: ε=1, δ=1e-06
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/4294967296", "613824519219/4096", "111114106879616", "888912855037/4096", "769821114213/2048", "360853647287/16", "192455278553088", "11547316713193472", "1353201177328", "98537102619239776256"], "squares": [300, 314572800000000, 86469112845513523200000000, 329853488332800, 329853488332800, 1187472557998080000, 86469112845513523200000000, 311288806243848683520000000000, 4274901208793088000000, 22667359117774297025740800000000000000]}
+note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+====
+-- case: grouping sets have one calibration
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) ward, urgent, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward, urgent)
+----
+columns: ward, urgent, n
+cost: ε=1, δ=1e-06
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
+block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/8589934592"], "squares": [100]}
+====
 -- case: public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
 ----

@@ -139,13 +139,21 @@ BindError: OPTIONS has no blocks.
                                              ^^^^^^^^^^^
 Hint: there is epsilon, mu, rho, delta, privacy_unit_column, max_groups_contributed, max_rows_contributed, group_selection_strategy, ....
 ====
+-- case: a delta too small for Gaussian noise
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-60, noise = GAUSSIAN) COUNT(*) FROM visits
+----
+PrivacyError: this delta is too small for Gaussian noise.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-60, noise = GAUSSIAN) COUNT(*) FROM visits
+                                             ^^^^^^^^^^^^^
+Hint: leave noise out, or write delta = 1e-6.
+====
 -- case: an unknown noise
 SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
 ----
 BindError: noise can't be UNIFORM.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
                                                      ^^^^^^^^^
-Hint: there is LAPLACE, GAUSSIAN.
+Hint: there is LAPLACE, GAUSSIAN, AUTO.
 ====
 -- case: a confidence beyond certainty
 SELECT WITH DP OPTIONS (epsilon = 1, confidence = 1.5) COUNT(*) FROM visits

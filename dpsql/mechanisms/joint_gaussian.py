@@ -1,0 +1,72 @@
+"""Gaussian noise of several blocks under one calibration: those of a declared plan, and of grouping sets.
+
+Relation: ADD_REMOVE. Guarantee: blocks that were fixed together may be calibrated together. Each had noise for a pair
+(epsilon, delta) of its own; the pairs add up, and each block gets as large a share of the joint squared mu as it has of
+epsilon (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed event checks that the pair covers all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeGuard
+
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise, change_noise
+
+Pair = tuple[Fraction, Fraction]
+"""An epsilon and a delta."""
+
+
+def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
+    """Return operators whose Gaussian noise has one calibration: at the sum of what each was calibrated for.
+
+    Args:
+        operators: fixed together before the first answers, none of them twice. Those without such noise stay as they are.
+    """
+    pairs = [find_pair(operator) for operator in operators]
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < 2:
+        return list(operators)
+    epsilon, delta = (sum(amounts, Fraction(0)) for amounts in zip(*known, strict=True))
+    return [
+        operator if pair is None else _calibrate(operator, pair[0] / epsilon, epsilon, delta)
+        for operator, pair in zip(operators, pairs, strict=True)
+    ]
+
+
+def find_pair(operator: Operator) -> Pair | None:
+    """Return the pair that all Gaussian noise of a block is calibrated for; None where it has no such noise."""
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return None
+    noises = (statistic.noise for statistic in aggregation.statistics)
+    found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
+    """Say whether noise was calibrated for a pair: that of a mu declares one, and has another calibration."""
+    return type(noise) in (GaussianNoise, JointGaussianNoise)
+
+
+def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
+    """Return a block with noise of its part of a joint calibration."""
+
+    def change(noise: Noise) -> Noise:
+        if not _has_pair(noise):
+            return noise
+        share = part * (noise.share if isinstance(noise, JointGaussianNoise) else 1)
+        return JointGaussianNoise.calibrate_share(epsilon, delta, noise.sensitivity, noise.groups, share)
+
+    if isinstance(operator, Together):
+        inner = operator.aggregation
+        return operator if inner is None else replace(operator, aggregation=_change(inner, change))
+    assert isinstance(operator, Aggregation)
+    return _change(operator, change)
+
+
+def _change(aggregation: Aggregation, change: Callable[[Noise], Noise]) -> Aggregation:
+    return replace(aggregation, outputs=tuple(change_noise(output, change) for output in aggregation.outputs))

@@ -1,0 +1,320 @@
+"""The noise of a block's moments: Laplace noise by shares, Gaussian noise of one calibration, or the better of the two.
+
+Laplace noise is dealt out: each aggregate has its share of epsilon, in equal parts for the moments that it is made of.
+
+Gaussian noise is calibrated once, for all moments of the block together: the shares of epsilon are shares of the joint squared
+mu, so moment i, which one unit moves by Δ_i in L2, has deviation ``Δ_i / (mu * sqrt(share_i))``, where mu is what (epsilon,
+delta) allow by the analytic formula. A moment that several aggregates need has all of their shares. To k moments dealt
+(epsilon / k, delta / k) each, that is about sqrt(k) times less noise.
+
+``noise = AUTO`` takes whichever has the smaller expected error, by the geometric mean over all moments, where both pay the
+same: neither more than the epsilon (and delta) that were asked for, nor does Gaussian noise cost the session more than Laplace
+noise would, in the currency of its accountant (rho, or mu under gdp; plain sums of epsilon and delta count what was asked).
+Both figures are public: the choice depends on no data, and not on what was spent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpsql.errors import PrivacyError
+from dpsql.mechanisms.moments import Output
+from dpsql.mechanisms.per_group import (
+    GaussianNoise,
+    GaussianNoiseByMu,
+    JointGaussianNoise,
+    LaplaceNoise,
+    Noise,
+    Statistic,
+)
+from dpsql.numerics.exact_numbers import compute_root, round_significant, shorten, write_number
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.conversions import gaussian_epsilon, gaussian_mu
+from dpsql.privacy.events import DiscreteLaplace, Event, compose_events
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.sql.dp.aggregates import Aggregate
+from dpsql.sql.dp.budget_split import BudgetShare, choose_declared_delta
+from dpsql.sql.exact.exact_query import Exact
+from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.catalog import Catalog
+
+SMALLEST_DELTA = Fraction(1, 10**25)
+"""The smallest delta of Gaussian noise: deltas are computed in steps of a 10^30th."""
+_DIGITS = 4
+"""Digits of an epsilon that is looked for: people read it."""
+_CLEARLY = 1 - 1e-9
+"""Gaussian noise is taken where its error is smaller by more than the rounding of floats."""
+
+Dealt = Sequence[tuple[Aggregate, Amount]]
+"""Aggregates that are made of moments, each with its share."""
+
+
+@dataclass(frozen=True)
+class MomentNoise:
+    """The statistics of a block's moments, by aggregate and moment, with noise of one kind.
+
+    Args:
+        said: what EXPLAIN says of the choice; empty where there was none.
+        part: the part of the epsilon asked for that Gaussian noise is calibrated at.
+    """
+
+    statistics: Mapping[tuple[str, str], Statistic]
+    said: str = ""
+    part: Fraction = Fraction(1)
+
+    def build(self, aggregate: Aggregate) -> Output:
+        """Return the output of an aggregate."""
+        assert aggregate.formula is not None
+        partials = aggregate.formula.partials
+        return aggregate.formula.build(*(self.statistics[aggregate.name, p.name] for p in partials))
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True where the noise is Gaussian."""
+        return any(isinstance(s.noise, GaussianNoise) for s in self.statistics.values())
+
+    @property
+    def event(self) -> Event:
+        """The charge of all moments."""
+        return compose_events(s.noise.event for s in dict.fromkeys(self.statistics.values()))
+
+    def compare(self, other: MomentNoise) -> float:
+        """Return its expected error in parts of that of another, in the geometric mean over all moments."""
+        pairs = ((s.noise, other.statistics[key].noise) for key, s in self.statistics.items())
+        logs = [math.log(mine.mean_error) - math.log(its.mean_error) for mine, its in pairs]
+        return math.exp(sum(logs) / len(logs))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment as one aggregate needs it: its part of the share, and how far one unit moves it in how many groups."""
+
+    aggregate: str
+    column: str
+    part: Amount
+    parts: int
+    sensitivity: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class NoiseMaker:
+    """Makes the noise of a block's moments.
+
+    Args:
+        exact: what one unit moves each moment by.
+        groups: groups that one unit may be in.
+    """
+
+    exact: Exact
+    groups: int
+
+    def list_moments(self, dealt: Dealt) -> Iterator[Moment]:
+        """Yield the moments of all aggregates; one that several need comes for each of them."""
+        for aggregate, amount in dealt:
+            partials = aggregate.formula.partials if aggregate.formula is not None else ()
+            for partial in partials:
+                shared = self.exact.row_budget is not None and not partial.fixed
+                reach = max(1, self.exact.sensitivity(partial)), 1 if shared else self.groups
+                parts = len(partials)
+                yield Moment(aggregate.name, partial.name, amount / parts, parts, *reach)
+
+    def add_laplace(self, dealt: Dealt) -> MomentNoise:
+        """Return moments with Laplace noise, each of its part of the aggregate's share."""
+        found = {}
+        for moment in self.list_moments(dealt):
+            reach = moment.sensitivity, moment.groups
+            epsilon = moment.part.find_epsilon(_price_laplace(*reach))
+            noise = LaplaceNoise(epsilon, *reach)
+            found[moment.aggregate, moment.column] = Statistic(moment.column, noise)
+        return MomentNoise(found)
+
+    def add_gaussian(
+        self, dealt: Dealt, epsilon: Fraction, delta: Fraction, blocks: int = 1
+    ) -> MomentNoise:
+        """Return moments with Gaussian noise that is calibrated for all of them, in so many blocks, at (epsilon, delta)."""
+        whole = blocks * sum((amount.total for _, amount in dealt), Fraction(0))
+
+        def make(moments: Sequence[Moment]) -> Noise:
+            reach, share = (moments[0].sensitivity, moments[0].groups), _add_parts(moments) / whole
+            if share == 1:
+                return GaussianNoise.calibrate(epsilon, delta, *reach)
+            return JointGaussianNoise.calibrate_share(epsilon, delta, *reach, share)
+
+        return self._add_by_column(dealt, make)
+
+    def add_gaussian_of_mu(self, dealt: Dealt, declared: Fraction) -> MomentNoise:
+        """Return moments with Gaussian noise whose squared mus are the shares.
+
+        Args:
+            dealt: with shares in mu or rho.
+            declared: the delta of the pair that basic composition adds for one aggregate.
+        """
+
+        def make(moments: Sequence[Moment]) -> Noise:
+            squared = sum((moment.part.mu_squared or Fraction(0) for moment in moments), Fraction(0))
+            delta = sum((declared / moment.parts for moment in moments), Fraction(0))
+            return GaussianNoiseByMu.of_mu(squared, delta, moments[0].sensitivity, moments[0].groups)
+
+        return self._add_by_column(dealt, make)
+
+    def _add_by_column(self, dealt: Dealt, make: Callable[[Sequence[Moment]], Noise]) -> MomentNoise:
+        """Return moments with the noise that is made once for each column, of all shares of it."""
+        columns: dict[str, list[Moment]] = {}
+        for moment in self.list_moments(dealt):
+            columns.setdefault(moment.column, []).append(moment)
+        found = {}
+        for column, moments in columns.items():
+            statistic = Statistic(column, make(moments))
+            found |= {(moment.aggregate, column): statistic for moment in moments}
+        return MomentNoise(found)
+
+
+def _add_parts(moments: Iterable[Moment]) -> Fraction:
+    return sum((moment.part.total for moment in moments), Fraction(0))
+
+
+def _price_laplace(sensitivity: int, groups: int) -> Callable[[Fraction], Event]:
+    return lambda epsilon: DiscreteLaplace(epsilon, sensitivity, groups)
+
+
+# -- which of the two -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """The noise that a block asks for, and the session that it is charged in.
+
+    Args:
+        maker: makes the noise.
+        options: of the block.
+        catalog: with the session's accountant and budget.
+        private: whether groups are selected, which takes a delta.
+        moments: whether there is anything that needs such noise.
+        blocks: how many blocks like this are calibrated together.
+        chosen: what was chosen for the first of them.
+    """
+
+    maker: NoiseMaker
+    options: Options
+    catalog: Catalog
+    private: bool
+    moments: bool
+    blocks: int = 1
+    chosen: MomentNoise | None = None
+
+    @property
+    def word(self) -> str:
+        """LAPLACE, GAUSSIAN or AUTO: AUTO by itself where the block's own OPTIONS give a delta.
+
+        A mu or a rho means Gaussian noise of exactly that, where no other is asked for.
+        """
+        written = self.options.get("noise")
+        if written is not None:
+            return str(written)
+        if self._in_own_currency:
+            return "GAUSSIAN"
+        return "AUTO" if self._has_own_delta and self.options.get("error") is None else "LAPLACE"
+
+    @property
+    def _in_own_currency(self) -> bool:
+        asked = self.options.amount
+        return asked is not None and asked.currency != "epsilon"
+
+    @property
+    def _has_own_delta(self) -> bool:
+        return "delta" in self.options.nodes and bool(self.options.get("delta"))
+
+    @property
+    def delta_parts(self) -> int:
+        """The parts of delta that are for the noise: one, where it is Gaussian or may be; selected groups have as much."""
+        if not self.moments or self._in_own_currency:
+            return 0
+        return int(self.word == "GAUSSIAN" or (self.word == "AUTO" and self._may_be_gaussian))
+
+    @property
+    def _may_be_gaussian(self) -> bool:
+        """True where AUTO may take Gaussian noise: the block has a delta anyway, and the session can count it."""
+        budget = self.catalog.policy.budget
+        given = self.options.get("delta", budget.default_delta)
+        delta = given if self.private or self._has_own_delta else None
+        if not delta or delta / 2 < SMALLEST_DELTA or self.options.get("error") is not None:
+            return False
+        if ACCOUNTANTS[self.catalog.accountant].has_rule:
+            return bool(budget.delta) or budget.own is not None
+        return bool(delta <= budget.delta)
+
+    def choose(self, dealt: Dealt, share: BudgetShare, aggregates: int) -> MomentNoise:
+        """Return the noise of a block's moments.
+
+        Args:
+            dealt: aggregates that are made of moments, each with its share.
+            share: the block's budget, with :attr:`delta_parts` for the noise.
+            aggregates: how many the block has in all.
+
+        Raises:
+            PrivacyError: the delta is too small for Gaussian noise.
+        """
+        if self.word == "LAPLACE" or not dealt:
+            return self.maker.add_laplace(dealt)
+        if self._in_own_currency:
+            declared = choose_declared_delta(self.catalog.policy.budget, self.options) / aggregates
+            gaussian = self.maker.add_gaussian_of_mu(dealt, declared)
+            return gaussian if self.word == "GAUSSIAN" else self._take_better(dealt, gaussian, "")
+        if not self.delta_parts:
+            return self._take_laplace(dealt, "only a delta in the statement's own OPTIONS allows Gaussian noise")
+        epsilon, delta = sum((amount.total for _, amount in dealt), Fraction(0)), share.delta_part
+        if self.word == "GAUSSIAN":
+            if delta < SMALLEST_DELTA:
+                raise self.options.refuse(
+                    "delta", "this delta is too small for Gaussian noise.", "leave noise out, or write delta = 1e-6.",
+                    PrivacyError,
+                )  # fmt: skip
+            return self.maker.add_gaussian(dealt, epsilon, delta)
+        if self.chosen is not None:
+            if not self.chosen.is_gaussian:
+                return self.maker.add_laplace(dealt)
+            return self.maker.add_gaussian(dealt, epsilon * self.chosen.part, delta)
+        whole, all_of_delta = epsilon * self.blocks, delta * self.blocks
+        held = self._hold(self.maker.add_laplace(dealt).event, whole, all_of_delta)
+        if held <= 0:
+            return self._take_laplace(dealt, "Gaussian noise of the same charge would drown everything")
+        pair = f" of ε={write_number(held)}, δ={write_number(all_of_delta)}"
+        if held < whole:
+            pair += f" (which costs the session as much as Laplace noise of ε={write_number(whole)})"
+        compared = self.maker.add_gaussian(dealt, held, all_of_delta, self.blocks)
+        noise = self._take_better(dealt, compared, pair)
+        if not noise.is_gaussian:
+            return noise
+        alone = self.maker.add_gaussian(dealt, held / self.blocks, delta)
+        return replace(alone, said=noise.said, part=held / whole)
+
+    def _take_laplace(self, dealt: Dealt, why: str) -> MomentNoise:
+        return replace(self.maker.add_laplace(dealt), said=f"Noise: AUTO takes Laplace noise: {why}.")
+
+    def _take_better(self, dealt: Dealt, gaussian: MomentNoise, pair: str) -> MomentNoise:
+        laplace = self.maker.add_laplace(dealt)
+        ratio = gaussian.compare(laplace)
+        if ratio < _CLEARLY:
+            said = f"Noise: AUTO takes Gaussian noise{pair}: its expected error is {ratio:.3g} times that of Laplace noise."
+            if ACCOUNTANTS[self.catalog.accountant].has_rule and self.catalog.policy.budget.own is None:
+                said += " It has no pure loss, so the session's plain sum of ε ends with it."
+            return replace(gaussian, said=said)
+        why = f"its expected error is {1 / ratio:.3g} times that of Gaussian noise{pair}"
+        return self._take_laplace(dealt, why)
+
+    def _hold(self, laplace: Event, epsilon: Fraction, delta: Fraction) -> Fraction:
+        """Return the epsilon, at most the one given, at which Gaussian noise costs the session no more than Laplace noise."""
+        kind = ACCOUNTANTS[self.catalog.accountant]
+        if not kind.has_rule:
+            return epsilon
+        most = self.blocks * (laplace.mu**2 if kind.currency == "mu" else 2 * laplace.rho)
+        if gaussian_mu(epsilon, delta) ** 2 <= most:
+            return epsilon
+        held = round_significant(gaussian_epsilon(shorten(compute_root(most)), delta), _DIGITS)
+        while held > 0 and gaussian_mu(held, delta) ** 2 > most:
+            held = round_significant(held * (1 - Fraction(1, 10**_DIGITS)), _DIGITS)
+        return min(held, epsilon)
