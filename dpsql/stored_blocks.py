@@ -23,7 +23,7 @@ from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.mechanisms.base import Operator, Release
+from dpsql.mechanisms.base import Release
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate

@@ -16,9 +16,6 @@ from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise, change_noise
 
-Pair = tuple[Fraction, Fraction]
-"""An epsilon and a delta."""
-
 
 def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
     """Return operators whose Gaussian noise has one calibration: at the sum of what each was calibrated for.
@@ -37,7 +34,7 @@ def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
     ]
 
 
-def find_pair(operator: Operator) -> Pair | None:
+def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
     """Return the pair that all Gaussian noise of a block is calibrated for; None where it has no such noise."""
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):

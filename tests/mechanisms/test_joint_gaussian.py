@@ -43,7 +43,9 @@ def joint(
 # -- calibration ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("k", "deviation", "alone"), [(1, 4.2247, 4.2247), (2, 5.97, 8.35), (4, 8.45, 16.6), (16, 16.9, 66.1)])
+@pytest.mark.parametrize(
+    ("k", "deviation", "alone"), [(1, 4.2247, 4.2247), (2, 5.97, 8.35), (4, 8.45, 16.6), (16, 16.9, 66.1)]
+)
 def test_the_figures_of_record(k: int, deviation: float, alone: float) -> None:
     """At ε = 1, δ = 1e-6: what k counts have together, and what each had of (ε/k, δ/k)."""
     noises = joint(ONE, TINY, [(1, 1)] * k)
@@ -115,7 +117,9 @@ def test_no_neighbour_needs_more_than_the_pair(
     assert max(found) > float(delta) / 2, "the noise is for what one unit can do, and hardly for more"
     less = [GaussianNoise(n.sigma * Fraction(9, 10), n.sensitivity, n.groups, epsilon, delta) for n in cells]
     most = tuple(noise.sensitivity for noise in cells)
-    assert needed_delta(less, most, float(epsilon)) > float(delta), "the control must fail: a tenth less noise"
+    assert needed_delta(less, most, float(epsilon)) > float(delta), (
+        "the control must fail: a tenth less noise"
+    )
 
 
 @pytest.mark.parametrize("k", [2, 5, 16])
@@ -166,12 +170,21 @@ def test_only_what_the_pair_covers_is_one_event() -> None:
     assert twice.basic[0] == 6
     another = joint(ONE, 2 * TINY, [(1, 1)] * 2)[0].event
     assert len(compose_events([events[0], another]).parts) == 2
-    assert float(compose_events(events).rho) == pytest.approx(float(gaussian_mu(ONE, TINY)) ** 2 / 2, rel=1e-8)
+    assert float(compose_events(events).rho) == pytest.approx(
+        float(gaussian_mu(ONE, TINY)) ** 2 / 2, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize(
     "fields",
-    [((), ()), ((ONE,), ()), ((ONE,), (0,)), ((Fraction(0),), (1,)), ((ONE, ONE), (1,)), ((Fraction(4),), (1,))],
+    [
+        ((), ()),
+        ((ONE,), ()),
+        ((ONE,), (0,)),
+        ((Fraction(0),), (1,)),
+        ((ONE, ONE), (1,)),
+        ((Fraction(4),), (1,)),
+    ],
 )
 def test_an_event_that_does_not_fit_is_refused(fields: tuple[tuple[Fraction, ...], tuple[int, ...]]) -> None:
     with pytest.raises(ValueError):
@@ -214,7 +227,9 @@ def test_blocks_that_are_declared_together_are_calibrated_together() -> None:
     assert inner is not None
     noises = [s.noise for s in inner.statistics]
     assert [n.share for n in noises if isinstance(n, JointGaussianNoise)] == [Fraction(1, 4), Fraction(1, 2)]
-    for before, after in zip((*one.statistics, *two.statistics), (*made[0].statistics, *inner.statistics), strict=True):  # type: ignore[attr-defined]
+    for before, after in zip(
+        (*one.statistics, *two.statistics), (*made[0].statistics, *inner.statistics), strict=True
+    ):  # type: ignore[attr-defined]
         assert after.noise.sigma < before.noise.sigma  # type: ignore[attr-defined]
     assert calibrate_together([one, laplace]) == [one, laplace]
 

@@ -105,9 +105,7 @@ def fit_outputs(
     parts = [need if _is_public(o) else rest for need, o in zip(known, whole, strict=True)]
     outputs = tuple(build(a, epsilon * part) for a, part in zip(aggregates, parts, strict=True))
     said = (
-        _say(options, o.name, epsilon * part)
-        for o, part in zip(outputs, parts, strict=True)
-        if _is_public(o)
+        _say(options, o.name, epsilon * part) for o, part in zip(outputs, parts, strict=True) if _is_public(o)
     )
     return FittedOutputs(outputs, tuple(open_ones), tuple(said))
 
@@ -128,7 +126,9 @@ def _fit_gaussian(
         raise options.refuse("noise", what, "leave noise out.", PrivacyError)
     needs = [_find_need(options, output) for output in whole]
     known = [gaussian_mu(epsilon * need, delta) ** 2 for need in needs if need is not None]
-    taken = round_significant(gaussian_epsilon(shorten(compute_root(sum(known, Fraction(0)))), delta), 5, up=True)
+    taken = round_significant(
+        gaussian_epsilon(shorten(compute_root(sum(known, Fraction(0)))), delta), 5, up=True
+    )
     if len(known) < len(needs) or taken > epsilon:
         even = maker.add_gaussian([(a, Amount("epsilon", epsilon)) for a in aggregates], epsilon, delta)
         widths = (_width_of(even.build(a), options.confidence)(Fraction(1)) for a in aggregates)

@@ -234,14 +234,12 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         node.set("this", column(labels[place]))
     parts = [_part(select, chosen, everything, names) for chosen in sets]
     within = [key.node for key in everything] if options.get("consistent") else []
-    blocks = []
+    blocks: list[NoisyBlock] = []
     for part in parts:
         bound = binder.private_from(part, env)
         refuse_row_choice(part)
         chosen = blocks[0].noise if blocks else None
-        block = NoisyBlock(
-            binder, part, bound, shared, env, within=within, blocks=len(parts), noise=chosen
-        )
+        block = NoisyBlock(binder, part, bound, shared, env, within=within, blocks=len(parts), noise=chosen)
         blocks.append(block)
         blocks[-1].bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):

@@ -89,7 +89,7 @@ class MomentNoise:
 
 
 @dataclass(frozen=True)
-class Moment:
+class DealtMoment:
     """A moment as one aggregate needs it: its part of the share, and how far one unit moves it in how many groups."""
 
     aggregate: str
@@ -112,7 +112,7 @@ class NoiseMaker:
     exact: Exact
     groups: int
 
-    def list_moments(self, dealt: Dealt) -> Iterator[Moment]:
+    def list_moments(self, dealt: Dealt) -> Iterator[DealtMoment]:
         """Yield the moments of all aggregates; one that several need comes for each of them."""
         for aggregate, amount in dealt:
             partials = aggregate.formula.partials if aggregate.formula is not None else ()
@@ -120,7 +120,7 @@ class NoiseMaker:
                 shared = self.exact.row_budget is not None and not partial.fixed
                 reach = max(1, self.exact.sensitivity(partial)), 1 if shared else self.groups
                 parts = len(partials)
-                yield Moment(aggregate.name, partial.name, amount / parts, parts, *reach)
+                yield DealtMoment(aggregate.name, partial.name, amount / parts, parts, *reach)
 
     def add_laplace(self, dealt: Dealt) -> MomentNoise:
         """Return moments with Laplace noise, each of its part of the aggregate's share."""
@@ -132,13 +132,11 @@ class NoiseMaker:
             found[moment.aggregate, moment.column] = Statistic(moment.column, noise)
         return MomentNoise(found)
 
-    def add_gaussian(
-        self, dealt: Dealt, epsilon: Fraction, delta: Fraction, blocks: int = 1
-    ) -> MomentNoise:
+    def add_gaussian(self, dealt: Dealt, epsilon: Fraction, delta: Fraction, blocks: int = 1) -> MomentNoise:
         """Return moments with Gaussian noise that is calibrated for all of them, in so many blocks, at (epsilon, delta)."""
         whole = blocks * sum((amount.total for _, amount in dealt), Fraction(0))
 
-        def make(moments: Sequence[Moment]) -> Noise:
+        def make(moments: Sequence[DealtMoment]) -> Noise:
             reach, share = (moments[0].sensitivity, moments[0].groups), _add_parts(moments) / whole
             if share == 1:
                 return GaussianNoise.calibrate(epsilon, delta, *reach)
@@ -154,26 +152,26 @@ class NoiseMaker:
             declared: the delta of the pair that basic composition adds for one aggregate.
         """
 
-        def make(moments: Sequence[Moment]) -> Noise:
+        def make(moments: Sequence[DealtMoment]) -> Noise:
             squared = sum((moment.part.mu_squared or Fraction(0) for moment in moments), Fraction(0))
             delta = sum((declared / moment.parts for moment in moments), Fraction(0))
             return GaussianNoiseByMu.of_mu(squared, delta, moments[0].sensitivity, moments[0].groups)
 
         return self._add_by_column(dealt, make)
 
-    def _add_by_column(self, dealt: Dealt, make: Callable[[Sequence[Moment]], Noise]) -> MomentNoise:
+    def _add_by_column(self, dealt: Dealt, make: Callable[[Sequence[DealtMoment]], Noise]) -> MomentNoise:
         """Return moments with the noise that is made once for each column, of all shares of it."""
-        columns: dict[str, list[Moment]] = {}
+        columns: dict[str, list[DealtMoment]] = {}
         for moment in self.list_moments(dealt):
             columns.setdefault(moment.column, []).append(moment)
-        found = {}
+        found: dict[tuple[str, str], Statistic] = {}
         for column, moments in columns.items():
             statistic = Statistic(column, make(moments))
             found |= {(moment.aggregate, column): statistic for moment in moments}
         return MomentNoise(found)
 
 
-def _add_parts(moments: Iterable[Moment]) -> Fraction:
+def _add_parts(moments: Iterable[DealtMoment]) -> Fraction:
     return sum((moment.part.total for moment in moments), Fraction(0))
 
 
@@ -265,7 +263,9 @@ class NoiseChoice:
             gaussian = self.maker.add_gaussian_of_mu(dealt, declared)
             return gaussian if self.word == "GAUSSIAN" else self._take_better(dealt, gaussian, "")
         if not self.delta_parts:
-            return self._take_laplace(dealt, "only a delta in the statement's own OPTIONS allows Gaussian noise")
+            return self._take_laplace(
+                dealt, "only a delta in the statement's own OPTIONS allows Gaussian noise"
+            )
         epsilon, delta = sum((amount.total for _, amount in dealt), Fraction(0)), share.delta_part
         if self.word == "GAUSSIAN":
             if delta < SMALLEST_DELTA:

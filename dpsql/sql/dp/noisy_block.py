@@ -326,4 +326,3 @@ class NoisyBlock(AggregatingBlock):
         if self.domain is not None:
             shown = f"Groups are public ({self.domain.origin}): all of them appear"
         return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
-

@@ -127,7 +127,9 @@ def test_shares_of_epsilon_are_shares_of_the_joint_mu(start: Open) -> None:
 
 
 def test_a_moment_that_several_aggregates_need_has_all_of_their_shares(start: Open) -> None:
-    plan = bind(start("basic"), GAUSSIAN, "AVG(x), VAR_POP(x) FROM r")  # one row a unit: the same total and count
+    plan = bind(
+        start("basic"), GAUSSIAN, "AVG(x), VAR_POP(x) FROM r"
+    )  # one row a unit: the same total and count
     shares = [getattr(noise, "share", 1) for noise in noises(plan)]
     assert shares == [Fraction(5, 12), Fraction(5, 12), Fraction(1, 6)]
     assert event_of(plan).basic == (1, TINY)
@@ -173,7 +175,10 @@ def test_grouping_sets_have_one_calibration(start: Open, accountant: str) -> Non
 def test_a_declared_plan_has_one_calibration(start: Open, accountant: str) -> None:
     session = start(accountant)
     asked = "SELECT WITH DP OPTIONS (epsilon = 0.01, delta = 1e-8, noise = GAUSSIAN) {} FROM t WHERE x > {}"
-    listed = [asked.format(what, i) for i, what in enumerate(("COUNT(*) AS n", "SUM(x) AS n, AVG(y) AS m", "COUNT(*) AS n"))]
+    listed = [
+        asked.format(what, i)
+        for i, what in enumerate(("COUNT(*) AS n", "SUM(x) AS n, AVG(y) AS m", "COUNT(*) AS n"))
+    ]
     before = session.budget()
     with session.plan() as plan:
         handles = [plan.sql(text) for text in [*listed, listed[0], "SELECT COUNT(*) FROM t WHERE x > 8"][:4]]
@@ -225,7 +230,8 @@ def test_auto_takes_the_smaller_error_at_equal_charge(start: Open, accountant: s
     session = start(accountant)
     held = session.account.accountant
     auto, laplace, gaussian = (
-        bind(session, f"epsilon = 1, delta = 1e-6, noise = {word}", counts(k, "r")) for word in ("AUTO", "LAPLACE", "GAUSSIAN")
+        bind(session, f"epsilon = 1, delta = 1e-6, noise = {word}", counts(k, "r"))
+        for word in ("AUTO", "LAPLACE", "GAUSSIAN")
     )
     assert error_of(auto) <= error_of(laplace) * (1 + 1e-9)
     assert charge(held, event_of(auto)) <= charge(held, event_of(laplace)) * (1 + Fraction(1, 1000))
@@ -285,7 +291,8 @@ def test_auto_compares_at_equal_mu_and_rho(
 ) -> None:
     session = start(currency)
     auto, laplace, other = (
-        bind(session, f"{currency} = {amount}, noise = {word}", "SUM(x) AS s FROM r") for word in ("AUTO", "LAPLACE", "GAUSSIAN")
+        bind(session, f"{currency} = {amount}, noise = {word}", "SUM(x) AS s FROM r")
+        for word in ("AUTO", "LAPLACE", "GAUSSIAN")
     )
     assert error_of(auto) == min(error_of(laplace), error_of(other))
     assert isinstance(noises(bind(session, f"{currency} = {amount}", "SUM(x) AS s FROM r"))[0], GaussianNoise)
@@ -304,7 +311,9 @@ def test_grouping_sets_choose_once_for_all(start: Open) -> None:
     for accountant in ("basic", "zcdp"):
         session = start(accountant)
         asked = "k, h, COUNT(*), SUM(x) FROM t GROUP BY CUBE (k, h)"
-        auto, laplace = (bind(session, f"epsilon = 1, delta = 1e-6, noise = {w}", asked) for w in ("AUTO", "LAPLACE"))
+        auto, laplace = (
+            bind(session, f"epsilon = 1, delta = 1e-6, noise = {w}", asked) for w in ("AUTO", "LAPLACE")
+        )
         assert all(isinstance(noise, GaussianNoise) for noise in noises(auto))
         assert isinstance(event_of(auto), JointGaussian)
         assert error_of(auto) < error_of(laplace)
@@ -318,11 +327,17 @@ def test_grouping_sets_choose_once_for_all(start: Open) -> None:
 
 def test_it_is_said(start: Open) -> None:
     text = str(start("zcdp").explain(f"SELECT WITH DP OPTIONS ({AUTO}) {counts(16, 'r')}"))
-    assert "AUTO takes Gaussian noise of ε=1, δ=1e-06: its expected error is 0.843 times that of Laplace noise." in text
+    assert (
+        "AUTO takes Gaussian noise of ε=1, δ=1e-06: its expected error is 0.843 times that of Laplace noise."
+        in text
+    )
     assert "the session's plain sum of ε ends with it" in text
     assert "calibrated once for all of its numbers together (ε=1, δ=1e-06" in text
     text = str(start("basic").explain(f"SELECT WITH DP OPTIONS ({AUTO}) {counts(4, 'r')}"))
-    assert "AUTO takes Laplace noise: its expected error is 0.588 times that of Gaussian noise of ε=1, δ=1e-06." in text
+    assert (
+        "AUTO takes Laplace noise: its expected error is 0.588 times that of Gaussian noise of ε=1, δ=1e-06."
+        in text
+    )
     assert "Would cost ε=1;" in text
 
 
