@@ -10,8 +10,7 @@ charged, so commit and rollback do nothing. Parameters are ``?`` with a sequence
 from __future__ import annotations
 
 import datetime
-import itertools
-import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from dpsql.errors import Error
 
 if TYPE_CHECKING:
     from dpsql.client.session import RemoteSession
-    from dpsql.result import Result
+    from dpsql.result import LowHigh, Result
     from dpsql.session import Session
 
 apilevel = "2.0"
@@ -139,6 +138,16 @@ class Cursor:
         return [(f.name, f.type, None, None, None, None, f.nullable) for f in self.result.table.schema]
 
     @property
+    def loss(self) -> str | None:
+        """What the last statement cost, as people read it (``"ε=0.1"``); None before anything ran."""
+        return None if self.result is None else self.result.loss
+
+    @property
+    def intervals(self) -> dict[str, list[LowHigh | None]] | None:
+        """Intervals of the last rows, by column; None before anything ran."""
+        return None if self.result is None else self.result.intervals
+
+    @property
     def rowcount(self) -> int:
         """The number of rows of the last result; -1 before anything ran."""
         return -1 if self.result is None else len(self._rows)
@@ -151,8 +160,8 @@ class Cursor:
         """
         session = self._open()
         with _translated():
-            text, params = _named(operation, parameters)
-            results = session.run(text, params)
+            given = parameters if parameters is None or isinstance(parameters, Mapping) else list(parameters)
+            results = session.run(operation, given)
         self.result = results[-1] if results else None
         self._rows = self.result.fetchall() if self.result is not None else []
         self._at = 0
@@ -269,23 +278,7 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
     """
     from dpsql.client.connect import connect_session
 
+    # pandas says this of every driver but two; that it was not tried with this one is not so.
+    warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with _translated():
         return Connection(connect_session(database, **options))
-
-
-_MARK = re.compile(r"""'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|\?""", re.DOTALL)
-"""The texts that may hold a question mark that is none, or one that is."""
-
-
-def _named(
-    operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None
-) -> tuple[str, dict[str, Any] | None]:
-    """Replace ``?`` marks by ``$p1, $p2, ...``; strings and comments stay as they are."""
-    if parameters is None or isinstance(parameters, Mapping):
-        return operation, None if parameters is None else dict(parameters)
-    number = itertools.count(1)
-    text = _MARK.sub(lambda found: f"$p{next(number)}" if found[0] == "?" else found[0], operation)
-    marks = next(number) - 1
-    if marks != len(parameters):
-        raise errors.BindError(f"there are {marks} ? marks, but {len(parameters)} parameters.")
-    return text, {f"p{i}": value for i, value in enumerate(parameters, 1)}

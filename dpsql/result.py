@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsql.errors import Error
+from dpsql.errors import Error, did_you_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -109,6 +110,39 @@ class Result:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+    @overload
+    def __getitem__(self, key: int) -> tuple[Any, ...]: ...
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[tuple[Any, ...]]: ...
+    def __getitem__(self, key: int | str | slice) -> Any:
+        """Return a row by its place, rows by a slice, or the values of a column by its name.
+
+        >>> r = Result(pa.table({"ward": ["A", "B"], "n": [7, 5]}))
+        >>> r[0], r[-1:], r["n"]
+        (('A', 7), [('B', 5)], [7, 5])
+        """
+        if not isinstance(key, str):
+            return self.fetchall()[key]
+        if key not in self.columns:
+            raise NoColumn(f"the result has no column {key}.", hint=did_you_mean(key, self.columns))
+        return to_python_values(self.table.column(self.columns.index(key)))
+
+    def item(self) -> Any:
+        """Return the value of a result that is one number: one row and one column.
+
+        Raises:
+            ValueError: it has more, or none.
+        """
+        if self.shape != (1, 1):
+            rows, columns = self.shape
+            raise ValueError(f"item() is for one row and one column; here are {rows} and {columns}.")
+        return self[0][0]
+
     @property
     def columns(self) -> list[str]:
         """Names of the visible columns, in order."""
@@ -138,13 +172,34 @@ class Result:
         """
         return dict(self._intervals)
 
-    def arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table."""
-        return self.table
+    def arrow(self, *, intervals: bool = False) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        Args:
+            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
+        """
+        return self._with_ends() if intervals else self.table
+
+    def _with_ends(self) -> pa.Table:
+        """Return the table with the ends of each interval in two columns after its own."""
+        names, columns, taken, ends = [], [], set(self.columns), self.ends
+        for name, column in zip(self.columns, self.table.columns, strict=True):
+            names.append(name)
+            columns.append(column)
+            for end, suffix in zip(ends.get(name, ()), ("low", "high"), strict=False):
+                free = next(f for f in (f"{name}{'_' * n}{suffix}" for n in count(1)) if f not in taken)
+                taken.add(free)
+                names.append(free)
+                columns.append(end)
+        return pa.Table.from_arrays(columns, names=names)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the Arrow C stream, by which polars, DuckDB and pandas read a Result directly."""
         return self.table.__arrow_c_stream__(requested_schema)
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        """Return the interchange object by which frame and plot libraries read any frame."""
+        return self.table.__dataframe__(nan_as_null, allow_copy)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows as tuples of Python values."""
@@ -174,8 +229,11 @@ class Result:
                 arrays[name] = np.ma.masked_array(filled.to_numpy(), mask=mask)
         return arrays
 
-    def df(self) -> pandas.DataFrame:
+    def df(self, *, intervals: bool = False) -> pandas.DataFrame:
         """Return a pandas DataFrame with DuckDB's types: integers with NULLs stay integers, decimals become floats.
+
+        Args:
+            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
 
         Raises:
             MissingLibrary: pandas is not installed.
@@ -184,18 +242,23 @@ class Result:
             import pandas as pd
         except ImportError:
             raise MissingLibrary("pandas", ".df()") from None
-        series = []
-        for column in self.table.columns:
+        series, table = [], self.arrow(intervals=intervals)
+        for column in table.columns:
             column = _simple(column)
             if pa.types.is_date(column.type):
                 column = column.cast(pa.timestamp("us"))
             series.append(column.to_pandas(types_mapper=_nullable if column.null_count else None))
         frame = pd.concat(series, axis=1) if series else pd.DataFrame()
-        frame.columns = pd.Index(self.columns)
+        frame.columns = pd.Index(table.column_names)
         return frame
 
-    def pl(self) -> polars.DataFrame:
+    to_pandas = df
+
+    def pl(self, *, intervals: bool = False) -> polars.DataFrame:
         """Return a polars DataFrame.
+
+        Args:
+            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
 
         Raises:
             MissingLibrary: polars is not installed.
@@ -204,10 +267,14 @@ class Result:
             import polars
         except ImportError:
             raise MissingLibrary("polars", ".pl()") from None
-        columns = [_durations(column) for column in self.table.columns]
-        frame = polars.from_arrow(pa.Table.from_arrays(columns, names=self.columns))
+        table = self.arrow(intervals=intervals)
+        columns = [_durations(column) for column in table.columns]
+        frame = polars.from_arrow(pa.Table.from_arrays(columns, names=table.column_names))
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    to_polars = pl
+    to_arrow = arrow
 
     def plot(self, x: str | None = None, y: str | None = None) -> Axes:
         """Draw bars with whiskers (never bars alone) of column ``y`` by ``x``, as a matplotlib Axes.
@@ -224,6 +291,12 @@ class Result:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = import_notebook("render").show_result(self)._repr_mimebundle_()
         return bundle
+
+
+class NoColumn(Error, KeyError):
+    """A result has no column of that name."""
+
+    __str__ = Error.__str__
 
 
 class MissingLibrary(Error, ImportError):

@@ -26,6 +26,7 @@ from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.dialect import span_of_word
+from dpsql.sql.parse.parameters import Params
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
@@ -47,8 +48,8 @@ def open_session(
 
     Args:
         database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
-            connection, or a mapping of names to pandas, polars or Arrow tables (the policy's tables, or their
-            sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
+            connection, or a mapping of names to pandas, polars or Arrow tables or dicts of lists (the policy's tables,
+            or their sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
             (``"sc://host"``), or a SparkSession.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`.
         ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
@@ -66,6 +67,8 @@ def open_session(
         LedgerError: the ledger can't be trusted or written.
     """
     folder = Path.cwd()
+    if isinstance(policy, Policy) and policy.base is not None:
+        folder = policy.base
     _check_path("database", database if isinstance(database, str | Path) else "")
     _check_path("policy", policy if isinstance(policy, str | Path) else "")
     _check_path("ledger", ledger or "")
@@ -110,15 +113,16 @@ class Session:
         self.policy = policy
         self._ledger = ledger
         self._pipeline = Pipeline(policy, engine, ledger)
+        self._closed = False
 
     # -- the straight line --------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Result:
+    def sql(self, text: str, params: Params | None = None, *, fresh: bool = False) -> Result:
         """Answer a statement (of several, the last one's result is given; all are answered).
 
         Args:
             text: dpsql SQL.
-            params: values of its ``$name`` parameters.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
             fresh: pay for a new answer, where a stored one could be shown again for free.
 
         Raises:
@@ -133,7 +137,7 @@ class Session:
     def run(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params | None = None,
         *,
         fresh: bool = False,
         epsilon: str | Fraction | None = None,
@@ -199,7 +203,7 @@ class Session:
         return DeclaredStatements(self._pipeline)
 
     @interruptible
-    def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
+    def explain(self, text: str, params: Params | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
         line = self._pipeline
         paid: dict[str, RequestedBlock] = {}
@@ -307,8 +311,16 @@ class Session:
         """
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<dpsql session, closed>"
+        tables = ", ".join(f"{t.name} (public)" if t.public else t.name for t in self.policy.tables.values())
+        kept = "" if self._ledger.path is not None else " · this budget lasts for this process only"
+        return f"<dpsql session: {tables or 'no tables'} · {self.budget().sentence}{kept}>"
+
     def close(self) -> None:
         """Close the engine and the ledger, once nothing is being answered. The charges stay. Never raises."""
+        self._closed = True
         with suppress(Exception, KeyboardInterrupt):
             run_apart(self._pipeline.close)
 
@@ -353,6 +365,15 @@ class DeclaredStatement:
             raise AttributeError(name)
         return getattr(self.result, name)
 
+    def __len__(self) -> int:
+        return len(self.result)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.result)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.result[key]
+
     def __repr__(self) -> str:
         return f"<declared: {self.statement.source}>" if self._result is None else repr(self._result)
 
@@ -371,13 +392,13 @@ class DeclaredStatements:
 
     @interruptible
     def sql(
-        self, text: str, params: Mapping[str, Any] | None = None, *, epsilon: str | Fraction | None = None
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> DeclaredStatement:
         """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
 
         Args:
             text: dpsql SQL.
-            params: values of its ``$name`` parameters.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
             epsilon: what a statement costs that does not say.
 
         Raises:

@@ -128,7 +128,8 @@ def test_explaining_spends_nothing(run: Run) -> None:
     [
         (sql("SELECT * FROM visits"), "PrivacyError: "),
         (sql("SELECT nothing FROM plans"), "BindError: "),
-        (sql("SELECT 1", "--params", "[1]"), "JSON object"),
+        (sql("SELECT 1", "--params", "1"), "JSON object"),
+        (sql("SELECT 1", "--params", "[1]"), "0 ? marks, but 1 parameter"),
         (("sql", "--policy", str(POLICY)), "give the SQL"),
         (("sql", "SELECT 1", "--policy", "nowhere.toml"), "PolicyError: "),
         (("sql", "--file", "nowhere.sql", "--policy", str(POLICY)), "can't be read"),

@@ -83,13 +83,27 @@ def test_errors_are_pep_249s_and_keep_ours(connection: dbapi.Connection) -> None
         connection.cursor()
 
 
-def test_pandas_reads_it(connection: dbapi.Connection) -> None:
+def test_pandas_reads_it_and_is_quiet(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # pandas knows SQLAlchemy and SQLite only
-        frame = pandas.read_sql(f"{COUNT} WHERE plan = ?", connection, params=["free"])
+        warnings.simplefilter("error")
+        with dbapi.connect(policy=POLICY, ledger=tmp_path / "l.ledger") as connection:
+            frame = pandas.read_sql(f"{COUNT} WHERE plan = ?", connection, params=["free"])
+            named = pandas.read_sql(f"{COUNT} WHERE plan = $p", connection, params={"$p": "free"})
     assert list(frame.columns) == ["n"]
     assert 1500 < frame["n"][0] < 2500
+    assert named.equals(frame), "the same statement is answered once"
+
+
+def test_a_cursor_tells_the_cost_and_the_intervals(connection: dbapi.Connection) -> None:
+    cursor = connection.cursor()
+    assert (cursor.loss, cursor.intervals) == (None, None)
+    cursor.execute(COUNT)
+    assert cursor.loss == "ε=0.1"
+    assert cursor.intervals is not None
+    ((low, high),) = cursor.intervals["n"]
+    assert low < cursor.fetchall()[0][0] < high
+    assert cursor.execute(COUNT).loss == "no charge"
 
 
 def test_jupysql_runs_on_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -208,3 +209,49 @@ def test_a_display_of_many_rows_looks_at_few_of_them() -> None:
     tracemalloc.stop()
     assert "1 000 000 rows" in shown, peak
     assert peak < 1 << 20, peak
+
+
+def test_a_result_is_a_sequence_of_rows_and_a_mapping_of_columns() -> None:
+    result = Result(
+        pa.table({"ward": ["A", "B", None], "n": [7, 5, 3]}), intervals={"n": [(5.0, 9.0), None, (1.0, 5.0)]}
+    )
+    assert list(result) == result.fetchall() == [("A", 7), ("B", 5), (None, 3)]
+    assert dict(result) == {"A": 7, "B": 5, None: 3}
+    assert (result[0], result[-1], result[1:]) == (("A", 7), (None, 3), [("B", 5), (None, 3)])
+    assert sum(result["n"]) == 15
+    assert [ward for ward, _ in result] == result["ward"]
+    with pytest.raises(IndexError):
+        result[3]
+    with pytest.raises(KeyError) as told:
+        result["m"]
+    assert isinstance(told.value, Error)
+    assert str(told.value) == "the result has no column m.\nHint: there is ward, n."
+    assert Result(pa.table({"n": [7]})).item() == 7
+    for wrong in (result, Result(pa.table({"n": []}))):
+        with pytest.raises(ValueError, match="one row and one column"):
+            wrong.item()
+
+
+def test_intervals_go_along_into_frames() -> None:
+    table = pa.table([["A", "B"], [7, 5], [1, 2]], names=["ward", "n", "n_low"])
+    result = Result(table, intervals={"n": [(5.0, 9.0), None]})
+    assert result.arrow(intervals=True).column_names == ["ward", "n", "n__low", "n_high", "n_low"]
+    frame = result.df(intervals=True)
+    assert (
+        list(frame.columns) == result.pl(intervals=True).columns == result.arrow(intervals=True).column_names
+    )
+    assert frame["n_high"].tolist()[0] == 9.0
+    assert frame["n_high"].isna().tolist() == [False, True]
+    assert list(result.df().columns) == ["ward", "n", "n_low"]
+    assert result.to_pandas().equals(result.df())
+    assert result.to_polars().equals(result.pl())
+    assert result.to_arrow() is result.arrow()
+
+
+def test_other_libraries_read_a_result_as_it_is() -> None:
+    result = Result(pa.table({"ward": ["A", "B"], "n": [7, 5]}))
+    assert duckdb.sql("SELECT SUM(n) FROM result").fetchall() == [(12,)]
+    frame = result.__dataframe__()
+    assert list(frame.column_names()) == ["ward", "n"]
+    assert frame.num_rows() == 2
+    assert pl.DataFrame(result).shape == (2, 2)

@@ -422,3 +422,79 @@ def test_a_failing_statement_does_not_lose_the_answers_before_it(policy, tmp_pat
                 "SELECT WITH DP OPTIONS (epsilon = 0.9) COUNT(*) FROM visits WHERE age > 2"
             )
         assert [type(result).__name__ for result in caught.value.answered] == ["Result", "Result"]
+
+
+def test_what_a_session_and_a_budget_say_of_themselves(policy: Path) -> None:
+    session = dpsql.connect(policy=policy)
+    session.sql("SELECT COUNT(*) AS n FROM visits")
+    assert repr(session).startswith("<dpsql session: visits, unlimited, ")
+    assert "(public)" in repr(session)
+    assert repr(session).endswith(f"{session.budget().sentence}>")
+    said = repr(session.budget())
+    assert said.startswith("budget ε=2, δ=1e-06     █░")
+    assert "ε=0.1 spent, ε=1.9 left" in said
+    session.close()
+    assert repr(session) == "<dpsql session, closed>"
+    with dpsql.connect(policy=dpsql.Policy.loads(policy.read_text())) as session:
+        assert "lasts for this process only" in repr(session)
+
+
+def test_parameters_as_python_writes_them(session: dpsql.Session) -> None:
+    """Each spelling is the same question, so only the first is paid."""
+    first = session.sql("SELECT COUNT(*) AS n FROM visits WHERE plan IN ('free', '25%') AND age > 30")
+    spellings: list[tuple[str, Any]] = [
+        ("plan IN $plans AND age > $age", {"plans": ["free", "25%"], "age": 30}),
+        ("plan IN ($plans) AND age > $age", {"$plans": ("free", "25%"), "$age": 30}),
+        ("plan IN ($a, $b) AND age > $age", {"a": "free", "b": "25%", "age": 30}),
+        ("plan IN ? AND age > ?", [["free", "25%"], 30]),
+        ("plan IN (?, ?) AND age > ?", ("free", "25%", 30)),
+        ("plan IN $2 AND age > $1", [30, ["free", "25%"]]),
+        ("plan = ANY($plans) AND age > $age", {"plans": ["free", "25%"], "age": 30}),
+    ]
+    for text, params in spellings:
+        again = session.sql(f"SELECT COUNT(*) AS n FROM visits WHERE {text}", params)
+        assert (again.item(), again.loss) == (first.item(), "no charge"), text
+    assert session.explain("SELECT COUNT(*) FROM visits WHERE age > ?", [30]).sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "said"),
+    [
+        ("SELECT ? AS a", ["x", "y"], "there are 1 ? marks, but 2 parameters."),
+        ("SELECT 1 AS a", ["x"], "there are 0 ? marks, but 1 parameter."),
+        ("SELECT $2 AS a", ["x"], "the parameter $2 has no value."),
+        ("SELECT ? AS a", None, "a ? mark has no value."),
+        ("SELECT $1 AS a", {"p": 1}, "the parameter $1 has no value."),
+        ("SELECT 1 AS a", "x", "parameters are a mapping or a list, not a str."),
+    ],
+)
+def test_parameters_that_do_not_fit(session: dpsql.Session, text: str, params: Any, said: str) -> None:
+    with pytest.raises(Error) as caught:
+        session.sql(text, params)
+    assert caught.value.message == said
+
+
+def test_marks_in_texts_and_comments_are_none(session: dpsql.Session) -> None:
+    text = "SELECT '?' AS a, ? AS b /* ? */ -- ?"
+    assert session.sql(text, [3]).fetchall() == [("?", 3)]
+
+
+def test_lists_by_the_names_of_columns_are_a_table() -> None:
+    policy = dpsql.Policy.loads(
+        '[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "person"\nmax_rows = 1\n'
+        'columns.person.type = "INTEGER"\ncolumns.amount = { type = "DOUBLE", bounds = [0, 10] }'
+    )
+    lists = {"person": list(range(1000)), "amount": [5.0] * 999 + ["much"]}
+    with dpsql.connect({"visits": lists}, policy=policy) as session:
+        total = session.sql("SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) AS s FROM visits").item()
+        assert 4800 < total < 5200
+
+
+def test_a_policy_made_in_python_keeps_the_folder_that_it_was_read_from(policy: Path) -> None:
+    import shutil
+
+    shutil.copy(DEMO / "plans.parquet", policy.parent / "here.parquet")
+    text = '[budget]\nepsilon = 1\n[tables.plans]\npublic = true\nsource = "here.parquet"\n'
+    policy.with_name("near.toml").write_text(text)
+    with dpsql.connect(policy=dpsql.Policy.load(policy.with_name("near.toml"))) as session:
+        assert len(session.sql("SELECT * FROM plans")) == 5

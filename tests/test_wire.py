@@ -24,7 +24,7 @@ from dpsql.privacy.amounts import OwnRoom
 from dpsql.privacy.events import KINDS, DiscreteLaplace, PureDP, compose_events
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.result import Result
-from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.parse.parameters import make_literal
 from dpsql.wire import Message, WireError
 
 plain = st.recursive(

@@ -69,15 +69,17 @@ def _text(given: argparse.Namespace) -> str:
         raise ParseError(f"the file {given.file} can't be read.") from None
 
 
-def _params(given: argparse.Namespace) -> dict[str, Any] | None:
+def _params(given: argparse.Namespace) -> dict[str, Any] | list[Any] | None:
     if given.params is None:
         return None
     try:
         params = json.loads(given.params)
     except json.JSONDecodeError:
         params = None
-    if not isinstance(params, dict):
-        raise ParseError("--params takes a JSON object.", hint="""--params '{"city": "Delft"}'""")
+    if not isinstance(params, dict | list):
+        raise ParseError(
+            "--params takes a JSON object, or a list for ? marks.", hint="""--params '{"city": "Delft"}'"""
+        )
     return params
 
 

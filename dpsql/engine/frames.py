@@ -13,7 +13,7 @@ import datetime
 import json
 import numbers
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -155,9 +155,9 @@ _OBJECTS = b"dpsql objects"
 
 
 def to_arrow(name: str, frame: Any) -> pa.Table:
-    """Convert a pandas or polars frame, or anything of Arrow's, to what DuckDB reads without looking at its values.
+    """Convert a frame, lists by the names of columns, or anything of Arrow's, to what DuckDB reads without looking at values.
 
-    Columns of objects become texts (see :func:`list_object_columns`); values that DuckDB can't take become NULL.
+    Lists and columns of objects become texts (see :func:`list_object_columns`); values that DuckDB can't take become NULL.
 
     Raises:
         PolicyError: it is no table, or has a column that Arrow can't hold.
@@ -171,6 +171,8 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
             return clean_table(
                 _convert(_list_polars(frame.collect() if hasattr(frame, "collect") else frame))
             )
+        if isinstance(frame, Mapping):
+            return clean_table(_convert((str(column), values, True) for column, values in frame.items()))
         if type(frame).__module__ == "pyarrow._dataset":
             return clean_table(frame.to_table())
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
@@ -181,7 +183,7 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")
     raise PolicyError(
         f"the table {name} is a {type(frame).__name__}, and that is no table.",
-        hint="give a pandas, polars or Arrow table.",
+        hint="give a pandas, polars or Arrow table, or a dict of lists.",
     )
 
 

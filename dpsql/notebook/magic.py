@@ -7,6 +7,7 @@ import keyword
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from dpsql.notebook.sessions import Sessions
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
 from dpsql.sql.parse.functions import WORDS
+from dpsql.sql.parse.parameters import Params, name_parameters
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
@@ -144,8 +146,8 @@ class DpsqlMagic(Magics):
             self._cost(results[-1])
         return None
 
-    def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> dict[str, Any]:
-        """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``."""
+    def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> Params:
+        """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``; a list is for ``?``."""
         space: dict[str, Any] = {**self.shell.user_ns, **local}  # type: ignore[union-attr]
         params = {name: space[name] for name in _PARAMETER.findall(text) if name in space}
         if options.params is None:
@@ -158,12 +160,14 @@ class DpsqlMagic(Magics):
                 given = json.loads(written)
             except json.JSONDecodeError:
                 given = None
+        if isinstance(given, list | tuple):
+            return given
         if not isinstance(given, Mapping):
             raise ParseError(
-                "--params takes a JSON object, or the name of a dict.",
+                "--params takes a JSON object or list, or the name of a dict or a list.",
                 hint="""--params '{"city": "Delft"}', or --params $values""",
             )
-        return {**params, **{str(k): v for k, v in given.items()}}
+        return {**params, **name_parameters(given)}
 
     def _converted(self, result: Result) -> Any:
         convert: dict[str, Callable[[], Any]] = {
@@ -215,19 +219,35 @@ class DpsqlMagic(Magics):
 
     def _connect(self, rest: str) -> None:
         given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
+        given = self._fill_connect(given)
         if len(given.rest) > 1:
-            raise ParseError(f"%dpsql connect takes one database, not {' '.join(given.rest)}.")
+            raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
             raise PolicyError(
                 "a session needs the policy that the data owner wrote.",
                 hint="%dpsql connect data.duckdb --policy policy.toml",
             )
         database: Any = given.rest[0] if given.rest else ":memory:"
-        variable = self.shell.user_ns.get(database)  # type: ignore[union-attr]
+        variable = self.shell.user_ns.get(database) if isinstance(database, str) else None  # type: ignore[union-attr]
         if variable is not None and not isinstance(variable, str):
-            database = variable  # an open DuckDB connection
+            database = variable  # an open DuckDB connection, or frames by name
         ledger = given.ledger or self.ledger or None
         self._open(given.session, database, given.policy, ledger, given.analyst)
+
+    def _fill_connect(self, given: CellOptions) -> CellOptions:
+        """Put the values of ``$name`` in their places: paths, an open connection, a mapping of frames."""
+        space = self.shell.user_ns  # type: ignore[union-attr]
+
+        def fill(word: Any) -> Any:
+            if not isinstance(word, str) or not re.fullmatch(r"\$[A-Za-z_]\w*", word):
+                return word
+            if word[1:] not in space:
+                raise BindError(f"the parameter {word} has no value.", hint=f"assign {word[1:]} first.")
+            found = space[word[1:]]
+            return str(found) if isinstance(found, Path) else found
+
+        texts = {name: fill(getattr(given, name)) for name in ("policy", "ledger", "analyst", "session")}
+        return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
     def _demo(self, rest: str) -> None:
         from dpsql.demo import POLICY

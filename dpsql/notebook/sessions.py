@@ -27,6 +27,7 @@ from dpsql.notebook.render import Panel, make_sheet
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Display, Sheet
+from dpsql.sql.parse.parameters import Params
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -89,7 +90,7 @@ def read_settings(folder: Path) -> Settings:
 
 
 def ask(
-    session: Session, text: str, params: dict[str, Any], options: CellOptions, *, kernel: bool = False
+    session: Session, text: str, params: Params, options: CellOptions, *, kernel: bool = False
 ) -> list[Result]:
     """Answer a cell's statements under its flags, with a sign of life in a kernel's cell or a terminal."""
     with show_progress(draw_in_kernel() if kernel else draw_in_terminal):
@@ -100,7 +101,7 @@ def ask(
         return plan.results
 
 
-def pair_kept_results(text: str, params: dict[str, Any], results: list[Result]) -> list[tuple[str, Result]]:
+def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[tuple[str, Result]]:
     """Return the results that a cell's own statements keep, with their names."""
     from dpsql.sql.parse.statements import parse
 

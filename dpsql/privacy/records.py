@@ -16,8 +16,11 @@ from dpsql.privacy.amounts import OwnRoom, format_percent, say_what_is_left
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 
+BAR_WIDTH = 20
+"""Letters of a budget's bar in text."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BudgetState:
     """The budget at one moment: of the whole, or of an analyst's share.
 
@@ -116,6 +119,35 @@ class BudgetState:
             return ""
         count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
         return f"{count} more at ε={write_short(self.default_epsilon)}"
+
+    @property
+    def title(self) -> str:
+        """``"budget ε=1, δ=1e-06"``, or whose share it is."""
+        whose = "budget" if self.analyst is None else f"share of {self.analyst}"
+        if self.promises_rule:
+            return f"{whose} {self.limit}"
+        return f"{whose} ε={write_short(self.limit_epsilon)}, δ={write_short(self.limit_delta)}"
+
+    @property
+    def amounts(self) -> str:
+        """The words for what was spent and what is left, in the figures of every other place."""
+        amounts = (
+            f"{self.detail}; {self.sentence}" if self.has_rule else f"{self.spent} spent, {self.left} left"
+        )
+        return ", ".join(filter(None, [amounts, self.about_text]))
+
+    @property
+    def bar_line(self) -> str:
+        """The title, a bar of what is spent, and the amounts."""
+        filled = round(float(self.share) * BAR_WIDTH)
+        if self.share > 0:
+            filled = max(1, filled)
+        if self.left_epsilon > 0:
+            filled = min(BAR_WIDTH - 1, filled)
+        return f"{self.title}     {'█' * filled}{'░' * (BAR_WIDTH - filled)}  {self.amounts}"
+
+    def __repr__(self) -> str:
+        return self.bar_line if self.whole is None else f"{self.bar_line}\n{self.whole.bar_line}"
 
 
 @dataclass(frozen=True)

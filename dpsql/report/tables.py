@@ -16,8 +16,6 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.numerics.exact_numbers import write_short
-
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
     from dpsql.privacy.accountants import Accountant
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from dpsql.privacy.records import BudgetState, Entry
 
 _Value = str | int | float | None
-BAR_WIDTH = 20
-"""Characters of the text bar."""
 _CELL_WIDTH = 48
 _GAP = "   "
 _CAPTION = (
@@ -279,7 +275,7 @@ class BudgetPanel(Display):
 
     def text(self) -> str:
         """Return the bar and the table as text."""
-        lines = [*(_bar_line(s) for s in _states(self.state)), *_say_answers(self.state)]
+        lines = [*(s.bar_line for s in _states(self.state)), *_say_answers(self.state)]
         if not self.lasting:
             lines.append("this budget lasts for this process only")
         if self.charges:
@@ -294,7 +290,7 @@ class BudgetPanel(Display):
         for s in _states(self.state):
             used = float(s.share)
             meter = tag("meter", f"{used:.0%}", min=0, max=1, value=f"{used:.4f}")
-            parts.append(tag("p", quote(_title(s)) + Html(" ") + meter + Html(" ") + quote(_amounts(s))))
+            parts.append(tag("p", quote(s.title) + Html(" ") + meter + Html(" ") + quote(s.amounts)))
         parts += [tag("p", line) for line in _say_answers(self.state)]
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))
@@ -345,27 +341,3 @@ def clip_text(text: str, width: int) -> str:
 
 def _states(state: BudgetState) -> list[BudgetState]:
     return [state] if state.whole is None else [state.whole, state]
-
-
-def _bar_line(state: BudgetState) -> str:
-    filled = round(float(state.share) * BAR_WIDTH)
-    if state.share > 0:
-        filled = max(1, filled)
-    if state.left_epsilon > 0:
-        filled = min(BAR_WIDTH - 1, filled)
-    return f"{_title(state)}     {'█' * filled}{'░' * (BAR_WIDTH - filled)}  {_amounts(state)}"
-
-
-def _title(state: BudgetState) -> str:
-    whose = "budget" if state.analyst is None else f"share of {state.analyst}"
-    if state.promises_rule:
-        return f"{whose} {state.limit}"
-    return f"{whose} ε={write_short(state.limit_epsilon)}, δ={write_short(state.limit_delta)}"
-
-
-def _amounts(state: BudgetState) -> str:
-    """Say what was spent and what is left, in the figures of every other place."""
-    amounts = (
-        f"{state.detail}; {state.sentence}" if state.has_rule else f"{state.spent} spent, {state.left} left"
-    )
-    return ", ".join(filter(None, [amounts, state.about_text]))

@@ -39,7 +39,8 @@ from dpsql.sql.parse.options import (
     mode_of,
     take_mode,
 )
-from dpsql.sql.parse.statements import PIVOT_HINT, make_literal
+from dpsql.sql.parse.parameters import make_literal
+from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.intervals import name_kept_results

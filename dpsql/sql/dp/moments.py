@@ -27,7 +27,7 @@ from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line
 from dpsql.sql.expressions.types import DOUBLE, Typed, make_cast
 from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_epsilon
-from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.parse.parameters import make_literal
 
 _OWN_STEPS = 1 << 20
 """About so many steps between the bounds of a unit's own mean."""

@@ -31,7 +31,7 @@ from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Back, place_on_line
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import Call, call_of, read_number, read_whole
-from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.parse.parameters import make_literal
 
 # -- histograms, modes -------------------------------------------------------------------------------------------
 

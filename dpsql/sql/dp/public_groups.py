@@ -36,7 +36,7 @@ from dpsql.sql.dp.public_ranges import (
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.parse.dialect import expression_of, join_word, to_sql
-from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.parse.parameters import make_literal
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.relation import Relation, column
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
@@ -13,8 +10,9 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.errors import BindError, Error, ParseError, Span, did_you_mean
-from dpsql.sql.parse.dialect import mode_clauses, parse_tokens, span_of, text_literal
+from dpsql.errors import Error, ParseError, Span, did_you_mean
+from dpsql.sql.parse.dialect import parse_tokens, span_of
+from dpsql.sql.parse.parameters import Params, bind_parameters, is_positional, name_parameters, number_marks
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -46,16 +44,18 @@ class Statement:
         return self.text[slice(*self.span)].strip()
 
 
-def parse(text: str, params: Mapping[str, Any] | None = None) -> list[Statement]:
-    """Return the statements of a cell, in order, with ``$name`` parameters bound as values.
+def parse(text: str, params: Params | None = None) -> list[Statement]:
+    """Return the statements of a cell, in order, with ``$name``, ``$1`` and ``?`` bound as values.
 
     Raises:
         ParseError: not a statement of the language.
         BindError: a parameter has no value, or one that SQL can't hold.
     """
     try:
-        parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)
-        return [_statement(list(part), text, params or {}) for ends, part in parts if not ends]
+        tokens = number_marks(tokenize(text, marks=is_positional(params)), params)
+        parts = groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON)
+        values = name_parameters(params)
+        return [_statement(list(part), text, values) for ends, part in parts if not ends]
     except Error as error:
         raise error.located(text) from None
 
@@ -120,7 +120,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
         tree = open_parentheses(tree)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
-    return _fill_parameters(tree, params, text)
+    return bind_parameters(tree, params, text)
 
 
 def _enclose_pivot(tokens: list[Token]) -> list[Token]:
@@ -229,7 +229,7 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
         clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
     clause += [replace_token(head, TokenType.NUMBER, "0")] if stable else []
     clause += tokens[3:options]
-    tree = _fill_parameters(parse_tokens(clause, text), params, text)
+    tree = bind_parameters(parse_tokens(clause, text), params, text)
     given = {key for key, value in tree.args.items() if value and key != "mode"}
     if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
         raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
@@ -245,112 +245,6 @@ def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) ->
 def _nothing_after(tokens: list[Token], i: int) -> None:
     if len(tokens) > i:
         raise token_error(tokens[i], f"nothing may follow here, but there is {tokens[i].text}.")
-
-
-def _fill_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
-    """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
-    places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
-    for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
-        name = node.name if isinstance(node, exp.Placeholder) else node.this.name
-        span = span_of(node) or _find_parameter(text, name)
-        if name not in params:
-            if name.isdigit():
-                raise BindError("parameters have names here.", span=span, hint="write $name.")
-            raise BindError(
-                f"the parameter ${name} has no value.",
-                span=span,
-                hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
-            )
-        value = make_literal(params[name], name, span)
-        if span:
-            value.meta.update(start=span[0], end=span[1] - 1)
-        node.replace(value)
-    return _write_out_lists(tree)
-
-
-_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
-
-
-def _write_out_lists(tree: exp.Expr) -> exp.Expr:
-    """Write ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
-
-    A NULL in the list counts in the last form only, and an empty list holds nothing: as in DuckDB.
-    """
-    for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
-        some = node.expression if isinstance(node, exp.EQ) else None
-        if some is not None and not isinstance(some, exp.Any):
-            continue
-        sought = node.expression if isinstance(node, exp.ArrayContains) else node.this
-        held = (
-            node.args.get("field")
-            if isinstance(node, exp.In)
-            else some.this
-            if some is not None
-            else node.this
-        )
-        held = held.unnest() if isinstance(held, exp.Expr) else None
-        if not isinstance(held, exp.Array):
-            continue
-        items = [item for item in held.expressions if some is not None or not isinstance(item, exp.Null)]
-        if not all(
-            isinstance(item, (*_CONSTANTS, exp.Null)) and item.find(exp.Column) is None for item in items
-        ):
-            continue
-        sought = exp.paren(sought.copy()) if isinstance(sought, exp.Binary) else sought.copy()
-        if items:
-            node.replace(exp.In(this=sought, expressions=[item.copy() for item in items]))
-        elif some is not None:
-            node.replace(exp.false())
-        else:
-            known = exp.Not(this=exp.Is(this=sought, expression=exp.Null()))
-            node.replace(exp.Case(ifs=[exp.If(this=known, true=exp.false())]))
-    return tree
-
-
-def _find_parameter(text: str, name: str) -> Span | None:
-    at = text.find("$" + name)
-    return None if at < 0 else (at, at + len(name) + 1)
-
-
-MAX_LIST_PARAMETER = 10_000
-"""Values of a list that is a parameter."""
-
-
-def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
-    """Return a SQL literal of a Python value.
-
-    Raises:
-        BindError: NaN, an infinity, or a type that SQL literals don't have.
-    """
-    item = getattr(value, "item", None)  # a numpy scalar
-    value = item() if callable(item) and getattr(value, "shape", None) == () else value
-    if value is None:
-        return exp.Null()
-    if isinstance(value, bool):
-        return exp.Boolean(this=value)
-    if isinstance(value, str):
-        return text_literal(value, name, span)
-    if isinstance(value, datetime.datetime):
-        return exp.cast(exp.Literal.string(value.replace(tzinfo=None).isoformat(" ")), "TIMESTAMP")
-    if isinstance(value, datetime.date):
-        return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
-    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
-        value = value.tolist()  # of numpy or pandas
-    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
-        if len(value) > MAX_LIST_PARAMETER:
-            what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
-            raise BindError(
-                what, span=span, hint="put them in a public table, or keep a result, and join it."
-            )
-        return exp.Array(expressions=[make_literal(held, name, span) for held in value])
-    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
-        number = exp.Literal.number(repr(abs(value)) if isinstance(value, float) else str(abs(value)))
-        return exp.Neg(this=number) if value < 0 else number
-    raise BindError(
-        f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
-        span=span,
-        hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
-    )
 
 
 # -- clauses and their order ------------------------------------------------------------------------------------

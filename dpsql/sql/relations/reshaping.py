@@ -23,7 +23,7 @@ from dpsql.sql.expressions.types import INTEGER, Bounds, Typed
 from dpsql.sql.normalize import Env, from_items, label_of_item
 from dpsql.sql.parse.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.sql.parse.options import call_of
-from dpsql.sql.parse.statements import make_literal
+from dpsql.sql.parse.parameters import make_literal
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
 from dpsql.sql.relations.projections import aggregate_per_unit

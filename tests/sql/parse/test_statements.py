@@ -12,7 +12,8 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.parse.statements import make_literal, parse
+from dpsql.sql.parse.parameters import make_literal
+from dpsql.sql.parse.statements import parse
 
 
 def test_a_cell_holds_statements_with_their_places() -> None:

@@ -1,0 +1,50 @@
+"""Values from Python for a statement's parameters: ``$name`` with a mapping, ``?`` or ``$1`` with a list.
+
+They stay values from here on: nothing that an analyst's variable holds becomes text of a statement.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpsql.errors import BindError
+
+Params = Mapping[str, Any] | Sequence[Any]
+"""Values of parameters: by name, or in the order of the ``?`` marks."""
+
+_MARK = re.compile(
+    r"""'(?:''|[^'])*'|"(?:""|[^"])*"|`[^`]*`|(\$\w*\$).*?\1|--[^\n]*|/\*.*?\*/|(?P<mark>\?)""", re.DOTALL
+)
+"""The texts that may hold a question mark that is none, or one that is."""
+_NUMBERED = re.compile(r"\$[0-9]")
+
+
+def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, Any]]:
+    """Write the ``?`` marks of a text as ``$1``, ``$2``, ... where values come in a list; return them by name.
+
+    Raises:
+        BindError: there are more or fewer marks than values, or it is neither a mapping nor a list.
+
+    >>> name_parameters("SELECT ?, '?'", ["Delft"])
+    ("SELECT $1, '?'", {'1': 'Delft'})
+    >>> name_parameters("SELECT $city", {"$city": "Delft"})
+    ('SELECT $city', {'city': 'Delft'})
+    """
+    if params is None:
+        return text, {}
+    if isinstance(params, Mapping):
+        return text, {str(name).removeprefix("$"): value for name, value in params.items()}
+    if not isinstance(params, list | tuple):
+        raise BindError(
+            f"parameters are a mapping or a list, not a {type(params).__name__}.",
+            hint='{"city": "Delft"} for $city, or ["Delft"] for a ? mark.',
+        )
+    number, given = itertools.count(1), len(params)
+    named = _MARK.sub(lambda found: f"${next(number)}" if found["mark"] else found[0], text)
+    marks = next(number) - 1
+    if marks != given and (marks or not _NUMBERED.search(text)):
+        raise BindError(f"there are {marks} ? marks, but {given} parameter{'' if given == 1 else 's'}.")
+    return named, {str(place): value for place, value in enumerate(params, 1)}

@@ -1,0 +1,182 @@
+"""Values from Python in SQL: ``$name`` with a mapping, ``?`` or ``$1`` with a list. They are data to the language, never text."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import BindError, Span, did_you_mean
+from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
+from dpsql.sql.parse.tokens import replace_token
+
+Params = Mapping[str, Any] | Sequence[Any]
+"""Values of parameters: by name, or in the order of the ``?`` marks."""
+
+
+def name_parameters(params: Params | None) -> dict[str, Any]:
+    """Return values by name: names may be given with their ``$``, and values in a list are called 1, 2, ...
+
+    Raises:
+        BindError: it is neither a mapping nor a list.
+
+    >>> name_parameters({"$city": "Delft"}), name_parameters(["Delft", 3])
+    ({'city': 'Delft'}, {'1': 'Delft', '2': 3})
+    """
+    if params is None:
+        return {}
+    if isinstance(params, Mapping):
+        return {str(name).removeprefix("$"): value for name, value in params.items()}
+    if is_positional(params):
+        return {str(place): value for place, value in enumerate(params, 1)}
+    raise BindError(
+        f"parameters are a mapping or a list, not a {type(params).__name__}.",
+        hint='{"city": "Delft"} for $city, or ["Delft"] for a ? mark.',
+    )
+
+
+def is_positional(params: Params | None) -> bool:
+    """Tell whether values are given in the order of the marks."""
+    return isinstance(params, list | tuple)
+
+
+def number_marks(tokens: list[Token], params: Params | None) -> list[Token]:
+    """Write each ``?`` as ``$1``, ``$2``, ... in the order of the text.
+
+    Raises:
+        BindError: there are more or fewer marks than values.
+    """
+    if not is_positional(params):
+        return tokens
+    made: list[Token] = []
+    marks = 0
+    for token in tokens:
+        if token.token_type == TokenType.PLACEHOLDER:
+            marks += 1
+            made.append(replace_token(token, TokenType.PARAMETER, "$"))
+            made.append(replace_token(token, TokenType.NUMBER, str(marks)))
+        else:
+            made.append(token)
+    given = len(params or ())
+    numbered = any(token.token_type == TokenType.PARAMETER for token in tokens)
+    if marks != given and (marks or not numbered):
+        raise BindError(f"there are {marks} ? marks, but {given} parameter{'' if given == 1 else 's'}.")
+    return made
+
+
+def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+    """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
+    places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
+    for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
+        name = node.name if isinstance(node, exp.Placeholder) else node.this.name
+        span = span_of(node) or _find_parameter(text, name)
+        if name not in params:
+            if name.isdigit():
+                raise BindError(
+                    f"the parameter ${name} has no value.",
+                    span=span,
+                    hint="give a list of values, or write $name.",
+                )
+            raise BindError(
+                f"the parameter ${name} has no value.",
+                span=span,
+                hint=did_you_mean(name, params) if params else f"assign {name} first, or pass params.",
+            )
+        value = make_literal(params[name], name, span)
+        value.meta["parameter"] = True
+        if span:
+            value.meta.update(start=span[0], end=span[1] - 1)
+        node.replace(value)
+    return _write_out_lists(tree)
+
+
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
+
+
+def _write_out_lists(tree: exp.Expr) -> exp.Expr:
+    """Write ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
+
+    A NULL in the list counts in the last form only, and an empty list holds nothing: as in DuckDB.
+    """
+    for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
+        some = node.expression if isinstance(node, exp.EQ) else None
+        if some is not None and not isinstance(some, exp.Any):
+            continue
+        sought = node.expression if isinstance(node, exp.ArrayContains) else node.this
+        held = (
+            node.args.get("field")
+            if isinstance(node, exp.In)
+            else some.this
+            if some is not None
+            else node.this
+        )
+        if held is None and isinstance(node, exp.In) and len(node.expressions) == 1:  # x IN ($list)
+            held = node.expressions[0] if node.expressions[0].meta.get("parameter") else None
+        held = held.unnest() if isinstance(held, exp.Expr) else None
+        if not isinstance(held, exp.Array):
+            continue
+        items = [item for item in held.expressions if some is not None or not isinstance(item, exp.Null)]
+        if not all(
+            isinstance(item, (*_CONSTANTS, exp.Null)) and item.find(exp.Column) is None for item in items
+        ):
+            continue
+        sought = exp.paren(sought.copy()) if isinstance(sought, exp.Binary) else sought.copy()
+        if items:
+            node.replace(exp.In(this=sought, expressions=[item.copy() for item in items]))
+        elif some is not None:
+            node.replace(exp.false())
+        else:
+            known = exp.Not(this=exp.Is(this=sought, expression=exp.Null()))
+            node.replace(exp.Case(ifs=[exp.If(this=known, true=exp.false())]))
+    return tree
+
+
+def _find_parameter(text: str, name: str) -> Span | None:
+    at = text.find("$" + name)
+    return None if at < 0 else (at, at + len(name) + 1)
+
+
+MAX_LIST_PARAMETER = 10_000
+"""Values of a list that is a parameter."""
+
+
+def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
+    """Return a SQL literal of a Python value.
+
+    Raises:
+        BindError: NaN, an infinity, or a type that SQL literals don't have.
+    """
+    item = getattr(value, "item", None)  # a numpy scalar
+    value = item() if callable(item) and getattr(value, "shape", None) == () else value
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return text_literal(value, name, span)
+    if isinstance(value, datetime.datetime):
+        return exp.cast(exp.Literal.string(value.replace(tzinfo=None).isoformat(" ")), "TIMESTAMP")
+    if isinstance(value, datetime.date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
+        value = value.tolist()  # of numpy or pandas
+    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+        if len(value) > MAX_LIST_PARAMETER:
+            what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
+            raise BindError(
+                what, span=span, hint="put them in a public table, or keep a result, and join it."
+            )
+        return exp.Array(expressions=[make_literal(held, name, span) for held in value])
+    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
+        number = exp.Literal.number(repr(abs(value)) if isinstance(value, float) else str(abs(value)))
+        return exp.Neg(this=number) if value < 0 else number
+    raise BindError(
+        f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
+        span=span,
+        hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
+    )
