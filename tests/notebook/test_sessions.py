@@ -252,3 +252,28 @@ def test_plan_and_epsilon_flags(tmp_path):
     entries, spent = notebook.cells[-1].outputs[0].text.split()
     assert entries == "1"
     assert 0.099 < float(Fraction(spent)) <= 0.1
+
+
+def test_connecting_takes_variables(cell: Cell, shell: InteractiveShell, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(
+        '[budget]\nepsilon = 1\ndefault_epsilon = 0.5\n[tables.mine]\nprivacy_unit = "person"\nmax_rows = 1\n'
+        'columns.person.type = "INTEGER"\n'
+    )
+    shell.push(
+        {
+            "where": tmp_path / "p.toml",
+            "frames": {"mine": {"person": list(range(1000))}},
+            "policy": dpsql.Policy.load(tmp_path / "p.toml"),
+            "ages": [30, 40],
+        }
+    )
+    cell("%dpsql connect $frames --policy $where --ledger mine.ledger --session mine")
+    assert (
+        900 < cell("%%dpsql --session mine\nSELECT COUNT(*) AS n FROM mine WHERE person >= 0").item() < 1100
+    )
+    cell("%dpsql connect frames --policy $policy --session other")
+    assert "lasts for this process only" in repr(cell("%dpsql session other"))
+    with pytest.raises(dpsql.BindError, match=r"the parameter \$nothing has no value"):
+        cell("%dpsql connect $nothing --policy $where")
+    two = cell("%%dpsql --session mine --params $ages\nSELECT ? AS a, ? AS b")
+    assert two.fetchall() == [(30, 40)]

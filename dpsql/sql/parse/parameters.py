@@ -69,7 +69,7 @@ def number_marks(tokens: list[Token], params: Params | None) -> list[Token]:
     return made
 
 
-def bind_parameters(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
+def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
     """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
     for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:

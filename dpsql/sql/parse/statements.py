@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, did_you_mean
 from dpsql.sql.parse.dialect import parse_tokens, span_of
-from dpsql.sql.parse.parameters import Params, bind_parameters, is_positional, name_parameters, number_marks
+from dpsql.sql.parse.parameters import Params, is_positional, name_parameters, number_marks, put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -120,7 +120,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
         tree = open_parentheses(tree)
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise ParseError("only queries are answered here.", span=span_of(tree), hint=_READ_ONLY)
-    return bind_parameters(tree, params, text)
+    return put_values(tree, params, text)
 
 
 def _enclose_pivot(tokens: list[Token]) -> list[Token]:
@@ -229,7 +229,7 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
         clause += [replace_token(head, TokenType.WITH, "WITH"), head, *tokens[options:]]
     clause += [replace_token(head, TokenType.NUMBER, "0")] if stable else []
     clause += tokens[3:options]
-    tree = bind_parameters(parse_tokens(clause, text), params, text)
+    tree = put_values(parse_tokens(clause, text), params, text)
     given = {key for key, value in tree.args.items() if value and key != "mode"}
     if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
         raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
