@@ -16,6 +16,7 @@ from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, Pri
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
+from dpsql.parameters import Params
 from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
 from dpsql.plan import Plan
 from dpsql.policy.model import Policy
@@ -26,7 +27,6 @@ from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
 from dpsql.sql.parse.dialect import span_of_word
-from dpsql.sql.parse.parameters import Params
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered

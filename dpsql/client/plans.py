@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.client.conversation import Reply
 from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
+from dpsql.parameters import Params, name_parameters
 from dpsql.wire import WireError, get_field, read_event_of
 from dpsql.wire_params import write_amount, write_params
 
@@ -57,13 +58,13 @@ class RemotePlan:
 
     @interruptible
     def sql(
-        self, text: str, params: Mapping[str, Any] | None = None, *, epsilon: str | Fraction | None = None
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> RemoteStatement:
         """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
 
         Args:
             text: dpsql SQL.
-            params: values of its ``$name`` parameters.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
             epsilon: what a statement costs that does not say.
 
         Raises:
@@ -71,7 +72,8 @@ class RemotePlan:
         """
         if self._ran:
             raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
-        asked = {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+        text, values = name_parameters(text, params)
+        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
         count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
         self._asked.append(asked)
         self._count += count

@@ -12,6 +12,7 @@ from dpsql.client.conversation import Conversation, Reply
 from dpsql.client.plans import RemotePlan
 from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
+from dpsql.parameters import Params, name_parameters
 from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state
 from dpsql.wire_params import write_amount, write_params
 
@@ -84,12 +85,12 @@ class RemoteSession:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def sql(self, text: str, params: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Result:
+    def sql(self, text: str, params: Params | None = None, *, fresh: bool = False) -> Result:
         """Answer a statement (of several, the last one's result is given; all are answered).
 
         Args:
             text: dpsql SQL.
-            params: values of its ``$name`` parameters.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
             fresh: pay for a new answer, where a stored one could be shown again for free.
 
         Raises:
@@ -111,7 +112,7 @@ class RemoteSession:
     def run(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params | None = None,
         *,
         fresh: bool = False,
         epsilon: str | Fraction | None = None,
@@ -121,7 +122,8 @@ class RemoteSession:
         ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
         the error's ``answered``.
         """
-        asked = {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+        text, values = name_parameters(text, params)
+        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
         return self._ask("run", {**asked, "fresh": fresh}).results
 
     def plan(self) -> RemotePlan:
@@ -133,9 +135,10 @@ class RemoteSession:
         return RemotePlan(self._ask)
 
     @interruptible
-    def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
+    def explain(self, text: str, params: Params | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
-        asked = {"text": text, "params": write_params(params)}
+        text, values = name_parameters(text, params)
+        asked = {"text": text, "params": write_params(values)}
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
 
     # -- everything else ----------------------------------------------------------------------------------------

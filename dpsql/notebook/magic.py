@@ -21,10 +21,10 @@ from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import guide, policy_commands, render, sessions
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.sessions import Sessions
+from dpsql.parameters import Params, name_parameters
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
 from dpsql.sql.parse.functions import WORDS
-from dpsql.sql.parse.parameters import Params, name_parameters
 
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
@@ -167,7 +167,7 @@ class DpsqlMagic(Magics):
                 "--params takes a JSON object or list, or the name of a dict or a list.",
                 hint="""--params '{"city": "Delft"}', or --params $values""",
             )
-        return {**params, **name_parameters(given)}
+        return {**params, **name_parameters(text, given)[1]}
 
     def _converted(self, result: Result) -> Any:
         convert: dict[str, Callable[[], Any]] = {

@@ -24,10 +24,10 @@ from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
+from dpsql.parameters import Params
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Display, Sheet
-from dpsql.sql.parse.parameters import Params
 
 if TYPE_CHECKING:
     from dpsql.result import Result

@@ -1,72 +1,17 @@
-"""Values from Python in SQL: ``$name`` with a mapping, ``?`` or ``$1`` with a list. They are data to the language, never text."""
+"""Values of parameters as literals of SQL. They are data to the language, never text."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Span, did_you_mean
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
-from dpsql.sql.parse.tokens import replace_token
-
-Params = Mapping[str, Any] | Sequence[Any]
-"""Values of parameters: by name, or in the order of the ``?`` marks."""
-
-
-def name_parameters(params: Params | None) -> dict[str, Any]:
-    """Return values by name: names may be given with their ``$``, and values in a list are called 1, 2, ...
-
-    Raises:
-        BindError: it is neither a mapping nor a list.
-
-    >>> name_parameters({"$city": "Delft"}), name_parameters(["Delft", 3])
-    ({'city': 'Delft'}, {'1': 'Delft', '2': 3})
-    """
-    if params is None:
-        return {}
-    if isinstance(params, Mapping):
-        return {str(name).removeprefix("$"): value for name, value in params.items()}
-    if is_positional(params):
-        return {str(place): value for place, value in enumerate(params, 1)}
-    raise BindError(
-        f"parameters are a mapping or a list, not a {type(params).__name__}.",
-        hint='{"city": "Delft"} for $city, or ["Delft"] for a ? mark.',
-    )
-
-
-def is_positional(params: Params | None) -> bool:
-    """Tell whether values are given in the order of the marks."""
-    return isinstance(params, list | tuple)
-
-
-def number_marks(tokens: list[Token], params: Params | None) -> list[Token]:
-    """Write each ``?`` as ``$1``, ``$2``, ... in the order of the text.
-
-    Raises:
-        BindError: there are more or fewer marks than values.
-    """
-    if not is_positional(params):
-        return tokens
-    made: list[Token] = []
-    marks = 0
-    for token in tokens:
-        if token.token_type == TokenType.PLACEHOLDER:
-            marks += 1
-            made.append(replace_token(token, TokenType.PARAMETER, "$"))
-            made.append(replace_token(token, TokenType.NUMBER, str(marks)))
-        else:
-            made.append(token)
-    given = len(params or ())
-    numbered = any(token.token_type == TokenType.PARAMETER for token in tokens)
-    if marks != given and (marks or not numbered):
-        raise BindError(f"there are {marks} ? marks, but {given} parameter{'' if given == 1 else 's'}.")
-    return made
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:

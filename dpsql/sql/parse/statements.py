@@ -11,8 +11,9 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, did_you_mean
+from dpsql.parameters import Params, name_parameters
 from dpsql.sql.parse.dialect import parse_tokens, span_of
-from dpsql.sql.parse.parameters import Params, is_positional, name_parameters, number_marks, put_values
+from dpsql.sql.parse.parameters import put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -52,9 +53,8 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
         BindError: a parameter has no value, or one that SQL can't hold.
     """
     try:
-        tokens = number_marks(tokenize(text, marks=is_positional(params)), params)
-        parts = groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON)
-        values = name_parameters(params)
+        text, values = name_parameters(text, params)
+        parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)
         return [_statement(list(part), text, values) for ends, part in parts if not ends]
     except Error as error:
         raise error.located(text) from None

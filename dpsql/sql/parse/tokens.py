@@ -41,12 +41,8 @@ _WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALT
 _DUCKDB = DuckDB()
 
 
-def tokenize(text: str, marks: bool = False) -> list[Token]:
+def tokenize(text: str) -> list[Token]:
     """Return the tokens of a cell.
-
-    Args:
-        text: the cell.
-        marks: whether ``?`` stands for a value of a list of parameters.
 
     Raises:
         ParseError: text too long or too deeply nested, a character or string that does not end, a template.
@@ -63,7 +59,7 @@ def tokenize(text: str, marks: bool = False) -> list[Token]:
         tokens = _whole(plain) if plain is not None else None
     if tokens is None:
         raise ParseError("a quote or a comment does not end.", span=_find_unfinished(text))
-    _check(tokens, text, marks)
+    _check(tokens, text)
     return tokens
 
 
@@ -126,7 +122,7 @@ def _check_pivot(tokens: list[Token], start: int) -> None:
         )
 
 
-def _check(tokens: list[Token], text: str, marks: bool) -> None:
+def _check(tokens: list[Token], text: str) -> None:
     depth = 0
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
@@ -158,7 +154,7 @@ def _check(tokens: list[Token], text: str, marks: bool) -> None:
         if token.token_type in _CLAUSES and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
-        if token.token_type == TokenType.PLACEHOLDER and not marks:
+        if token.token_type == TokenType.PLACEHOLDER:
             raise token_error(token, "a ? mark has no value.", "give a list of values, or write $name.")
         prefix = before is None or before.token_type in _BEFORE_OPERAND
         joined = after is not None and after.start == token.end + 1
