@@ -29,7 +29,7 @@ from dpsql.wire import Message, read_error
 START_SECONDS = 300.0
 """Seconds that a worker may take to open the data."""
 CLOSING_SECONDS = 20.0
-_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "VIRTUAL_ENV", "SYSTEMROOT")
+_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "DPSQL_STATE", "VIRTUAL_ENV")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 

@@ -1,0 +1,254 @@
+"""A server in a process of its own, over a small clinic, and a bare client that speaks its messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.flight as flight
+
+from dpsql.server.tokens import TokenFile
+from dpsql.wire import Message, ResultReader, decode, encode, read_error
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET = """
+[budget]
+epsilon = 1000
+delta = 1e-3
+accountant = "basic"
+default_epsilon = 0.1
+default_delta = 1e-7
+"""
+TABLES = """
+[tables.visits]
+source = "visits.parquet"
+privacy_unit = "patient"
+max_rows = 5
+max_groups = 3
+[tables.visits.columns]
+ward = { values = ["A", "B", "C", "D"] }
+cost = { bounds = [0, 500] }
+day = { bounds = [0, 400] }
+city = { max_length = 20 }
+
+[tables.wards]
+source = "wards.parquet"
+public = true
+"""
+SECRET = "Zanzibar-4711"
+"""A value of the data that no reply may hold."""
+
+
+def write_data(folder: Path, rows: int = 5_000) -> None:
+    """Write the tables as Parquet files."""
+    with duckdb.connect() as con:
+        con.execute(
+            f"COPY (SELECT i % {max(1, rows // 5)} AS patient, 'ABCD'[1 + i % 4] AS ward, (i * 37 % 500)::DOUBLE AS cost, "
+            f"(i * 13 % 400)::INTEGER AS day, CASE WHEN i = 7 THEN '{SECRET}' ELSE 'Delft' END AS city "
+            f"FROM range({rows}) AS t(i)) TO '{folder / 'visits.parquet'}'"
+        )
+        con.execute(
+            "COPY (SELECT * FROM (VALUES ('A', 'Heart'), ('B', 'Skin'), ('C', 'Eyes')) AS t(ward, name)) "
+            f"TO '{folder / 'wards.parquet'}'"
+        )
+
+
+def write_policy(
+    folder: Path, analysts: Mapping[str, float], server: str = "", budget: str = BUDGET, tables: str = TABLES
+) -> Path:
+    """Write a policy with shares of analysts and a [server] section."""
+    shares = "".join(f"[analysts.{name}]\nepsilon = {share}\n" for name, share in analysts.items())
+    path = folder / "clinic.toml"
+    path.write_text(f"{budget}\n{tables}\n{shares}\n[server]\n{server}\n")
+    return path
+
+
+class ServerProcess:
+    """``dpsql serve`` in a process of its own.
+
+    Args:
+        policy: the policy file; its folder gets the log.
+        arguments: further ones.
+        listen: where.
+        command: what runs the command line.
+    """
+
+    def __init__(
+        self, policy: Path, *arguments: str, listen: str = "127.0.0.1:0", command: list[str] | None = None
+    ) -> None:
+        self.policy = policy
+        self.log_path = policy.parent / "server.log"
+        self._log = self.log_path.open("a")
+        known = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self.process = subprocess.Popen(
+            [*(command or [sys.executable, "-m", "dpsql.cli"]), "serve", "--policy", str(policy), "--listen", listen]
+            + list(arguments),
+            stdout=subprocess.PIPE, stderr=self._log, text=True, env=known,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on "), (line, self.log_path.read_text())
+        self.url = line.split()[-1]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+
+    def wait_for(self, event: str, seconds: float = 20, **fields: object) -> dict[str, Any]:
+        """Wait until the log has an event."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for line in self.events:
+                if line["event"] == event and all(line.get(key) == value for key, value in fields.items()):
+                    return line
+            time.sleep(0.02)
+        raise AssertionError((event, self.log_path.read_text()[-3000:]))
+
+    def workers(self) -> list[int]:
+        """The processes of workers."""
+        return [pid for pid in list_children(self.process.pid) if "dpsql.server.worker" in read_command(pid)]
+
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 40) -> int:
+        """Send a signal, and return the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        status = self.process.wait(seconds)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log.close()
+        return status
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.stop()
+            raise
+
+    def connect(self, name: str, token: str | None = None) -> BareClient:
+        """Open a session of an analyst."""
+        return BareClient(self.url, token or make_token(self.policy, name))
+
+
+_TOKENS: dict[tuple[Path, str], str] = {}
+
+
+def make_token(policy: Path, name: str) -> str:
+    """Return the token of an analyst, made once."""
+    if (policy, name) not in _TOKENS:
+        _TOKENS[policy, name] = TokenFile(policy).add(name)
+    return _TOKENS[policy, name]
+
+
+def list_children(pid: int) -> list[int]:
+    """Return the processes that a process started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def read_command(pid: int) -> str:
+    """Return the command line of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@dataclass
+class Reply:
+    """The messages of a reply, and when each came, in seconds after the request."""
+
+    messages: list[Message]
+    times: list[float]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [message.head["kind"] for message in self.messages]
+
+    def raise_error(self) -> Reply:
+        """Raise the error that the reply ends with, where there is one."""
+        for message in self.messages:
+            if message.head["kind"] == "error":
+                raise read_error(message)
+        return self
+
+    @property
+    def results(self) -> list[Any]:
+        reader = ResultReader()
+        for message in self.raise_error().messages:
+            if message.head["kind"] in ("result", "rows"):
+                reader.take(message)
+        return reader.results()
+
+    def text(self) -> str:
+        """All of it, as text."""
+        return repr([(message.head, message.payload) for message in self.messages])
+
+
+class BareClient:
+    """A client that sends what it is told to."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.token = token
+        self.flight = flight.connect(url)
+        self.session = ""
+        self.opened = self.act("open", {"protocol": 1, "client": "test"}).messages[0].head
+        self.session = self.opened["session"]
+
+    def stream(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Iterator[Message]:
+        """Yield the messages of a reply as they come."""
+        headers = [(b"authorization", b"Bearer " + self.token.encode())]
+        if self.session:
+            headers.append((b"dpsql-session", self.session.encode()))
+        action = flight.Action(f"dpsql.{operation}", encode(Message(dict(head), payload)))
+        for result in self.flight.do_action(action, flight.FlightCallOptions(headers=headers)):
+            yield decode(result.body.to_pybytes())
+
+    def act(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Reply:
+        """Ask, and return the whole reply."""
+        begun = time.monotonic()
+        messages, times = [], []
+        for message in self.stream(operation, head, payload):
+            messages.append(message)
+            times.append(time.monotonic() - begun)
+        return Reply(messages, times)
+
+    def run(self, text: str, **more: Any) -> Reply:
+        """Ask a statement."""
+        return self.act("run", {"text": text, **more})
+
+    def value(self, text: str, **more: Any) -> Any:
+        """Return the first value of a statement's answer."""
+        return self.run(text, **more).results[-1].fetchall()[0][0]
+
+    def interrupt(self) -> bool:
+        """Stop what the session asks."""
+        return bool(self.act("interrupt", {}).messages[0].head["stopped"])
+
+    def __enter__(self) -> BareClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.flight.close()
