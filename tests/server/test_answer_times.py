@@ -1,0 +1,134 @@
+"""The grid of answer times, with a clock that only moves when somebody sleeps or works."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpsql.server import answer_times
+from dpsql.server.answer_times import AnswerClock, AnswerTimes
+
+GRID = AnswerTimes.of((Fraction(1, 4), Fraction(1, 2), Fraction(1)))
+LEAD = GRID.lead
+
+
+class FakeTime:
+    """Stands for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    fake = FakeTime()
+    monkeypatch.setattr(answer_times, "time", fake)
+    return fake
+
+
+def test_the_grid_doubles_beyond_its_end() -> None:
+    asked = [0, 0.25, 0.2501, 0.5, 0.7, 1, 1.1, 2.1, 4.01, 100]
+    assert [GRID.find_next(at) for at in asked] == [0.25, 0.25, 0.5, 0.5, 1, 1, 2, 4, 8, 128]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2, 0.224])
+def test_replies_of_a_step_leave_at_one_time(clock: FakeTime, seconds: float) -> None:
+    timed = AnswerClock(GRID)
+    timed.touch()
+    clock.now += seconds
+    timed.wait_for_ledger()
+    assert clock.now == pytest.approx(1000.25 - LEAD), "the ledger is written at a time that tells nothing"
+    clock.now += LEAD / 2  # post-processing
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.25)
+
+
+def test_what_is_not_done_ahead_of_a_time_takes_the_next_one(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    timed.touch()
+    clock.now += 0.25 - LEAD / 2
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.5)
+
+
+def test_slow_postprocessing_leaves_at_multiples_of_the_lead(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    timed.touch()
+    timed.wait_for_ledger()
+    clock.now += LEAD * 4.3
+    timed.wait_for_reply()
+    late = (clock.now - 1000.25) / LEAD
+    assert late == pytest.approx(round(late)) and round(late) == 4
+
+
+def test_what_touches_nothing_leaves_at_once(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    clock.now += 0.01
+    timed.wait_for_ledger()
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.01)
+
+
+def test_statements_of_a_cell_count_from_the_one_before(clock: FakeTime) -> None:
+    """Their reservations are seen by others, so each begins at a time that tells nothing of the one before."""
+    timed = AnswerClock(GRID)
+    seen = []
+    for seconds in (0.11, 0.05, 0.3):
+        timed.touch()
+        clock.now += seconds
+        timed.wait_for_ledger()
+        seen.append(clock.now - 1000)
+    timed.wait_for_reply()
+    assert seen == pytest.approx([0.25 - LEAD, 0.5 - LEAD, 1.0 - LEAD])
+    assert clock.now == pytest.approx(1001.0)
+
+
+def test_a_statement_after_slow_postprocessing_begins_on_the_grid_too(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    timed.touch()
+    timed.wait_for_ledger()
+    clock.now += LEAD * 2.5
+    timed.touch()
+    steps = (timed.start - 1000.25) / LEAD
+    assert steps == pytest.approx(round(steps))
+
+
+def test_a_killed_worker_is_told_at_the_time_that_was_found_before(clock: FakeTime) -> None:
+    timed = AnswerClock(GRID)
+    timed.touch()
+    clock.now += 0.1
+    reply = timed.find_reply_time(clock.now)
+    clock.now = timed.find_ledger_time(reply) + 0.003  # the kill came a little late
+    timed.touch()
+    timed.set_reply_time(reply)
+    timed.wait_for_ledger()
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.25)
+
+
+def test_overruns_are_counted_by_the_last_time_that_is_listed(clock: FakeTime) -> None:
+    quick, slow = AnswerClock(GRID), AnswerClock(GRID)
+    for timed, seconds in ((quick, 0.9), (slow, 1.1)):
+        timed.start = clock.now
+        timed.touch()
+        clock.now += seconds
+        timed.wait_for_reply()
+    assert (quick.overrun, slow.overrun) == (False, True)
+
+
+def test_without_a_grid_nothing_waits(clock: FakeTime) -> None:
+    timed = AnswerClock(AnswerTimes(()))
+    timed.touch()
+    clock.now += 0.033
+    timed.wait_for_ledger()
+    timed.set_reply_time(5000.0)
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.033)
+    assert not timed.overrun

@@ -1,0 +1,494 @@
+"""A server in a process of its own, real sockets, real workers: what an analyst and an owner see of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as flight
+import pytest
+
+import dpsql
+from dpsql.ledger.ledger import Ledger
+from dpsql.server.tokens import TokenFile
+from dpsql.wire import Message, decode, encode
+from tests.support.served import (
+    BareClient,
+    ServerProcess,
+    list_children,
+    make_token,
+    write_data,
+    write_policy,
+)
+
+pytestmark = pytest.mark.timeout(120)
+SLOW = "SELECT ward, MEDIAN(cost) AS m FROM visits GROUP BY ward"
+"""Takes half a second on the data of ``slow``."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("clinic")
+    write_data(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
+    """A server without a grid."""
+    policy = write_policy(
+        folder, {"ada": 300, "bob": 300}, "answer_times = []\nmax_requests_per_minute = 100000"
+    )
+    with ServerProcess(policy) as running:
+        yield running
+
+
+@pytest.fixture
+def ada(server: ServerProcess) -> Iterator[BareClient]:
+    with server.connect("ada") as client:
+        yield client
+        client.act("close", {})
+
+
+@pytest.fixture
+def bob(server: ServerProcess) -> Iterator[BareClient]:
+    with server.connect("bob") as client:
+        yield client
+        client.act("close", {})
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the usual grid, over more rows."""
+    made = tmp_path_factory.mktemp("slow")
+    write_data(made, 600_000)
+    policy = write_policy(made, {"ada": 300, "bob": 300}, "max_requests_per_minute = 100000")
+    with ServerProcess(policy) as running:
+        yield running
+
+
+def in_thread(client: BareClient, text: str) -> tuple[threading.Thread, list[Any]]:
+    """Ask in another thread; what came is in the list in the end."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(client.run(text, fresh=True)))
+    thread.start()
+    return thread, found
+
+
+def wait_until_reading(client: BareClient, text: str) -> tuple[threading.Thread, list[Any], float]:
+    """Ask in another thread, and return once the server says that data are read, and when the request was sent."""
+    found: list[Any] = []
+    reading = threading.Event()
+
+    def ask() -> None:
+        for message in client.stream("run", {"text": text, "fresh": True}):
+            reading.set()
+            found.append((message, time.monotonic()))
+
+    thread = threading.Thread(target=ask)
+    begun = time.monotonic()
+    thread.start()
+    assert reading.wait(30)
+    return thread, found, begun
+
+
+def charged(server: ServerProcess) -> list[Any]:
+    """Return the entries of the ledger, as its owner reads them."""
+    with Ledger.read(server.policy.with_name("clinic.toml.ledger")) as ledger:
+        return ledger.entries()
+
+
+# -- statements ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_statement(ada: BareClient, server: ServerProcess) -> None:
+    reply = ada.run("SELECT COUNT(*) AS n FROM visits")
+    assert reply.kinds == ["stage", "result", "end"]
+    (result,) = reply.results
+    assert abs(result.fetchall()[0][0] - 5000) < 1000
+    assert result.loss == "ε=0.1"
+    assert "ada" in result.cost_line
+    line = server.wait_for("answer", analyst="ada", operation="run", outcome="released")
+    assert "SELECT" not in str(line)
+
+
+def test_who_asks_is_what_the_token_says(ada: BareClient, bob: BareClient, server: ServerProcess) -> None:
+    ada.run("SELECT COUNT(*) AS n FROM visits WHERE ward = 'A'", fresh=True).raise_error()
+    bob.run("SELECT COUNT(*) AS n FROM visits WHERE ward = 'B'", fresh=True, analyst="ada").raise_error()
+    who = {entry.text.rpartition("= ")[2]: entry.analyst for entry in charged(server) if "ward" in entry.text}
+    assert who == {"'A'": "ada", "'B'": "bob"}
+    assert ada.opened["analyst"] == "ada" and bob.opened["analyst"] == "bob"
+
+
+def test_a_session_is_of_one_analyst(ada: BareClient, bob: BareClient) -> None:
+    ada.run("out << SELECT COUNT(*) AS n FROM visits").raise_error()
+    ours, bob.session = bob.session, ada.session
+    with pytest.raises(flight.FlightServerError, match="no such session"):
+        bob.run("SELECT n FROM out")
+    bob.session = ours
+    with pytest.raises(dpsql.BindError):
+        bob.run("SELECT n FROM out").raise_error()
+    assert ada.run("SELECT n FROM out").results
+
+
+def test_nothing_of_the_owner_is_in_what_opens_a_session(ada: BareClient, folder: Path) -> None:
+    said = str(ada.opened)
+    assert "parquet" not in said and "bob" not in said and str(folder) not in said
+    policy = dpsql.Policy.loads(ada.opened["policy"])
+    assert list(policy.tables) == ["visits", "wards"] and list(policy.analysts) == ["ada"]
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.stochastic)])
+def test_what_is_explained_costs_nothing(ada: BareClient, server: ServerProcess, count: int) -> None:
+    before = len(charged(server))
+    for number in range(count):
+        said = ada.act("explain", {"text": f"SELECT COUNT(*) AS n FROM visits WHERE cost > {number}"})
+        assert said.kinds == ["value", "end"]
+    assert len(charged(server)) == before
+
+
+def test_operations_that_do_not_pay_cannot(ada: BareClient, server: ServerProcess) -> None:
+    before = len(charged(server))
+    for operation in (
+        "explain",
+        "tables",
+        "budget",
+        "columns",
+        "check_name",
+        "keep",
+        "plot",
+        "panel",
+        "nonsense",
+        "open",
+    ):
+        ada.act(operation, {"text": "SELECT COUNT(*) FROM visits", "table": "visits", "what": "budget"})
+    assert len(charged(server)) == before
+
+
+def test_the_fronts_process_opens_no_data_and_parses_nothing(server: ServerProcess, ada: BareClient) -> None:
+    ada.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+    maps = Path(f"/proc/{server.process.pid}/maps")
+    try:
+        text = maps.read_text()
+    except OSError:
+        pytest.skip("the maps of a protected process are root's")
+    assert "pyarrow" in text and "duckdb" not in text
+    workers = server.workers()
+    assert workers and all("duckdb" in Path(f"/proc/{pid}/maps").read_text() for pid in workers)
+
+
+def test_the_fronts_modules(folder: Path, tmp_path: Path) -> None:
+    """The same, by what the front has imported when it ends; runs where maps can't be read, too."""
+    (tmp_path / "visits.parquet").symlink_to(folder / "visits.parquet")
+    (tmp_path / "wards.parquet").symlink_to(folder / "wards.parquet")
+    policy = write_policy(tmp_path, {"ada": 1}, "answer_times = []")
+    runner = tmp_path / "run.py"
+    runner.write_text(
+        "import sys\nfrom dpsql.cli import main\nstatus = main(sys.argv[1:])\n"
+        "print('modules', [name for name in ('duckdb', 'sqlglot', 'IPython') if name in sys.modules], status)\n"
+    )
+    import sys
+
+    with ServerProcess(policy, command=[sys.executable, str(runner)]) as running:
+        with running.connect("ada") as client:
+            client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == "modules [] 0\n"
+
+
+# -- stopping -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_after_the_payment_waits_for_the_grid(slow: ServerProcess) -> None:
+    with slow.connect("ada") as client:
+        before = len(charged(slow))
+        thread, found, begun = wait_until_reading(client, SLOW)
+        assert client.interrupt()
+        thread.join()
+        message, at = found[-1]
+        assert message.head["class"] == "Interrupted"
+        assert "stays charged" in message.head["message"]
+        assert is_on_grid(at - begun)
+        (entry,) = charged(slow)[before:]
+        assert entry.outcome == "interrupted"
+        assert client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).results, "another worker answers"
+        client.act("close", {})
+
+
+def test_what_is_done_by_the_grid_is_shown_although_it_was_stopped(slow: ServerProcess) -> None:
+    with slow.connect("ada") as client:
+        client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).raise_error()  # the worker is warm
+        thread, found, _ = wait_until_reading(
+            client, "SELECT COUNT(*) AS n FROM wards, visits WHERE cost > 3"
+        )
+        client.interrupt()
+        thread.join()
+        kinds = [message.head["kind"] for message, _ in found]
+        assert kinds == ["stage", "error"] or kinds == ["stage", "result", "end"]
+        if kinds[-1] == "error":
+            assert found[-1][0].head["class"] in ("Interrupted", "BindError", "PrivacyError")
+        client.act("close", {})
+
+
+def test_a_stop_before_the_payment_costs_nothing(slow: ServerProcess) -> None:
+    """The second of two requests waits for its turn, and is stopped there."""
+    with slow.connect("ada") as first, slow.connect("ada") as second:
+        before = len(charged(slow))
+        thread, found, _ = wait_until_reading(first, SLOW)
+        waiting, refused = in_thread(second, "SELECT COUNT(*) AS n FROM visits WHERE cost > 9")
+        time.sleep(0.1)
+        assert second.interrupt()
+        waiting.join()
+        assert refused[0].messages[-1].head["message"].endswith("nothing was charged.")
+        thread.join()
+        assert found[-1][0].head["kind"] == "end"
+        assert len(charged(slow)) == before + 1
+        first.act("close", {})
+        second.act("close", {})
+
+
+def test_nothing_is_stopped_where_nothing_runs(ada: BareClient) -> None:
+    assert not ada.interrupt()
+    assert ada.run("SELECT 1 AS x").results[0].fetchall() == [(1,)]
+
+
+# -- the grid -----------------------------------------------------------------------------------------------------------
+
+
+def is_on_grid(seconds: float, slack: float = 0.06) -> bool:
+    """Tell whether a reply came at a time of the usual grid; the first one has none before it."""
+    return any(at - 0.005 <= seconds <= at + slack for at in (0.25, 0.5, 1, 2, 4, 8))
+
+
+def test_answers_leave_at_public_times(slow: ServerProcess) -> None:
+    with slow.connect("ada") as client:
+        for text in (
+            "SELECT COUNT(*) AS n FROM visits",
+            "SELECT SUM(cost) AS s FROM visits WHERE city LIKE '%e%'",
+            SLOW,
+        ):
+            reply = client.run(text, fresh=True).raise_error()
+            assert is_on_grid(reply.times[-1]), reply.times
+            assert reply.times[0] < reply.times[-1] - 0.02, "the stage is told at once"
+        client.act("close", {})
+
+
+def test_what_reads_nothing_leaves_at_once(slow: ServerProcess) -> None:
+    with slow.connect("ada") as client:
+        text = "SELECT COUNT(*) AS n FROM visits WHERE cost > 1"
+        client.run(text).raise_error()
+        for ask in (
+            lambda: client.run(text),  # stored
+            lambda: client.run("SHOW BUDGET"),
+            lambda: client.run("SELECT 1 AS x"),
+            lambda: client.act("explain", {"text": text}),
+            lambda: client.run("SELEC"),
+            lambda: client.run("SELECT cost FROM visits"),
+        ):
+            ask()
+            assert ask().times[-1] < 0.2
+        client.act("close", {})
+
+
+def test_statements_of_a_cell_are_paid_on_the_grid(slow: ServerProcess) -> None:
+    """When the second one is reserved, others see it: that must not tell how long the first one took."""
+    with slow.connect("ada") as client, slow.connect("bob") as other:
+        for each in (client, other):
+            each.run("SELECT COUNT(*) AS n FROM visits", fresh=True).raise_error()
+        seen: list[tuple[float, str]] = []
+        cell = "; ".join(f"SELECT COUNT(*) AS n FROM visits WHERE cost > {i}" for i in (1, 2, 3))
+        thread, found, begun = wait_until_reading(client, cell)
+        while thread.is_alive():
+            told = other.run("SHOW BUDGET").results[0].fetchall()
+            if not seen or seen[-1][1] != str(told):
+                seen.append((time.monotonic() - begun, str(told)))
+        thread.join()
+        times = [at - begun for _, at in found]
+        assert is_on_grid(times[-1]), times
+        changes = [at for at, _ in seen[1:]]
+        assert len(changes) == 2
+        assert all(abs(at - 0.25 * (i + 1)) < 0.08 for i, at in enumerate(changes)), changes
+        for each in (client, other):
+            each.act("close", {})
+
+
+# -- ends ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_costs_its_statement_and_nothing_else(slow: ServerProcess) -> None:
+    with slow.connect("ada") as client:
+        client.run("out << SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").raise_error()
+        client.run("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)").raise_error()
+        assert client.value("SELECT WITH alarm COUNT(*) AS c FROM visits") is not None
+        kept = client.run("SELECT ward, n FROM out ORDER BY ward").results[0].fetchall()
+        before = len(charged(slow))
+        thread, found, begun = wait_until_reading(client, SLOW)
+        for pid in busiest(slow):
+            os.kill(pid, signal.SIGKILL)
+        thread.join()
+        message, at = found[-1]
+        assert message.head["class"] == "EngineError" and is_on_grid(at - begun)
+        (entry,) = charged(slow)[before:]
+        assert entry.outcome in ("interrupted", "failed")
+        reply = client.run("SELECT ward, n FROM out ORDER BY ward")
+        assert reply.results[0].fetchall() == kept, "what was kept is made again from stored answers"
+        assert "alarm" in reply.text() and "closed" in reply.text()
+        with pytest.raises(dpsql.Error, match="alarm"):
+            client.run("SELECT WITH alarm COUNT(*) AS c FROM visits").raise_error()
+        assert len(charged(slow)) == before + 1
+        client.act("close", {})
+
+
+def busiest(server: ServerProcess) -> list[int]:
+    """Return the workers that have used most processor time: a spare one has hardly any."""
+
+    def used(pid: int) -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    workers = sorted(server.workers(), key=used)
+    return workers[1:] if len(workers) > 1 else workers
+
+
+def test_a_worker_that_dies_idle_is_not_noticed(server: ServerProcess, ada: BareClient) -> None:
+    ada.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+    for pid in server.workers():
+        os.kill(pid, signal.SIGKILL)
+    assert ada.run("SELECT COUNT(*) AS n FROM visits").raise_error().results
+
+
+def test_a_killed_server_leaves_its_charges_and_no_workers(folder: Path, tmp_path: Path) -> None:
+    for name in ("visits.parquet", "wards.parquet"):
+        (tmp_path / name).symlink_to(folder / name)
+    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [5]")
+    first = ServerProcess(policy)
+    client = first.connect("ada")
+    stream = client.stream("run", {"text": "SELECT COUNT(*) AS n FROM visits"})
+    assert next(stream).head["kind"] == "stage"
+    workers = list_children(first.process.pid)
+    first.process.kill()
+    first.stop()
+    with pytest.raises(flight.FlightError):
+        list(stream)
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "workers end with the front"
+    (entry,) = charged(first)
+    assert entry.outcome == "unsettled"
+    with ServerProcess(policy) as second, second.connect("ada") as again:
+        assert "9.9" in str(again.run("SHOW BUDGET").results[0].fetchall())
+    assert [entry.outcome for entry in charged(first)] == ["unsettled"]
+
+
+def test_an_orderly_end_settles_what_runs(folder: Path, tmp_path: Path) -> None:
+    for name in ("visits.parquet", "wards.parquet"):
+        (tmp_path / name).symlink_to(folder / name)
+    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [1]")
+    running = ServerProcess(policy)
+    with running.connect("ada") as client:
+        client.run("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)").raise_error()
+        thread, found, _ = wait_until_reading(client, "SELECT COUNT(*) AS n FROM visits")
+        assert running.stop() == 0
+        thread.join()
+        assert found[-1][0].head["kind"] == "end", "it was done by its answer time"
+    assert {entry.outcome for entry in charged(running)} == {"released"}
+    assert running.events[-1]["event"] == "end"
+
+
+# -- tokens -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deed", ["rotate", "remove"])
+def test_a_token_that_is_replaced_ends_its_sessions_within_a_second(
+    folder: Path, tmp_path: Path, deed: str
+) -> None:
+    for name in ("visits.parquet", "wards.parquet"):
+        (tmp_path / name).symlink_to(folder / name)
+    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [0.25, 8]")
+    with ServerProcess(policy) as running, running.connect("ada") as client:
+        client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+        old = client.session
+        token = getattr(TokenFile(policy), deed)("ada") or client.token
+        changed = time.monotonic()
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.run("SELECT 1 AS x")
+        running.wait_for("sessions ended")
+        assert time.monotonic() - changed < 1
+        if deed == "rotate":
+            with running.connect("ada", token) as again:
+                assert again.run("SELECT 1 AS x").results
+                again.session = old
+                with pytest.raises(flight.FlightServerError, match="no such session"):
+                    again.run("SELECT 1 AS x")
+
+
+def test_a_wrong_token_learns_nothing(server: ServerProcess, folder: Path) -> None:
+    for token in ("", "x", "dpsql_" + "A" * 43, "\u00e9", make_token(server.policy, "ada")[:-1]):
+        with pytest.raises(flight.FlightUnauthenticatedError) as caught:
+            BareClient(server.url, token)
+        assert str(folder) not in str(caught.value)
+    with server.connect("ada") as client:
+        assert client.run("SELECT 1 AS x").results, "who has the right token is not locked out"
+
+
+def test_pauses_end_with_the_owners_word(server: ServerProcess) -> None:
+    tokens = TokenFile(server.policy)
+    with server.connect("bob") as client:
+        tokens.pause("bob", "for a test")
+        with pytest.raises(flight.FlightUnauthorizedError, match="paused"):
+            client.run("SELECT 1 AS x")
+        tokens.resume("bob")
+        assert client.run("SELECT 1 AS x").results
+        client.act("close", {})
+
+
+# -- the wire -----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_are_not_ours_get_one_sentence(server: ServerProcess, ada: BareClient) -> None:
+    options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + ada.token.encode())])
+    descriptor = flight.FlightDescriptor.for_path("x")
+    said = set()
+    for ask in (
+        lambda: list(ada.flight.list_flights(b"x", options)),
+        lambda: ada.flight.get_flight_info(descriptor, options),
+        lambda: ada.flight.get_schema(descriptor, options),
+        lambda: ada.flight.do_get(flight.Ticket(b"x"), options).read_all(),
+        lambda: list(ada.flight.list_actions(options)),
+        lambda: list(ada.flight.do_action(flight.Action("x", b""), options)),
+    ):
+        with pytest.raises(flight.FlightError) as caught:
+            ask()
+        assert "Traceback" not in str(caught.value)
+        said.add(str(caught.value).partition(".")[0])
+    assert said == {"this server answers the actions of a dpsql client only"}
+
+
+def test_what_is_no_message_is_told_so(ada: BareClient) -> None:
+    headers = [(b"authorization", b"Bearer " + ada.token.encode()), (b"dpsql-session", ada.session.encode())]
+    options = flight.FlightCallOptions(headers=headers)
+    for body in (b"", b"\xff" * 9, b"\0\0\0\2[]"):
+        (reply,) = ada.flight.do_action(flight.Action("dpsql.run", body), options)
+        message = decode(reply.body.to_pybytes())
+        assert message.head["kind"] == "error"
+
+
+def test_large_requests_are_refused_unread(ada: BareClient) -> None:
+    with pytest.raises(dpsql.Error, match="bytes; the server takes"):
+        ada.run("SELECT 1 AS x", more="y" * 2_000_000).raise_error()
+    with pytest.raises(dpsql.ParseError, match="the owner allows"):
+        ada.run("SELECT 1 AS x -- " + "y" * 200_000).raise_error()
+
+
+def test_an_older_client_is_told(server: ServerProcess) -> None:
+    client = server.connect("ada")
+    said = client.act("open", {"protocol": 0}).messages[-1]
+    assert "version" in said.head["message"]
+    assert encode(Message({"protocol": 1}))
