@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,8 @@ class AnalystCall:
         self._at_stake = self._arrived = self._expired = self._heard = False
         self.finished = False
         self._killed_at: float | None = None
-        self._timers: list[threading.Timer] = []
+        self._plans: list[threading.Timer] = []
+        """Kills that are due unless what they are planned for is done before."""
         self._worker: WorkerProcess | None = None
         self._service: LedgerService | None = None
 
@@ -114,7 +115,7 @@ class AnalystCall:
         finally:
             while not self.finished and not self.killed and self._step() is not None:
                 pass
-            self._end_timers()
+            self._finish()
 
     def _step(self) -> list[bytes] | None:
         """Take the next frame; return what to tell at once, None after the last one."""
@@ -148,8 +149,7 @@ class AnalystCall:
             if len(self.told) < _MOST_FAILURES_TOLD:
                 self.told.append(str(frame.head.get("why", ""))[:100])
         elif kind == "done":
-            with self._lock:
-                self._arrived = True
+            self._note_arrival()
             self.clock.wait_for_ledger()
             with self._lock:
                 self.finished = True
@@ -182,13 +182,12 @@ class AnalystCall:
         self._worker.send(answer.head, answer.payload)
 
     def _wait_for_ledger(self) -> None:
-        with self._lock:
-            self._arrived = True
+        self._note_arrival()
         self.clock.wait_for_ledger()
         with self._lock:
             self._arrived = self._at_stake = False
             if self.stopped:
-                self._schedule(STOP_SECONDS, self._kill)
+                self._schedule_end()
 
     def _hold(self, reply: bytes) -> None:
         self._size += len(reply)
@@ -227,7 +226,7 @@ class AnalystCall:
                 self._schedule_kill()
             else:
                 self._worker.stop_call(self.number)
-                self._schedule(STOP_SECONDS, self._kill)
+                self._schedule_end()
 
     def end(self) -> None:
         """Kill its worker now, whatever the grid says: the server ends, and no reply leaves any more."""
@@ -241,27 +240,42 @@ class AnalystCall:
             self._expired = True
             self._schedule_kill()
 
-    def _schedule_kill(self) -> None:
-        reply = self.clock.find_reply_time(time.monotonic())
-        self._schedule(self.clock.find_ledger_time(reply) - time.monotonic(), lambda: self._kill(reply))
-
-    def _kill(self, reply: float | None = None) -> None:
+    def _note_arrival(self) -> None:
+        """Note that a statement is done: no kill that was planned for it is due any more."""
         with self._lock:
-            if not self.finished and not self._arrived and self._worker is not None:
+            self._arrived = True
+            self._end_plans()
+
+    def _schedule_kill(self) -> None:
+        """Plan the end of a statement that has paid, at the next time of the grid."""
+        reply = self.clock.find_reply_time(time.monotonic())
+        self._schedule(self.clock.find_ledger_time(reply) - time.monotonic(), reply)
+
+    def _schedule_end(self) -> None:
+        """Plan the end of a worker that does not stop what costs nothing."""
+        self._schedule(STOP_SECONDS, None)
+
+    def _schedule(self, seconds: float, reply: float | None) -> None:
+        plan = threading.Timer(max(0.0, seconds), lambda: self._kill(plan, reply))
+        plan.daemon = True
+        self._plans.append(plan)
+        plan.start()
+
+    def _kill(self, plan: threading.Timer, reply: float | None) -> None:
+        with self._lock:
+            if plan in self._plans and not self.finished and self._worker is not None:
                 self._killed_at = reply
                 self._worker.kill()
 
-    def _schedule(self, seconds: float, action: Callable[[], None]) -> None:
-        timer = threading.Timer(max(0.0, seconds), action)
-        timer.daemon = True
-        self._timers.append(timer)
-        timer.start()
+    def _end_plans(self) -> None:
+        for plan in self._plans:
+            plan.cancel()
+        self._plans.clear()
 
-    def _end_timers(self) -> None:
+    def _finish(self) -> None:
         with self._lock:
             self.finished = True
-            for timer in self._timers:
-                timer.cancel()
+            self._end_plans()
 
     def _bury(self) -> None:
         """Settle what a worker left open that is gone, at a public time, and say what became of the call.

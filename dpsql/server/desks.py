@@ -37,6 +37,7 @@ EMPTY_SECONDS = 30.0
 UNUSED_SECONDS = 300.0
 """Seconds after which a session makes room for another one of the same analyst, where there are too many."""
 _HANDLE_BYTES = 16
+_ATTEMPTS = 3
 _KEPT_DAYS = 7
 """Days after which a session that asks nothing is forgotten altogether."""
 
@@ -217,14 +218,14 @@ class Desk:
         yield from replies
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
-        """Let the worker do a call; a worker that was gone already is replaced, once."""
+        """Let the worker do a call; a worker that was gone already is replaced, and so is the one that was kept ready."""
         head = {
             "kind": "call",
             "operation": call.operation,
             "session": record.handle,
             "analyst": self.analyst,
         }
-        for attempt in range(2):
+        for attempt in range(_ATTEMPTS):
             worker, service = self._ensure_worker()
             try:
                 self._bring(record, worker, service)
@@ -232,7 +233,7 @@ class Desk:
                 break
             except WorkerEnded:
                 self._drop_worker()
-                if attempt:
+                if attempt == _ATTEMPTS - 1:
                     raise
         if call.journal is not None:
             record.journal = call.journal

@@ -30,6 +30,7 @@ PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
 _FAILED = "the server could not do this, for a reason that it keeps to itself."
 _NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
+_TURNED_AWAY = "too many wrong tokens came from your address; wait some seconds."
 _NOT_SERVED = "this server answers the actions of a dpsql client only."
 _NO_MESSAGE = "this is no message of a dpsql client."
 _OLD_CLIENT = "the client and the server are of different versions; install the server's."
@@ -201,6 +202,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         token = headers.token if headers is not None else ""
+        turned_away = max(served.seconds_turned_away(peer) for served in self._served)
         for served in self._served:
             marks = (
                 served.list_marks()
@@ -216,6 +218,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             if desk is None:
                 raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
             return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+        if turned_away:
+            raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
         self._log.write("refused token", address=describe_address(peer))
         raise flight.FlightUnauthenticatedError(_NO_TOKEN)
 

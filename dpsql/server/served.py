@@ -184,6 +184,10 @@ class ServedPolicy:
             self._log.write("no tokens", policy=self.name, why=error.message)
             return None
 
+    def seconds_turned_away(self, peer: str) -> float:
+        """Return for how long wrong tokens of an address are not even told to be wrong."""
+        return self._guard.seconds_left(peer)
+
     def find_desk(self, name: str) -> Desk | None:
         """Return the desk of an analyst; None where the policy gives them no share."""
         with self._lock:

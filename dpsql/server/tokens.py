@@ -290,11 +290,11 @@ class _Failures:
 
 
 class TokenGuard:
-    """The door of a server: tells who a token belongs to, and slows down addresses that send wrong ones.
+    """The door of a server: tells who a token belongs to, and keeps count of addresses that send wrong ones.
 
-    No thread sleeps: for a time that doubles with each wrong token, up to ``longest`` seconds, an address is turned away
-    unread. A token that was right since the file last changed is let in all the same, so nobody behind the same address,
-    or on the same socket, can lock out those who are at work.
+    No thread sleeps: after some wrong tokens an address is turned away for a time that doubles with each further one, up to
+    ``longest`` seconds. A right token is let in all the same. Otherwise whoever shares an address or a socket with others could
+    lock them out; and nobody finds one of 2^256 tokens, however often they may ask.
 
     Args:
         tokens: the file.
@@ -306,10 +306,9 @@ class TokenGuard:
         self.first, self.longest = first, longest
         self._lock = threading.Lock()
         self._failures: dict[str, _Failures] = {}
-        self._right: tuple[tuple[int, ...], set[bytes]] = ((), set())
 
     def identify(self, token: str, peer: str) -> Identity | None:
-        """Return who a token belongs to; None where it is nobody's, has expired, or its address is turned away.
+        """Return who a token belongs to; None where it is nobody's, or has expired.
 
         Args:
             token: what the client sent.
@@ -318,24 +317,13 @@ class TokenGuard:
         Raises:
             PolicyError: the file of tokens can't be read or trusted.
         """
-        address, now = shorten_address(peer), time.monotonic()
-        digest = hashlib.sha256(token.encode(errors="surrogatepass")[:_LONGEST]).digest()
-        version = self.tokens.version
-        with self._lock:
-            if self._right[0] != version:
-                self._right = (version, set())
-            known = digest in self._right[1]
-            failed = self._failures.get(address)
-            if failed is not None and now < failed.until and not known:
-                return None
         found = self.tokens.identify(token)
-        with self._lock:
-            if found is None:
-                self._note_failure(address, now)
-            else:
-                self._failures.pop(address, None)
-                if self._right[0] == version:
-                    self._right[1].add(digest)
+        if found is None:
+            address, now = shorten_address(peer), time.monotonic()
+            with self._lock:
+                failed = self._failures.get(address)
+                if failed is None or now >= failed.until:
+                    self._note_failure(address, now)
         return found
 
     def seconds_left(self, peer: str) -> float:
@@ -348,14 +336,16 @@ class TokenGuard:
         failed = self._failures.pop(address, None) or _Failures()
         if now > failed.until + _FORGIVEN:
             failed = _Failures()
-        failed.until = now + min(self.longest, self.first * 2 ** min(failed.count, 30))
         failed.count += 1
+        over = failed.count - _MISTYPED
+        failed.until = now + (min(self.longest, self.first * 2.0 ** min(over - 1, 30)) if over > 0 else 0.0)
         self._failures[address] = failed  # the latest stands last
         if len(self._failures) > _ADDRESSES:
             del self._failures[next(iter(self._failures))]
 
 
-_LONGEST = 1000
+_MISTYPED = 5
+"""Wrong tokens of an address before it is turned away."""
 _FORGIVEN = 900.0
 """Seconds without a wrong token after which an address begins anew."""
 _ADDRESSES = 10_000

@@ -90,8 +90,7 @@ class ServerProcess:
         self._log = self.log_path.open("a")
         known = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self.process = subprocess.Popen(
-            [*(command or [sys.executable, "-m", "dpsql.cli"]), "serve", "--policy", str(policy), "--listen", listen]
-            + list(arguments),
+            [*(command or [sys.executable, "-m", "dpsql.cli"]), "serve", "--policy", str(policy), "--listen", listen, *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=known,
         )  # fmt: skip
         assert self.process.stdout is not None
