@@ -18,7 +18,7 @@ from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.gradual import NoiseReduction
-from dpsql.report.figures import list_accountants, list_curve, list_unit_groups
+from dpsql.report.figures import FIGURES, list_figures
 from dpsql.report.tables import list_budget, list_entries
 from dpsql.result import Result
 from dpsql.sql.selection.declared import Declaration
@@ -49,6 +49,8 @@ def show(
     """
     if what == "LEDGER":
         columns = _columns(*list_entries(ledger.entries(limit), ledger.accountant))
+    elif what in FIGURES:
+        columns = _columns(*list_figures(ledger, what))
     else:
         columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
@@ -77,6 +79,10 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = [("budget", name, _text(getattr(budget, name))) for name in budget.__dataclass_fields__]
     if policy.ledger.keep_answers_mb is not None:
         rows.append(("ledger", "keep_answers_mb", str(policy.ledger.keep_answers_mb)))
+    for name, value in policy.server.collect().items():
+        rows.append(
+            ("server", name, ", ".join(map(_text, value)) if isinstance(value, tuple) else _text(value))
+        )
     for table in policy.tables.values():
         if table.period is not None:
             rows.append(
@@ -111,10 +117,6 @@ _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
     "TABLES": _tables,
     "POLICY": _policy,
     "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state())),
-    "TRADEOFF": lambda policy, ledger: _columns(*list_curve(ledger, spent=False)),
-    "TRADEOFF SPENT": lambda policy, ledger: _columns(*list_curve(ledger, spent=True)),
-    "GROUPS": lambda policy, ledger: _columns(*list_unit_groups(ledger)),
-    "ACCOUNTANTS": lambda policy, ledger: _columns(*list_accountants(ledger)),
 }
 
 

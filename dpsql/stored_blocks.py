@@ -348,6 +348,8 @@ class StoredBlocks:
         plan = prepared.plan
         if prepared.stored or any(block.prepaid for block in plan.blocks):
             return
+        if not self.ledger.holds_whole_statements:
+            return
         found = self.ledger.replay(plan.key(self.keys.policy.fingerprint, self.version()))
         if found is None:
             return

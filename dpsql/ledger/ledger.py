@@ -10,13 +10,13 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from dpsql.errors import BudgetExceeded, LedgerError, PolicyError, did_you_mean
+from dpsql.errors import LedgerError, PolicyError, did_you_mean
 from dpsql.ledger import log_file, state_files, store
 from dpsql.ledger.accounts import Reservation
 from dpsql.ledger.answers import (
@@ -25,16 +25,15 @@ from dpsql.ledger.answers import (
     hash_release,
     name_debit,
 )
-from dpsql.ledger.budget_state import BudgetState, make_budget_state
+from dpsql.ledger.budget_state import BudgetState
 from dpsql.ledger.entries import OUTCOMES, Entry
 from dpsql.ledger.log_file import START, Row, link_row
-from dpsql.ledger.replays import Replays
+from dpsql.ledger.reader import LedgerReader
 from dpsql.ledger.state_files import Checkpoint
-from dpsql.ledger.store import LedgerStore, explain_replaced, find_existing, find_replaced, format_now
+from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.tickets import KeptReleases, Ticket
 from dpsql.policy.model import Policy, fold
-from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -43,14 +42,11 @@ __all__ = ["BudgetState", "Entry", "KeptReleases", "Ledger", "Ticket"]
 _TEXT_LIMIT = 100_000
 
 
-class Ledger(Replays):
+class Ledger(LedgerReader):
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`."""
 
     def __init__(self, book: LedgerStore, policy: Policy | None, analyst: str | None = None) -> None:
         super().__init__(book, policy, analyst)
-        self.path = book.path
-        self.warnings: tuple[str, ...] = ()
-        """What is wrong with a ledger that is only read: it was rolled back, or another one took its place."""
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -293,6 +289,16 @@ class Ledger(Replays):
         with log_file.saying_charged(self.accountant.write_charge(ticket.event)):
             self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
+    def settle_left(self, ticket: Ticket) -> None:
+        """End a reservation whose holder died: a threshold by what was last noted of it, all else in full.
+
+        Raises:
+            LedgerError: settled before, or not written: what was reserved stays charged.
+        """
+        with self._book.reading():
+            held = self._require_open(ticket.statement_id)
+        self._settle(ticket.statement_id, held.progress or ticket.event, KeptReleases(), "interrupted")
+
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Log a refused statement, at no cost: the owner's best sign that a bound is missing.
 
@@ -326,6 +332,11 @@ class Ledger(Replays):
         asked = {ASKED + question: items for question, items in kept.questions.items()}
         self._keep_answers({**releases, **asked}, number)
 
+    def _keep_answers(self, kept: Mapping[str, bytes], number: int) -> None:
+        """Keep bytes of a statement whose charge is on the disk: what is not kept is asked, and paid, again."""
+        with suppress(LedgerError), self._book.reading():
+            self._book.answers.put(kept, number)
+
     def _require_open(self, number: int) -> Reservation:
         """Return a reservation that has not ended.
 
@@ -340,92 +351,6 @@ class Ledger(Replays):
             )
         return held
 
-    # -- reading ----------------------------------------------------------------------------------
-
-    def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
-        """Return what is left of the whole and of the analyst's own share, as other sessions left it by now.
-
-        Args:
-            after: what would be left with these events charged as well, admitted or not.
-            debit: the same of an event that the share alone is charged.
-
-        Raises:
-            LedgerError: the ledger can't be read, or was replaced since it was opened.
-        """
-        self._check_continued()
-        with self._book.reading():
-            return make_budget_state(self._book.account, self.policy, self.analyst, after, debit)
-
-    def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
-        """Return the error that reserving these events one after another would raise now; None if all fit.
-
-        ``debit`` is what the analyst's share alone is charged.
-        """
-        with self._book.reading():
-            return self._book.account.find_excess(self.analyst, *events, debit=debit)
-
-    def say_rule(self, event: Event) -> str:
-        """Say which part of the accountant's rule an event uses; empty without a rule."""
-        held = self._book.account.filters(None)[0].filter
-        used = held.used_by(event)
-        return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
-
-    def entries(self, last: int | None = None) -> list[Entry]:
-        """Return every charge and refusal, in order; or the ``last`` ones.
-
-        What has not ended is ``open``, or ``unsettled`` once its process died.
-
-        Raises:
-            LedgerError: the ledger can't be read, or was replaced since it was opened.
-        """
-        count = self.count
-        return list(self.walk(1 if last is None else count - last + 1, count))
-
-    def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
-        """Yield statements by their numbers, in order, with a page of them in memory.
-
-        Raises:
-            LedgerError: as for :meth:`entries`.
-        """
-        gone: dict[str, bool] = {}
-        for entry in self._book.entries(first, self.count if last is None else last):
-            if entry.outcome != "reserved":
-                yield entry
-                continue
-            if entry.process not in gone:
-                gone[entry.process] = store.is_certainly_gone(entry.process)
-            yield replace(entry, outcome="unsettled" if gone[entry.process] else "open")
-
-    @property
-    def count(self) -> int:
-        """The number of charges and refusals.
-
-        Raises:
-            LedgerError: as for :meth:`entries`.
-        """
-        self._check_continued()
-        return self._book.current().count
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
-        account = self._book.account
-        kept = account.granted.accountant if account.granted else ""
-        if kept == account.terms.accountant:
-            return (*self.warnings, *account.notices)
-        recount = f"counted as {account.terms.accountant} would have; the budget is kept by {kept}"
-        return (*self.warnings, recount, *account.notices)
-
-    @property
-    def dataset(self) -> str:
-        """The data set it belongs to."""
-        return self.terms.dataset
-
-    @property
-    def accountant(self) -> Accountant:
-        """The accountant of the whole budget, as this session counts: it says charges in its own currency."""
-        return self._book.account.filters(None)[0].filter
-
     def close(self) -> None:
         """Close the file. Open reservations stay charged."""
         self._book.close()
@@ -435,14 +360,6 @@ class Ledger(Replays):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _check_continued(self) -> None:
-        """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
-        if self.path is None or not self._book.charges:
-            return
-        told = explain_replaced(self.path, self._book, state_files.read_checkpoint(self.path))
-        if told is not None:
-            raise told
 
     def _who(self) -> dict[str, Any]:
         return {"analyst": self.analyst or "", "user": self._book.user}

@@ -184,6 +184,16 @@ class LedgerStore:
                 )
             yield from page
 
+    def list_statements(self, analyst: str, after: int) -> list[int]:
+        """Return the numbers of one analyst's statements beyond a number, in order. No row is checked here."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT statement FROM log WHERE statement > ? AND kind IN ('reserve', 'refuse', 'spend', 'debit') "
+                "AND json_extract(body, '$.analyst') = ? ORDER BY statement",
+                (after, analyst),
+            )
+            return [number for (number,) in rows]
+
     @property
     def checkpoint_is_due(self) -> bool:
         """True where reading on from the last checkpoint has become long."""

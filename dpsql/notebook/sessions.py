@@ -114,7 +114,7 @@ def summarise_session(session: Session) -> str:
     """Return one line for loading and connecting: version, tables, budget."""
     tables = ", ".join(session.policy.tables) or "no tables"
     parts = [f"dpsql {__version__}", tables, session.budget().sentence]
-    if session.account.path is None:
+    if not session.account.lasting:
         parts.append("this budget lasts for this kernel only")
     return " · ".join(parts)
 

@@ -150,6 +150,10 @@ class BudgetState:
         return self.bar_line if self.whole is None else f"{self.bar_line}\n{self.whole.bar_line}"
 
 
+OTHERS = "others"
+"""Who and what an entry is about that sums up what other analysts were charged."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One statement in the ledger, with what it is charged.

@@ -6,6 +6,7 @@ charge is decided by the filters, in exact fractions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -96,11 +97,9 @@ def list_pictures(ledger: Ledger, what: str) -> dict[str, Any]:
     Raises:
         BindError: there is no picture of that name.
     """
-    if what not in ("budget", "tradeoff"):
-        raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, ("budget", "tradeoff")))
-    drawn = make_report(ledger)["pictures"]
-    name = "burn_down" if what == "budget" else "tradeoff"
-    return {name: drawn[name]}
+    if what not in PICTURES:
+        raise BindError(f"there is no picture of {what}.", hint=did_you_mean(what, PICTURES))
+    return ledger.tabulate(f"picture {what}", PICTURES[what])
 
 
 def _left(whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
@@ -353,6 +352,17 @@ def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str,
             for k, amount, told in together
         ],
     }
+
+
+def _draw_picture(ledger: Ledger, name: str) -> dict[str, Any]:
+    return {name: make_report(ledger)["pictures"][name]}
+
+
+PICTURES: Mapping[str, Callable[[Ledger], dict[str, Any]]] = {
+    "budget": lambda ledger: _draw_picture(ledger, "burn_down"),
+    "tradeoff": lambda ledger: _draw_picture(ledger, "tradeoff"),
+}
+"""What :func:`list_pictures` makes, by its name."""
 
 
 def _draw_curve(loss: BudgetLoss, epsilon: float) -> list[tuple[float, float]]:

@@ -8,10 +8,10 @@ at: floats, worked out of exact sums. What is charged is decided by the filters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
@@ -439,3 +439,19 @@ def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(last, middle) else (low, middle)
     return low
+
+
+Figures = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+"""Names of columns, and rows of texts, numbers, booleans and NULLs."""
+FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
+    "TRADEOFF": lambda ledger: list_curve(ledger, spent=False),
+    "TRADEOFF SPENT": lambda ledger: list_curve(ledger, spent=True),
+    "GROUPS": list_unit_groups,
+    "ACCOUNTANTS": list_accountants,
+}
+"""What SHOW makes of everybody's statements, by the word after it."""
+
+
+def list_figures(ledger: Ledger, what: str) -> Figures:
+    """Return columns and rows of one of :data:`FIGURES`, of the whole ledger."""
+    return ledger.tabulate(what, FIGURES[what])

@@ -270,8 +270,8 @@ class BudgetPanel(Display):
     def of(cls, ledger: Ledger, last: int = 20) -> BudgetPanel:
         """Return the panel of a ledger, with its ``last`` statements."""
         entries = ledger.entries(last) if last else []
-        charges = [Charge(e.when, e.charge(ledger.accountant), e.outcome, e.text) for e in entries[-last:]]
-        return cls(ledger.state(), tuple(charges), ledger.count, ledger.path is not None, ledger.notices)
+        charges = [Charge(e.when, e.charge(ledger.accountant), e.outcome, e.text) for e in entries]
+        return cls(ledger.state(), tuple(charges), ledger.count, ledger.lasting, ledger.notices)
 
     def text(self) -> str:
         """Return the bar and the table as text."""

@@ -1,0 +1,114 @@
+"""A ledger as one of its analysts may see it: their own statements, and the totals of all others.
+
+Of others nothing is told but the number of their charges and the sums of these: no text, no time, no name, no number, and no
+user or process of the operating system of anybody's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.store import format_now
+from dpsql.numerics.exact_numbers import compute_root, shorten
+from dpsql.privacy import conversions
+from dpsql.privacy.accountants import Accountant
+from dpsql.privacy.events import Event, GroupSelection, PureDP, RoundedGaussian
+from dpsql.privacy.records import OTHERS, Entry
+
+_NOTHING = Fraction(0)
+
+
+class OwnStatements:
+    """The statements of a ledger's analyst. Only what was added since the last look is looked for.
+
+    Args:
+        ledger: opened for the analyst.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._numbers: list[int] = []
+        self._seen = 0
+        self._settled = 0
+        """How many of the analyst's statements, from the first on, are in the sums: nothing about these can change."""
+        self._sums = (0, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+    @property
+    def count(self) -> int:
+        """The number of the analyst's charges and refusals."""
+        return len(self._list_numbers())
+
+    def page(self, start: int, size: int) -> list[Entry]:
+        """Return up to ``size`` of the analyst's statements, from the one at place ``start`` (0 is the first) on, in order."""
+        return [
+            entry for number in self._list_numbers()[start : start + size] for entry in self._read(number)
+        ]
+
+    def sum_others(self) -> Entry | None:
+        """Return what other analysts were charged in all, as one entry without a number; None where nobody was."""
+        held = self.ledger.accountant
+        whole = self.ledger.spent_by_all()
+        count, epsilon, delta, rho, mu_squared = self._sum_own(held)
+        rest = whole.count - count
+        if rest <= 0:
+            return None
+        sums = (whole.epsilon - epsilon, whole.delta - delta, whole.rho - rho, whole.mu_squared - mu_squared)
+        event = _make_total(held, *(max(_NOTHING, amount) for amount in sums))
+        text = f"{rest} statement{'s' if rest > 1 else ''} of other analysts"
+        return Entry(0, format_now(), OTHERS, text, OTHERS, event, None)
+
+    def _list_numbers(self) -> list[int]:
+        count = self.ledger.count
+        if count > self._seen:
+            self._numbers += self.ledger.list_own_numbers(self._seen)
+            self._seen = count
+        return self._numbers
+
+    def _read(self, number: int) -> list[Entry]:
+        """Return a statement without what tells of the machine that keeps the ledger; nothing of anybody else's."""
+        return [
+            replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
+            for entry in self.ledger.walk(number, number)
+            if entry.analyst == self.ledger.analyst
+        ]
+
+    def _sum_own(self, held: Accountant) -> tuple[int, Fraction, Fraction, Fraction, Fraction]:
+        """Return the number of the analyst's charges, and their sums as the accountant counts them."""
+        sums, fixed = self._sums, True
+        numbers = self._list_numbers()
+        for place in range(self._settled, len(numbers)):
+            for entry in self._read(numbers[place]):
+                fixed = fixed and entry.outcome not in ("open", "unsettled")
+                sums = _add(sums, entry.charged(held))
+            if fixed:
+                self._settled, self._sums = place + 1, sums
+        return sums
+
+
+def _add(
+    sums: tuple[int, Fraction, Fraction, Fraction, Fraction], event: Event | None
+) -> tuple[int, Fraction, Fraction, Fraction, Fraction]:
+    if event is None:
+        return sums
+    count, epsilon, delta, rho, mu_squared = sums
+    lost, delta_lost = event.basic
+    return count + 1, epsilon + lost, delta + delta_lost, rho + event.rho, mu_squared + event.mu**2
+
+
+def _make_total(
+    held: Accountant, epsilon: Fraction, delta: Fraction, rho: Fraction, mu_squared: Fraction
+) -> Event | None:
+    """Return an event with the sums of others, for people to look at: no filter ever adds it."""
+    if held.speaks and (rho if held.currency == "rho" else mu_squared) > 0:
+        sigma = compute_root(1 / (2 * rho) if held.currency == "rho" else 1 / mu_squared)
+        least = conversions.gaussian_delta(shorten(1 / sigma), epsilon)
+        if max(delta, least) < 1:
+            return RoundedGaussian(sigma, 1, epsilon, max(delta, least, _TINY))
+    if epsilon <= 0:
+        return None
+    return GroupSelection(epsilon, min(delta, 1 - _TINY)) if delta else PureDP(epsilon)
+
+
+_TINY = Fraction(1, 10**300)
