@@ -47,8 +47,8 @@ _TABLES = (
 class StoredRelease:
     """A release that was paid for: its bytes, when, by which statement, and what that cost then.
 
-    ``event`` is what this release lost. Over a server, the time and the number of another analyst's statement are not told:
-    they are empty and None. ``debit`` is what the analyst's own share is debited before the release is shown.
+    ``event`` is what this release lost. Over a server, the time, the number and the name of another analyst's statement are not
+    told: they are empty and None. ``debit`` is what the analyst's own share is debited before the release is shown.
     """
 
     release: bytes
@@ -56,6 +56,7 @@ class StoredRelease:
     statement_id: int | None
     event: Event
     key: str = ""
+    analyst: str = ""
     debit: Event | None = None
 
     @property
@@ -81,7 +82,7 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
             "The stored answer of this statement does not fit the ledger's record of it.",
             hint="--fresh (in Python: fresh=True) pays for a new answer.",
         )
-    return StoredRelease(release, entry.when, entry.statement_id, event, key)
+    return StoredRelease(release, entry.when, entry.statement_id, event, key, entry.analyst)
 
 
 def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:

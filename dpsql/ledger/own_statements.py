@@ -67,12 +67,9 @@ class OwnStatements:
         return self._numbers
 
     def _read(self, number: int) -> list[Entry]:
-        """Return a statement without what tells of the machine that keeps the ledger; nothing of anybody else's."""
-        return [
-            replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
-            for entry in self.ledger.walk(number, number)
-            if entry.analyst == self.ledger.analyst
-        ]
+        """Return a statement as :func:`conceal_entry` leaves it; nothing of anybody else's."""
+        found = self.ledger.walk(number, number)
+        return [conceal_entry(entry) for entry in found if entry.analyst == self.ledger.analyst]
 
     def _sum_own(self, held: Accountant) -> tuple[int, Fraction, Fraction, Fraction, Fraction]:
         """Return the number of the analyst's charges, and their sums as the accountant counts them."""
@@ -85,6 +82,11 @@ class OwnStatements:
             if fixed:
                 self._settled, self._sums = place + 1, sums
         return sums
+
+
+def conceal_entry(entry: Entry) -> Entry:
+    """Return a statement without what tells of the machine that keeps the ledger, and without the keys of its answers."""
+    return replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
 
 
 def _add(

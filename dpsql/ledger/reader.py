@@ -122,6 +122,11 @@ class LedgerReader:
         return self.path is not None
 
     @property
+    def last_row(self) -> int:
+        """The number of the log's last row: figures of another one may differ."""
+        return self._book.current().seq
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
         account = self._book.account

@@ -221,8 +221,8 @@ class Entry:
 
     @property
     def when_text(self) -> str:
-        """The time in the reader's time zone: the hour for today, the date too for other days."""
-        return format_local_time(self.when)
+        """The time in the reader's time zone: the hour for today, the date too for other days; empty where it is not told."""
+        return format_local_time(self.when) if self.when else ""
 
 
 def format_local_time(when: str) -> str:

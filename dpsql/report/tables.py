@@ -202,7 +202,7 @@ def list_entries(
         event = entry.charged(accountant)
         epsilon, delta = event.basic if event is not None else (0, 0)
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
-        rows.append((entry.statement_id, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
+        rows.append((entry.statement_id or None, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
                      entry.outcome, entry.text, entry.reason, *_own_costs(event, accountant)))  # fmt: skip
     return names, rows
 

@@ -2,40 +2,97 @@
 
 A worker may be in an enemy's hands: it parses what an analyst wrote. So nothing that it says is taken for granted. The
 analyst's name comes from the token, a ticket is settled only by the worker that opened it, events are read by their own
-parser within public limits, and of other analysts there are totals only.
+parser within public limits, and of other analysts there are totals only. What the front can't know is whether a worker
+drew the noise that it charged for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-if TYPE_CHECKING:
-    from dpsql.ledger.ledger import Ledger
-    from dpsql.wire import Message
+from dpsql.errors import Error, Interrupted, LedgerError
+from dpsql.ledger.entries import OUTCOMES
+from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
+from dpsql.ledger.own_statements import OwnStatements, conceal_entry
+from dpsql.report.data import PICTURES
+from dpsql.report.figures import FIGURES
+from dpsql.server.worker_input import (
+    conceal_paths,
+    cut_pieces,
+    read_digests,
+    read_key,
+    read_text,
+    read_worker_event,
+    read_worker_events,
+)
+from dpsql.wire import Message, WireError, get_field, write_entry, write_error, write_state
+
+PIECE = 8 << 20
+"""Bytes of a release that one message holds."""
+MAX_CALLS = 100_000
+"""Calls of one request."""
+MAX_WRITES = 5000
+"""Rows of the ledger that one request may begin."""
+MAX_OPEN = 1000
+"""Reservations that a worker may have open at once."""
+ENTRIES_ON_A_PAGE = 500
+MAX_PAGE_BYTES = 4 << 20
+MAX_QUESTION_BYTES = 1 << 20
+"""Bytes that note what a question was about."""
+
+_STOPPED = "the statement was stopped before it was paid: nothing was charged."
+_FAILED = "The ledger could not do this."
+_UNREADABLE = "The ledger can't be read or written."
+_ASK_OWNER = "ask its owner."
 
 
 class LedgerService:
-    """The calls of one worker on the ledger of one analyst. Its calls come one at a time.
+    """The calls of one worker on the ledger of one analyst.
 
     Args:
         ledger: opened for this analyst (:meth:`dpsql.ledger.ledger.Ledger.for_analyst`); it stays open when a worker ends.
         largest: bytes of releases that one statement may store.
+        report: called with an exception that is none of ours, for the owner's eyes.
     """
 
-    def __init__(self, ledger: Ledger, largest: int = 100_000_000) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        largest: int = 100_000_000,
+        report: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         self.ledger = ledger
         self.largest = largest
+        self._report = report
+        self._lock = threading.RLock()
+        self._open: dict[int, Ticket] = {}
+        self._own = OwnStatements(ledger)
+        self._figures = _FigureCache(ledger)
+        self._sending = b""
+        self.begin()
 
     def begin(self) -> None:
         """Begin a request: nothing is paid yet, and the request's limits are counted from here."""
-        raise NotImplementedError
+        self._paid = self._overflown = False
+        self._calls = self._writes = 0
+        self._parts: list[bytes] = []
 
     @property
     def has_paid(self) -> bool:
         """True once a reservation was made, or a paid one was used, since :meth:`begin`: private data may be touched."""
-        raise NotImplementedError
+        return self._paid
 
-    def call(self, method: str, head: dict[str, object], payload: bytes, may_pay: bool) -> Message:
+    @property
+    def open_statements(self) -> list[int]:
+        """The numbers of the reservations that the worker has open."""
+        return list(self._open)
+
+    def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
         """Answer one call of :class:`~dpsql.server.ledger_proxy.LedgerProxy`. Never raises.
 
         Args:
@@ -46,12 +103,283 @@ class LedgerService:
         Returns:
             ``{"kind": "answer", ...}``, or an error of ours without any path or other analyst in it.
         """
-        raise NotImplementedError
+        with self._lock:
+            try:
+                self._calls += 1
+                perform = _METHODS.get(method)
+                if perform is None or self._calls > MAX_CALLS:
+                    raise WireError("this ledger knows no such call, or there were too many in one request.")
+                if method in PAYING_CALLS and not may_pay:
+                    raise Interrupted(_STOPPED)
+                return perform(self, head, payload)
+            except Error as error:
+                return write_error(self._conceal(error))
+            except Exception as error:
+                self._report(error)
+                return write_error(LedgerError(_FAILED, hint=_ASK_OWNER))
 
     def settle_all(self, outcome: str = "interrupted") -> list[int]:
         """Settle what the worker left open, after its end: thresholds by their last progress, all else in full.
 
         Returns:
-            The statements that were settled.
+            The statements that were settled. What could not be written stays charged in full.
+
+        Raises:
+            ValueError: another outcome than ``interrupted``: nobody knows what became of them.
         """
-        raise NotImplementedError
+        if outcome != "interrupted":
+            raise ValueError(outcome)
+        settled = []
+        with self._lock:
+            for number, ticket in list(self._open.items()):
+                try:
+                    self.ledger.settle_left(ticket)
+                    settled.append(number)
+                except LedgerError as error:
+                    self._report(error)
+            self._open.clear()
+        return settled
+
+    # -- charges --------------------------------------------------------------------------------------------------
+
+    def _reserve(self, head: dict[str, Any], payload: bytes) -> Message:
+        event, text = read_worker_event(head.get("event")), read_text(head, "text")
+        shown = read_digests(head.get("shown", {}))
+        if len(self._open) >= MAX_OPEN:
+            raise LedgerError("Too many statements and thresholds are open.", hint="CLOSE some thresholds.")
+        self._count_write()
+        ticket = self.ledger.reserve(event, text, shown)
+        self._open[ticket.statement_id] = ticket
+        self._paid = True
+        return _answer(statement_id=ticket.statement_id)
+
+    def _debit(self, head: dict[str, Any], payload: bytes) -> Message:
+        text, shown = read_text(head, "text"), read_digests(head.get("shown"))
+        self._count_write()
+        number = self.ledger.debit(text, shown)
+        return _answer(statement_id=number, state=write_state(self.ledger.state()))
+
+    def _progress(self, head: dict[str, Any], payload: bytes) -> Message:
+        ticket = self._find_ticket(head)
+        self._paid = True
+        self.ledger.note_progress(ticket, read_worker_event(head.get("event")))
+        return _answer()
+
+    def _settle(self, head: dict[str, Any], payload: bytes) -> Message:
+        ticket, event = self._find_ticket(head), read_worker_event(head.get("event"))
+        outcome = get_field(head, "outcome", str)
+        if outcome not in OUTCOMES:
+            raise WireError("a message arrived with an outcome that no statement has.")
+        self.ledger.settle(ticket, event, self._read_kept(head, payload), outcome)
+        del self._open[ticket.statement_id]
+        return _answer(state=write_state(self.ledger.state()))
+
+    def _part(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Take a piece of what the next settlement stores."""
+        self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self.largest
+        if not self._overflown:
+            self._parts.append(payload)
+        return _answer()
+
+    def _read_kept(self, head: dict[str, Any], payload: bytes) -> KeptReleases:
+        parts, self._parts = self._parts, []
+        overflown, self._overflown = self._overflown, False
+        if overflown or sum(map(len, parts)) + len(payload) > self.largest:
+            return KeptReleases()  # what is not kept is asked, and paid, again
+        content = b"".join([*parts, payload])
+        pieces = cut_pieces(head.get("kept", []), content)
+        releases, questions, events = {}, {}, {}
+        for item, piece in pieces:
+            key = read_key(item[0])
+            if len(item) == 2:
+                if len(piece) <= MAX_QUESTION_BYTES:
+                    questions[key] = piece
+                continue
+            releases[key] = piece
+            if item[2] is not None:
+                events[key] = read_worker_event(item[2])
+        return KeptReleases(releases, questions, events)
+
+    def _refuse(self, head: dict[str, Any], payload: bytes) -> Message:
+        text, reason, event = read_text(head, "text"), read_text(head, "reason"), head.get("event")
+        self._count_write()
+        self.ledger.refuse(text, reason, None if event is None else read_worker_event(event))
+        return _answer()
+
+    def _count_write(self) -> None:
+        self._writes += 1
+        if self._writes > MAX_WRITES:
+            raise LedgerError("One request writes too many statements.", hint="ask in several cells.")
+
+    def _find_ticket(self, head: dict[str, Any]) -> Ticket:
+        """Return a reservation that this worker has open.
+
+        Raises:
+            LedgerError: it has not.
+        """
+        ticket = self._open.get(get_field(head, "statement_id", int))
+        if ticket is None:
+            raise LedgerError("No statement of that number is open here.")
+        return ticket
+
+    # -- stored answers -------------------------------------------------------------------------------------------
+
+    def _replay(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Send a stored release; of one that another analyst paid for neither the time nor the statement."""
+        key = read_key(head.get("key"))
+        found = self.ledger.replay(key)
+        self._sending = b""
+        if found is None:
+            gone = self.ledger.find_dropped(key)
+            mine = gone is not None and gone.analyst == self.ledger.analyst
+            return _answer(found=None, dropped=None if gone is None else gone.when if mine else "")
+        mine = found.analyst == self.ledger.analyst
+        self._sending = found.release
+        told = {
+            "when": found.when if mine else "",
+            "statement_id": found.statement_id if mine else None,
+            "event": found.event.to_json(),
+            "debit": None if found.debit is None else found.debit.to_json(),
+            "size": len(found.release),
+        }
+        return Message({"kind": "answer", "found": told}, found.release[:PIECE])
+
+    def _more(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Send a further piece of the release that was asked for last."""
+        start = get_field(head, "start", int)
+        return Message({"kind": "answer"}, self._sending[start : start + PIECE] if start >= 0 else b"")
+
+    def _asked(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Send what the analyst's own last statement of a question was about."""
+        found = self.ledger.asked(read_key(head.get("question")))
+        if found is None or found[0].analyst != self.ledger.analyst:
+            return _answer(entry=None)
+        entry = replace(conceal_entry(found[0]), blocks=found[0].blocks)
+        return Message({"kind": "answer", "entry": write_entry(entry)}, found[1])
+
+    # -- what is left and what was asked --------------------------------------------------------------------------
+
+    def _terms(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Send what does not change while a policy holds, as one analyst may know it."""
+        terms, mine = self.ledger.terms, self.ledger.analyst or ""
+        own = replace(
+            terms, dataset="", units={}, public=(), policy="",
+            shares={name: share for name, share in terms.shares.items() if name == mine},
+            own_shares={name: share for name, share in terms.own_shares.items() if name == mine},
+        )  # fmt: skip
+        facts = {"older_answers": self.ledger.holds_whole_statements, "debits": self.ledger.debits_shares}
+        return _answer(terms=own.to_json(), largest=self.largest, **facts)
+
+    def _state(self, head: dict[str, Any], payload: bytes) -> Message:
+        events, debit = _read_events(head)
+        return _answer(state=write_state(self.ledger.state(events, debit)))
+
+    def _excess(self, head: dict[str, Any], payload: bytes) -> Message:
+        events, debit = _read_events(head)
+        error = self.ledger.find_excess(*events, debit=debit)
+        return _answer(error=None if error is None else write_error(error).head)
+
+    def _count(self, head: dict[str, Any], payload: bytes) -> Message:
+        return _answer(count=self._own.count)
+
+    def _entries(self, head: dict[str, Any], payload: bytes) -> Message:
+        """Send a page of the analyst's own statements, and where it begins; with ``others`` the totals of all others."""
+        count = self._own.count
+        last = head.get("last")
+        start = get_field(head, "start", int, 0) if last is None else count - get_field(head, "last", int)
+        start = max(0, min(start, count))
+        listed: list[dict[str, Any]] = []
+        size = 0
+        for place in range(start, min(count, start + ENTRIES_ON_A_PAGE)):
+            listed += map(write_entry, self._own.page(place, 1))
+            size += len(listed[-1]["text"]) * 4 if listed else 0
+            if size > MAX_PAGE_BYTES:
+                break
+        others = self._own.sum_others() if get_field(head, "others", bool, False) else None
+        told = None if others is None else write_entry(others)
+        return _answer(count=count, start=start, entries=listed, others=told)
+
+    def _tabulate(self, head: dict[str, Any], payload: bytes) -> Message:
+        return Message({"kind": "answer"}, self._figures.make(get_field(head, "what", str)))
+
+    def _conceal(self, error: Error) -> Error:
+        """Return the error without the paths of the owner's files."""
+        if not isinstance(error, LedgerError):
+            return error
+        self._report(error)
+        path = self.ledger.path
+        paths = [] if path is None else [f"{path}{end}" for end in ("", "-answers", "-id", "-wal")]
+        message, hint = conceal_paths(error.message, paths), conceal_paths(error.hint or "", paths)
+        if message is None or hint is None:
+            return LedgerError(_UNREADABLE, hint=_ASK_OWNER)
+        return LedgerError(message, hint=hint or None)
+
+
+_METHODS: dict[str, Callable[[LedgerService, dict[str, Any], bytes], Message]] = {
+    "reserve": LedgerService._reserve, "debit": LedgerService._debit, "progress": LedgerService._progress,
+    "settle": LedgerService._settle, "part": LedgerService._part, "refuse": LedgerService._refuse,
+    "replay": LedgerService._replay, "more": LedgerService._more, "asked": LedgerService._asked,
+    "terms": LedgerService._terms, "state": LedgerService._state, "excess": LedgerService._excess,
+    "count": LedgerService._count, "entries": LedgerService._entries, "tabulate": LedgerService._tabulate,
+}  # fmt: skip
+PAYING_CALLS = frozenset({"reserve", "debit"})
+"""Calls that charge something new."""
+
+
+def _answer(**told: Any) -> Message:
+    return Message({"kind": "answer", **told})
+
+
+class _FigureCache:
+    """Figures of everybody's statements, made anew only where the ledger has changed, and not too often where that takes long.
+
+    Args:
+        ledger: the ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._made: dict[str, tuple[int, float, float, bytes]] = {}
+
+    def make(self, what: str) -> bytes:
+        """Return figures as JSON.
+
+        Raises:
+            WireError: there are none of that name.
+        """
+        known = {**FIGURES, **{f"picture {name}": make for name, make in PICTURES.items()}}
+        if what not in known:
+            raise WireError("this ledger makes no such figures.")
+        rows, now = self._ledger.last_row, time.monotonic()
+        if what in self._made:
+            seen, until, _, held = self._made[what]
+            if seen == rows or now < until:
+                return held
+        found: Any = known[what](self._ledger)
+        if what.startswith("picture"):
+            found = _without_texts(found)
+        took = time.monotonic() - now
+        until = now + (_REST * took if took > _QUICK else 0.0)
+        self._made[what] = (rows, until, took, json.dumps(found).encode())
+        return self._made[what][3]
+
+
+_QUICK = 0.5
+_REST = 20.0
+"""Figures that take longer than half a second are made at most during a twentieth of the time."""
+
+
+def _without_texts(picture: dict[str, Any]) -> dict[str, Any]:
+    """Return a picture without the texts of statements, which may be another analyst's."""
+    found = dict(picture)
+    if "burn_down" in found:
+        steps = {
+            name: [{**step, "text": ""} for step in found["burn_down"][name]] for name in ("steps", "refused")
+        }
+        found["burn_down"] = {**found["burn_down"], **steps}
+    return found
+
+
+def _read_events(head: dict[str, Any]) -> tuple[list[Any], Any]:
+    debit = head.get("debit")
+    return read_worker_events(head.get("after", [])), None if debit is None else read_worker_event(debit)
