@@ -370,13 +370,11 @@ _REST = 20.0
 
 
 def _without_texts(picture: dict[str, Any]) -> dict[str, Any]:
-    """Return a picture without the texts of statements, which may be another analyst's."""
+    """Return a picture without what it says of single statements, which may be another analyst's: texts, and refusals."""
     found = dict(picture)
     if "burn_down" in found:
-        steps = {
-            name: [{**step, "text": ""} for step in found["burn_down"][name]] for name in ("steps", "refused")
-        }
-        found["burn_down"] = {**found["burn_down"], **steps}
+        steps = [{**step, "text": ""} for step in found["burn_down"]["steps"]]
+        found["burn_down"] = {**found["burn_down"], "steps": steps, "refused": []}
     return found
 
 

@@ -19,7 +19,7 @@ MAX_EVENT_PARTS = 5000
 """Values of an event, counted through all that it is composed of."""
 MAX_REPEATS = 10**6
 """Repetitions that one event may stand for: hits, groups, coordinates."""
-MAX_TEXT = 200_000
+MAX_LOGGED_TEXT = 200_000
 """Characters of a text that is logged."""
 MAX_KEYS = 10_000
 """Blocks of one statement."""
@@ -91,12 +91,12 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def read_text(head: Mapping[str, Any], name: str) -> str:
-    """Return a text that can be written down, of at most :data:`MAX_TEXT` characters.
+    """Return a text that can be written down, of at most :data:`MAX_LOGGED_TEXT` characters.
 
     Raises:
         WireError: there is none of that name.
     """
-    return get_field(head, name, str)[:MAX_TEXT].encode(errors="replace").decode()
+    return get_field(head, name, str)[:MAX_LOGGED_TEXT].encode(errors="replace").decode()
 
 
 def read_key(value: Any) -> str:
