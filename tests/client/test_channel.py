@@ -1,0 +1,382 @@
+"""Addresses, tokens, and the channel over Flight: what it refuses, what it says, and what it never says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as flight
+import pytest
+
+import dpsql
+from dpsql import wire
+from dpsql.client import channel as channels
+from dpsql.client.connect import connect_server, connect_session
+from dpsql.errors import Error, ServerError
+from dpsql.wire import Message, decode, encode
+from tests.support.stop_button import pressed
+
+TOKEN = "s3cret-T0ken.~+/=_"
+
+
+# -- addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("grpc+tls://data.example.org:31338", "grpc+tls://data.example.org:31338"),
+        ("grpc+tls://data.example.org", "grpc+tls://data.example.org:31337"),
+        ("grpc+tls://10.0.0.1:1/", "grpc+tls://10.0.0.1:1"),
+        ("grpc+tls://[2001:db8::1]:5", "grpc+tls://[2001:db8::1]:5"),
+        ("grpc+tcp://127.0.0.1:5", "grpc+tcp://127.0.0.1:5"),
+        ("grpc+tcp://127.9.9.9:5", "grpc+tcp://127.9.9.9:5"),
+        ("grpc+tcp://[::1]:5", "grpc+tcp://[::1]:5"),
+        ("grpc+tcp://localhost:5", "grpc+tcp://127.0.0.1:5"),
+        ("grpc+unix:///run/dpsql/dpsql.sock", "grpc+unix:///run/dpsql/dpsql.sock"),
+    ],
+)
+def test_addresses(text: str, location: str) -> None:
+    assert channels.is_address(text)
+    assert channels.parse_address(text).location == location
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grpc+tls://", "grpc+tls://host:99999999", "grpc+tls://host:x", "grpc+tls://ho st:1", "grpc+tls://host/path", "grpcs://h",
+        "grpc+tls://s3cret@host:1", "grpc+tls://me:s3cret@host:1", "grpc+tls://host:1?token=s3cret", "grpc+tls://host#s3cret",
+        "grpc+unix://run/x.sock", "grpc+unix://x", "grpc+unix:///" + "x" * 200, "grpc+udp://127.0.0.1:5", "grpc+tls://[::1",
+        "grpc+tcp://192.168.0.1:5", "grpc+tcp://data.example.org:5", "grpc+tcp://0.0.0.0:5", "grpc+tcp://127.0.0.1.example.org:5",
+        "grpc+tcp://localhost.example.org:5", "grpc+tcp://2130706433:5", "grpc+tcp://[::ffff:10.0.0.1]:5", "grpc+tls://-a:1",
+    ],
+)  # fmt: skip
+def test_what_is_no_address(text: str) -> None:
+    assert channels.is_address(text)
+    with pytest.raises(ServerError) as caught:
+        channels.parse_address(text)
+    assert "s3cret" not in "\n".join(caught.value.lines())
+
+
+@pytest.mark.parametrize(
+    "database",
+    [":memory:", "visits.duckdb", "/data/v.duckdb", "C:\\v.duckdb", "spark://host:7077", "local[2]", "sc://host", 5, None, {}],
+)  # fmt: skip
+def test_databases_are_no_addresses(database: Any) -> None:
+    assert not channels.is_address(database)
+
+
+def test_a_token_goes_in_the_clear_to_this_machine_alone() -> None:
+    with pytest.raises(ServerError, match="in the clear") as caught:
+        dpsql.connect("grpc+tcp://data.example.org:31337", token=TOKEN)
+    assert caught.value.hint == "grpc+tls://data.example.org:31337"
+
+
+# -- tokens
+
+
+def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSQL_TOKEN", raising=False)
+    assert channels.find_token(None) is None
+    monkeypatch.setenv("DPSQL_TOKEN", "")
+    assert channels.find_token(None) is None
+    monkeypatch.setenv("DPSQL_TOKEN", f" {TOKEN}\n")
+    assert channels.find_token(None) == TOKEN
+    file = tmp_path / "token"
+    file.write_text("other\nmore\n")
+    assert channels.find_token(None, file) == "other"
+    assert channels.find_token("given", file) == "given"
+
+
+@pytest.mark.parametrize("token", ["", "two words", "x\r\nauthorization: Bearer y", "é", "x" * 513, 5])
+def test_what_is_no_token(token: Any, tmp_path: Path) -> None:
+    with pytest.raises(ServerError) as caught:
+        channels.find_token(token)
+    assert not token or str(token) not in str(caught.value)
+    file = tmp_path / "token"
+    file.write_bytes(b"\xff\xfe")
+    for wrong in (file, tmp_path / "none", tmp_path):
+        with pytest.raises(ServerError, match="can't be read"):
+            channels.find_token(None, wrong)
+
+
+def test_without_a_token_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSQL_TOKEN", raising=False)
+    with pytest.raises(ServerError, match="there is no token"):
+        dpsql.connect("grpc+tcp://127.0.0.1:1")
+
+
+def test_connect_takes_what_fits_the_place(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="a server has its own policy and analyst"):
+        connect_session("grpc+tcp://127.0.0.1:1", policy="p.toml", analyst="ann")  # type: ignore[call-overload]
+    with pytest.raises(ServerError, match="are for servers"):
+        connect_session("visits.duckdb", policy="p.toml", token=TOKEN)  # type: ignore[call-overload]
+    with pytest.raises(dpsql.PolicyError, match="needs the policy"):
+        connect_session("visits.duckdb")
+    for content in (None, "no certificate"):
+        file = tmp_path / "ca.pem"
+        if content is not None:
+            file.write_text(content)
+        with pytest.raises(ServerError):
+            connect_server("grpc+tls://127.0.0.1:1", TOKEN, tls_ca=file)
+
+
+# -- the channel
+
+
+class Servant(flight.FlightServerBase):
+    """A Flight server that does what the action's name says."""
+
+    def __init__(self, location: str, **options: Any) -> None:
+        self.headers: list[dict[str, list[str]]] = []
+        self.bodies: list[Message] = []
+        self.stopped = threading.Event()
+        outer = self
+
+        class Reader(flight.ServerMiddlewareFactory):
+            def start_call(self, info: Any, headers: Any) -> None:
+                outer.headers.append({k.lower(): list(v) for k, v in headers.items()})
+
+        super().__init__(location, middleware={"headers": Reader()}, **options)
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        self.bodies.append(decode(action.body.to_pybytes()))
+        return getattr(self, action.type.removeprefix("dpsql."))()  # type: ignore[no-any-return]
+
+    def _messages(self, *messages: Message) -> Iterator[Any]:
+        for message in messages:
+            yield flight.Result(encode(message))
+
+    def open(self) -> Iterator[Any]:
+        head = {
+            "kind": "value",
+            "session": "h4ndle",
+            "analyst": "ann",
+            "policy": "[budget]\nepsilon = 1\ndelta = 0\n",
+        }
+        return self._messages(Message(head), Message({"kind": "end"}))
+
+    def close(self) -> Iterator[Any]:
+        return self._messages(Message({"kind": "end"}))
+
+    def interrupt(self) -> Iterator[Any]:
+        self.stopped.set()
+        return self._messages(Message({"kind": "end"}))
+
+    def run(self) -> Iterator[Any]:
+        yield from self._messages(Message({"kind": "stage", "stage": "reading"}))
+        if not self.stopped.wait(20):
+            raise flight.FlightServerError("nobody pressed stop.")
+        time.sleep(0.3)  # its own time
+        stopped = dpsql.Interrupted("the statement was stopped. ε=1 stays charged.")
+        yield from self._messages(wire.write_error(stopped))
+
+    def explain(self) -> Iterator[Any]:
+        yield from self._messages(Message({"kind": "value"}))
+        threading.Event().wait(3)
+
+    def budget(self) -> Iterator[Any]:
+        raise flight.FlightUnauthenticatedError("no valid token; the owner gives one: dpsql analyst add.")
+
+    def tables(self) -> Iterator[Any]:
+        raise flight.FlightUnauthorizedError("you are paused.")
+
+    def columns(self) -> Iterator[Any]:
+        raise flight.FlightServerError("this server does not.")
+
+    def plot(self) -> Iterator[Any]:
+        raise ValueError("/secret/path 42")
+
+    def ledger(self) -> Iterator[Any]:
+        yield flight.Result(bytes(3 * wire.MAX_MESSAGE))
+
+    def check_name(self) -> Iterator[Any]:
+        yield flight.Result(b"no message")
+
+    def panel(self) -> Iterator[Any]:
+        raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
+
+
+@pytest.fixture(scope="module", params=["tcp", "unix"])
+def servant(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Servant, str]]:
+    if request.param == "tcp":
+        server = Servant("grpc+tcp://127.0.0.1:0")
+        url = f"grpc+tcp://127.0.0.1:{server.port}"
+    else:
+        url = f"grpc+unix://{tmp_path_factory.mktemp('s')}/s"
+        server = Servant(url)
+    with server:
+        yield server, url
+
+
+def test_the_token_travels_in_a_header_and_is_shown_nowhere(servant: tuple[Servant, str]) -> None:
+    server, url = servant
+    with dpsql.connect(url, token=TOKEN) as session:
+        assert server.headers[-1]["authorization"] == [f"Bearer {TOKEN}"]
+        assert "dpsql-session" not in server.headers[-1]
+        assert server.bodies[-1].head["protocol"] == wire.PROTOCOL
+        assert session.policy.budget.epsilon == 1
+        shown = [
+            repr(session),
+            str(session),
+            repr(session._conversation),
+            repr(session._conversation._channel),
+        ]
+        assert not any(TOKEN in text for text in shown)
+    assert server.headers[-1]["dpsql-session"] == ["h4ndle"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda s: s.budget(), "no valid token; the owner gives one: dpsql analyst add."),
+        (lambda s: s.tables(), "you are paused."),
+        (lambda s: s.columns("t"), "this server does not."),
+        (lambda s: s.budget_panel(), "too many requests of yours in a minute; ask again later."),
+    ],
+)
+def test_the_sentences_of_a_server(servant: tuple[Servant, str], ask: Any, said: str) -> None:
+    with dpsql.connect(servant[1], token=TOKEN) as session, pytest.raises(ServerError) as caught:
+        ask(session)
+    assert caught.value.message == said
+    assert caught.value.__cause__ is None
+
+
+def test_what_breaks_has_a_sentence_of_ours(servant: tuple[Servant, str]) -> None:
+    with dpsql.connect(servant[1], token=TOKEN) as session:
+        for ask in (
+            lambda: session._find_pictures("budget"),
+            lambda: session.ledger(),
+            lambda: session.check_name("x"),
+        ):
+            with pytest.raises(Error) as caught:
+                ask()
+            text = "\n".join(caught.value.lines())
+            assert "Traceback" not in text
+            assert "secret" not in text
+            assert "gRPC" not in text
+            assert TOKEN not in text
+
+
+@pytest.mark.parametrize(
+    "address", ["grpc+tcp://127.0.0.1:9", "grpc+unix:///no/such/socket", "grpc+tls://127.0.0.1:9"]
+)
+def test_where_nobody_listens(address: str, capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(ServerError):
+        dpsql.connect(address, token=TOKEN)
+    assert time.monotonic() - began < 10
+
+
+def test_a_file_that_is_no_socket(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises(ServerError, match="no server answers"):
+        dpsql.connect(f"grpc+unix://{tmp_path}/f", token=TOKEN)
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_stop_button_is_told_and_the_answer_waited_for(servant: tuple[Servant, str]) -> None:
+    server, url = servant
+    server.stopped.clear()
+    with dpsql.connect(url, token=TOKEN) as session:
+        with pressed(press, every=0.4, times=1), pytest.raises(dpsql.Interrupted, match=r"ε=1 stays charged"):
+            session.sql("SELECT 1")
+        assert server.stopped.is_set()
+        assert session.stage == ""
+
+
+def test_who_presses_twice_does_not_wait(servant: tuple[Servant, str]) -> None:
+    _, url = servant
+    with dpsql.connect(url, token=TOKEN) as session:
+        began = time.monotonic()
+        with (
+            pressed(press, every=0.3, times=2),
+            pytest.raises(dpsql.Interrupted, match="left while") as caught,
+        ):
+            session.explain("SELECT 1")
+        assert time.monotonic() - began < 2.5
+        assert "SHOW LEDGER" in str(caught.value.hint)
+
+
+def test_the_stage_is_seen_while_it_runs(servant: tuple[Servant, str]) -> None:
+    server, url = servant
+    server.stopped.clear()
+    with dpsql.connect(url, token=TOKEN) as session:
+        ended: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                session.sql("SELECT 1")
+            except Error as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        for _ in range(100):
+            if session.stage:
+                break
+            time.sleep(0.05)
+        assert session.stage == "reading"
+        server.stopped.set()
+        thread.join()
+        assert [type(error) for error in ended] == [dpsql.Interrupted]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates")
+    folder = tmp_path_factory.mktemp("tls")
+    for name in ("ca", "other"):
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
+            cwd=folder, check=True, capture_output=True,
+        )  # fmt: skip
+    return folder
+
+
+def test_tls(certificates: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pair = ((certificates / "ca.pem").read_bytes(), (certificates / "ca.key").read_bytes())
+    with Servant("grpc+tls://127.0.0.1:0", tls_certificates=[pair]) as server:
+        url = f"grpc+tls://127.0.0.1:{server.port}"
+        with dpsql.connect(url, token=TOKEN, tls_ca=certificates / "ca.pem") as session:
+            assert session.analyst == "ann"
+        asked = len(server.headers)
+        for authority in (None, certificates / "other.pem"):
+            with pytest.raises(ServerError, match="certificate") as caught:
+                dpsql.connect(url, token=TOKEN, tls_ca=authority)
+            assert "tls_ca" in str(caught.value.hint)
+        assert len(server.headers) == asked  # the token was not sent
+    with Servant("grpc+tcp://127.0.0.1:0") as server:
+        with pytest.raises(ServerError):
+            dpsql.connect(f"grpc+tls://127.0.0.1:{server.port}", token=TOKEN, tls_ca=certificates / "ca.pem")
+        assert server.headers == []
+
+
+def test_no_proxy_sees_a_token_in_the_clear(
+    servant: tuple[Servant, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with dpsql.connect(servant[1], token=TOKEN) as session:
+        assert session.analyst == "ann"
+
+
+def test_dbapi_over_a_channel(servant: tuple[Servant, str]) -> None:
+    with dpsql.dbapi.connect(servant[1], token=TOKEN) as connection:
+        assert connection.session.analyst == "ann"
+    with pytest.raises(dpsql.dbapi.OperationalError):
+        dpsql.dbapi.connect("grpc+tcp://127.0.0.1:9", token=TOKEN)
