@@ -34,7 +34,7 @@ LATE_SECONDS = 5.0
 """Seconds beyond the policy's ``max_seconds`` after which a worker is killed that did not end a statement itself."""
 MAX_JOURNAL_BYTES = 16 << 20
 """Bytes from which a session can be made again."""
-_SEEN_BY_OTHERS = frozenset({"reserve", "settle", "refuse"})
+_SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse"})
 """Calls of the ledger that others can see the time of, in the totals or in the numbers of statements."""
 _MOST_FAILURES_TOLD = 5
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import threading
@@ -16,7 +15,6 @@ import pytest
 
 import dpsql
 from dpsql.ledger.ledger import Ledger
-from dpsql.server import ledger_service
 from dpsql.server.tokens import TokenFile
 from dpsql.wire import Message, decode, encode
 from tests.support.served import (
@@ -28,13 +26,7 @@ from tests.support.served import (
     write_policy,
 )
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(
-        "NotImplementedError" in inspect.getsource(ledger_service),
-        reason="the ledger's service is being built",
-    ),
-]
+pytestmark = pytest.mark.timeout(120)
 SLOW = "SELECT ward, MEDIAN(cost) AS m FROM visits GROUP BY ward"
 """Takes half a second on the data of ``slow``."""
 
