@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import ParseError
 
 if TYPE_CHECKING:
+    from dpsql.client.session import RemoteSession
     from dpsql.result import Result
     from dpsql.session import Session
 
@@ -25,7 +26,7 @@ def add_answer_commands(commands: Any) -> None:
     demo.set_defaults(run=_demo)
 
     sql = commands.add_parser("sql", help="answer SQL")
-    add_session_arguments(sql)
+    add_session_arguments(sql, servers=True)
     _text_arguments(sql)
     sql.add_argument("--format", choices=FORMATS, default="table")
     sql.add_argument(
@@ -34,20 +35,30 @@ def add_answer_commands(commands: Any) -> None:
     sql.set_defaults(run=_sql)
 
     explain = commands.add_parser("explain", help="say what SQL would do and cost; spends nothing")
-    add_session_arguments(explain)
+    add_session_arguments(explain, servers=True)
     _text_arguments(explain)
     explain.add_argument("--format", choices=("text", "json"), default="text")
     explain.set_defaults(run=_explain)
 
 
-def add_session_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the arguments that open a session, or the ledger of one."""
-    command.add_argument("--policy", required=True, type=Path, help="the policy file")
+def add_session_arguments(command: argparse.ArgumentParser, servers: bool = False) -> None:
+    """Add the arguments that open a session, or the ledger of one.
+
+    Args:
+        command: takes them.
+        servers: whether the session may be one on an owner's server.
+    """
+    where = command.add_mutually_exclusive_group(required=True)
+    where.add_argument("--policy", type=Path, help="the policy file")
     command.add_argument(
-        "--database", default=":memory:", help="a DuckDB database; default: the policy's sources"
+        "--database", help="a DuckDB database; default: the policy's sources", default=":memory:"
     )
     command.add_argument("--ledger", type=Path, help="where charges are kept; default: beside the policy")
     command.add_argument("--analyst", help="whose share of the budget is used")
+    if servers:
+        where.add_argument("--server", metavar="URL", help="the address of an owner's server")
+        command.add_argument("--token-file", type=Path, help="a file with the token; default: DPSQL_TOKEN")
+        command.add_argument("--tls-ca", type=Path, help="the certificate of the owner's authority")
 
 
 def _text_arguments(command: argparse.ArgumentParser) -> None:
@@ -83,7 +94,23 @@ def _params(given: argparse.Namespace) -> dict[str, Any] | list[Any] | None:
     return params
 
 
-def _open(given: argparse.Namespace) -> Session:
+def _open(given: argparse.Namespace) -> Session | RemoteSession:
+    if given.server is not None:
+        own = {
+            "--database": given.database != ":memory:",
+            "--ledger": given.ledger,
+            "--analyst": given.analyst,
+        }
+        named = [name for name, value in own.items() if value]
+        if named:
+            raise ParseError(
+                f"a server decides on {' and '.join(named)}.", hint='dpsql sql --server URL "SELECT ..."'
+            )
+        from dpsql.client.connect import connect_server
+
+        return connect_server(given.server, None, given.tls_ca, given.token_file)
+    if given.token_file or given.tls_ca:
+        raise ParseError("a token and an authority are for servers.", hint="--server grpc+tls://host:31337")
     from dpsql.session import open_session
 
     return open_session(given.database, policy=given.policy, ledger=given.ledger, analyst=given.analyst)

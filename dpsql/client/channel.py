@@ -219,7 +219,7 @@ class FlightChannel:
                 hint='tls_ca="ca.pem" names the authority that the owner uses.',
             )
         said = _read_sentence(text)
-        if said and "connect" not in said.lower():
+        if said and not re.search(r"connect|resolv|lookup|address", said, re.I):
             return ServerError(said)
         return ServerError(
             f"no server answers at {self.address}.", hint="is it running, and is the address right?"

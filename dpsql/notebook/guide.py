@@ -47,6 +47,10 @@ CONNECT_FLAGS = (
     Flag("--ledger", "path", "where charges are kept; default: beside the policy"),
     Flag("--analyst", "name", "whose share of the budget is used"),
     Flag("--session", "name", "name of the session; default: main"),
+    Flag(
+        "--token-file", "path", "of a server: a file with the token; default: DPSQL_TOKEN, or a hidden prompt"
+    ),
+    Flag("--tls-ca", "path", "of a server: the certificate of its owner's authority"),
 )
 
 
@@ -68,6 +72,8 @@ class CellOptions:
     policy: str | None = None
     ledger: str | None = None
     analyst: str | None = None
+    token_file: str | None = None
+    tls_ca: str | None = None
     rest: tuple[str, ...] = field(default=())
 
 
@@ -78,7 +84,7 @@ _KEYWORDS = """
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
-_FIELDS = {"-o": "name", "--dry-run": "explain"}
+_FIELDS = {"-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca"}
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 
@@ -182,7 +188,7 @@ def _flag(token: str, flags: tuple[Flag, ...]) -> Flag | None:
 
 
 COMMANDS = {
-    "connect": "open a session: %dpsql connect data.duckdb --policy policy.toml",
+    "connect": "open a session: %dpsql connect data.duckdb --policy policy.toml, or %dpsql connect grpc+tls://host:31337",
     "demo": "open a session on the demo's health records",
     "budget": "how much is left, and what each cell cost",
     "ledger": "every charge: when, who, cell, loss, outcome (also: %dpsql log)",
@@ -318,7 +324,7 @@ USAGE = f"""Differentially private answers to SQL.
 Flags:
 {_flags(RUN_FLAGS)}
 
-%dpsql connect [database] takes
+%dpsql connect [database, or address of a server] takes
 {_flags(CONNECT_FLAGS)}
 
 Values from Python: write $city in the SQL and it is bound to the variable city, as a value, never as text.

@@ -18,7 +18,7 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
-from dpsql.notebook import guide, policy_commands, render, sessions
+from dpsql.notebook import guide, policy_commands, render, servers, sessions
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.sessions import Sessions
 from dpsql.parameters import Params, name_parameters
@@ -29,6 +29,8 @@ from dpsql.sql.parse.functions import WORDS
 if TYPE_CHECKING:
     from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
+
+    from dpsql.notebook.sessions import OpenSession
 
 
 _SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
@@ -220,6 +222,11 @@ class DpsqlMagic(Magics):
     def _connect(self, rest: str) -> None:
         given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
         given = self._fill_connect(given)
+        if servers.names_server(given):
+            self._hold(given.session, servers.open_server(given, hasattr(self.shell, "kernel")))
+            return
+        if given.token_file or given.tls_ca:
+            raise ParseError("a token and an authority are for servers.", hint=servers.CONNECT)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
@@ -246,7 +253,8 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        texts = {name: fill(getattr(given, name)) for name in ("policy", "ledger", "analyst", "session")}
+        names = ("policy", "ledger", "analyst", "session", "token_file", "tls_ca")
+        texts = {name: fill(getattr(given, name)) for name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
     def _demo(self, rest: str) -> None:
@@ -260,8 +268,11 @@ class DpsqlMagic(Magics):
     ) -> None:
         from dpsql.session import open_session
 
+        self._hold(name, open_session(database, policy=policy, ledger=ledger, analyst=analyst))
+
+    def _hold(self, name: str | None, session: OpenSession) -> None:
+        """Take a session in place of the one of its name, and say what it is."""
         name = name or "main"
-        session = open_session(database, policy=policy, ledger=ledger, analyst=analyst)
         if name in self.sessions:
             self.sessions[name].close()
         self.sessions[name] = session
@@ -382,12 +393,10 @@ class Matcher:
         keywords = [(k, "keyword") for k in guide.KEYWORDS]
         return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
 
-    def _schema(self) -> dict[str, list[str]]:
+    def _schema(self) -> Mapping[str, list[str]]:
         """List tables and kept results with their columns. No private row is read."""
         session = self._sessions.get(self._sessions.current)
-        if session is None:
-            return {}
-        return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
+        return {} if session is None else sessions.list_schema(session)
 
 
 def _options_open(before: str) -> bool:

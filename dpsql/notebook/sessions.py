@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from dpsql import __version__
-from dpsql.errors import BindError, PolicyError, did_you_mean
+from dpsql.client.session import RemoteSession
+from dpsql.errors import BindError, Error, PolicyError, did_you_mean
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
 from dpsql.notebook.guide import CellOptions
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
     from dpsql.result import Result
     from dpsql.session import Session
 
+    OpenSession = Session | RemoteSession
 
-class Sessions(dict[str, "Session"]):
+
+class Sessions(dict[str, "OpenSession"]):
     """The open sessions by name. It belongs to the shell, so that reloading the extension keeps it."""
 
     current: str = "main"
 
-    def get_open(self, name: str | None = None) -> Session:
+    def get_open(self, name: str | None = None) -> OpenSession:
         """Return the session of that name, else the current one.
 
         Raises:
@@ -90,10 +93,11 @@ def read_settings(folder: Path) -> Settings:
 
 
 def ask(
-    session: Session, text: str, params: Params, options: CellOptions, *, kernel: bool = False
+    session: OpenSession, text: str, params: Params, options: CellOptions, *, kernel: bool = False
 ) -> list[Result]:
     """Answer a cell's statements under its flags, with a sign of life in a kernel's cell or a terminal."""
-    with show_progress(draw_in_kernel() if kernel else draw_in_terminal):
+    stage = (lambda: session.stage) if isinstance(session, RemoteSession) else str
+    with show_progress(draw_in_kernel() if kernel else draw_in_terminal, stage=stage):
         if not options.plan:
             return session.run(text, params, fresh=options.fresh, epsilon=options.epsilon)
         with session.plan() as plan:
@@ -110,27 +114,39 @@ def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
 
 
-def summarise_session(session: Session) -> str:
+def summarise_session(session: OpenSession) -> str:
     """Return one line for loading and connecting: version, tables, budget."""
     tables = ", ".join(session.policy.tables) or "no tables"
     parts = [f"dpsql {__version__}", tables, session.budget().sentence]
-    if not session.account.lasting:
+    if isinstance(session, RemoteSession):
+        parts.append(f"{session.analyst} at {session.server}")
+    elif not session.account.lasting:
         parts.append("this budget lasts for this kernel only")
     return " · ".join(parts)
 
 
-def show_budget(session: Session) -> Display:
+def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
+    """List tables and kept results with their columns, for completion. No private row is read."""
+    if isinstance(session, RemoteSession):  # it remembers them between two statements
+        try:
+            return session.schema()
+        except Error:  # the server went away: whoever types need not hear of it
+            return {}
+    return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
+
+
+def show_budget(session: OpenSession) -> Display:
     """Show the budget's bar and the latest charges."""
     return session.budget_panel()
 
 
-def choose_example_table(session: Session) -> str | None:
+def choose_example_table(session: OpenSession) -> str | None:
     """Choose a private table to ask about; a public one where there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
     return tables[0].name if tables else None
 
 
-def show_columns(session: Session, name: str) -> Sheet:
+def show_columns(session: OpenSession, name: str) -> Sheet:
     """Show a table's columns: their types, and the bounds or values that the policy declares.
 
     Raises:
@@ -165,13 +181,14 @@ def show_columns(session: Session, name: str) -> Sheet:
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
 
 
-def show_report(session: Session, path: str) -> Panel:
+def show_report(session: OpenSession, path: str) -> Panel:
     """Return the owner's report as text, or write it to a file; the ending .html, .csv or .json says how."""
+    account = session.account  # a server's is refused here, before anything is loaded
     from dpsql.report.pages import report_text, write_report
 
     if not path:
-        return Panel(report_text(session.account, session.policy).rstrip("\n"))
-    written = write_report(session.account, session.policy, path)
+        return Panel(report_text(account, session.policy).rstrip("\n"))
+    written = write_report(account, session.policy, path)
     return Panel(f"written to {written}")
 
 
@@ -180,11 +197,17 @@ PATIENCE = 1.0
 
 
 @contextmanager
-def show_progress(show: Callable[[str], None], every: float = 1.0) -> Iterator[None]:
+def show_progress(
+    show: Callable[[str], None], every: float = 1.0, stage: Callable[[], str] = str
+) -> Iterator[None]:
     """Show a line that says how long a statement has been running, from :data:`PATIENCE` seconds on.
 
-    ``show`` draws a line in place of the last one; the empty line wipes it. The stop button (or Ctrl-C) interrupts the
-    engine; what was reserved stays charged.
+    The stop button (or Ctrl-C) interrupts the engine; what was reserved stays charged.
+
+    Args:
+        show: draws a line in place of the last one; the empty line wipes it.
+        every: seconds between two lines.
+        stage: what a server says of how far it is; it says nothing else.
     """
     started, done, steps = time.monotonic(), threading.Event(), [""]
 
@@ -195,7 +218,8 @@ def show_progress(show: Callable[[str], None], every: float = 1.0) -> Iterator[N
         if done.wait(PATIENCE):
             return
         while not done.is_set():
-            show(f"running for {time.monotonic() - started:.0f} s{steps[0]}; stopping it keeps the charge")
+            at = f", {stage()}" if stage() else steps[0]
+            show(f"running for {time.monotonic() - started:.0f} s{at}; stopping it keeps the charge")
             done.wait(every)
         show("")
 

@@ -152,8 +152,9 @@ def answer(
         if perform is None:
             raise WireError(f"this server knows no operation {operation[:40]!r}.")
         head = decode(body).head
-        with watch_touch(touch):
-            yield from perform(session, memory, head)
+        steps = perform(session, memory, head)
+        while (message := _step(steps, touch)) is not None:
+            yield message
         yield Message({"kind": "end"})
     except KeyboardInterrupt:
         late = Interrupted("stopped as it ended: what was answered is stored, and asking again is free.")
@@ -163,6 +164,12 @@ def answer(
     except Exception as error:
         report(error)
         yield _write_error(Error(_FAILED, hint=_FAILED_HINT), memory)
+
+
+def _step(steps: Iterator[Message], touch: Callable[[], None]) -> Message | None:
+    """Return the next message. Whoever takes them may do so from several threads, so nothing is set between two of them."""
+    with watch_touch(touch):
+        return next(steps, None)
 
 
 def _write_error(error: Error, memory: _Memory) -> Message:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.flight as flight
 
 from dpsql.client.session import RemoteSession
 from dpsql.policy.model import Policy
@@ -68,3 +71,24 @@ class NearChannel:
 def connect_near(session: Session) -> tuple[RemoteSession, NearChannel]:
     channel = NearChannel(session)
     return RemoteSession(channel, "near"), channel
+
+
+class NearServer(flight.FlightServerBase):
+    """A Flight server with one token and one session, without processes of its own."""
+
+    def __init__(self, session: Session, token: str) -> None:
+        self.channel = NearChannel(session)
+        outer = self
+
+        class Doorman(flight.ServerMiddlewareFactory):
+            def start_call(self, info: Any, headers: Any) -> None:
+                given = {key.lower(): list(values) for key, values in headers.items()}
+                if given.get("authorization") != [f"Bearer {token}"]:
+                    raise flight.FlightUnauthenticatedError("no valid token.")
+
+        super().__init__("grpc+tcp://127.0.0.1:0", middleware={"doorman": Doorman()})
+        self.url = f"grpc+tcp://127.0.0.1:{outer.port}"
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        for reply in self.channel.call(action.type, decode(action.body.to_pybytes())):
+            yield flight.Result(encode(reply))
