@@ -49,8 +49,8 @@ def connect_session(
 
     Args:
         database: the path of a DuckDB file, ``":memory:"`` (tables come from the policy's sources), an open DuckDB
-            connection, or a mapping of names to pandas, polars or Arrow tables (the policy's tables, or their
-            sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
+            connection, or a mapping of names to pandas, polars or Arrow tables or dicts of lists (the policy's tables,
+            or their sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
             (``"sc://host"``), or a SparkSession. Or the address of a server: ``"grpc+tls://host:31337"``,
             ``"grpc+unix:///path"``, on this machine ``"grpc+tcp://127.0.0.1:31337"``.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`. A server has its own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,15 @@ class RemoteStatement:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.result, name)
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.result)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.result[key]
 
     def __repr__(self) -> str:
         return f"<declared: {self.text.strip()}>" if self._result is None else repr(self._result)
