@@ -104,6 +104,7 @@ class Pipeline:
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
         self.policy, self.engine, self.ledger = policy, engine, ledger
         self.turn = Turns()
+        self.closed = False
         self._drawing: list[tuple[frozenset[str], threading.Event]] = []
         """The keys of blocks that are being drawn, and what is set once they are stored; read and written in turn."""
         self.entropy = Entropy()
@@ -457,6 +458,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Settle what is open, and close the engine and the ledger."""
+        self.closed = True
         with self.turn:
             while self._drawing:
                 done = self._drawing[0][1]

@@ -10,27 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dpsql.declared_plan import DeclaredStatements
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
-from dpsql.errors import BindError, Error, PolicyError, PostprocessingError, PrivacyError
+from dpsql.errors import Error, PolicyError, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.parameters import Params
-from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
-from dpsql.plan import Plan
+from dpsql.pipeline import Bound, Pipeline, before_payment
 from dpsql.policy.model import Policy
-from dpsql.privacy.events import Composed, Event, compose_events
-from dpsql.privacy.filters import ACCOUNTANTS
-from dpsql.privacy.pld import declare
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
+from dpsql.session_state import in_our_words
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
-from dpsql.stored_blocks import LookUp, PreparedPlan, RequestedBlock, prepare_together
+from dpsql.stored_blocks import RequestedBlock
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,6 +71,11 @@ def open_session(
     _check_path("policy", policy if isinstance(policy, str | Path) else "")
     _check_path("ledger", ledger or "")
     if not isinstance(policy, Policy):
+        if not isinstance(policy, str | Path):
+            raise PolicyError(
+                f"the policy is a {type(policy).__name__}.",
+                hint="give the path of a TOML file, or a dpsql.Policy.",
+            )
         path = Path(policy)
         policy, folder = Policy.load(path), path.parent
         ledger = path.with_name(path.name + ".ledger") if ledger is None else ledger
@@ -113,7 +116,7 @@ class Session:
         self.policy = policy
         self._ledger = ledger
         self._pipeline = Pipeline(policy, engine, ledger)
-        self._closed = False
+        self.closed = False
 
     # -- the straight line --------------------------------------------------------------------------------------
 
@@ -134,6 +137,7 @@ class Session:
         return results[-1] if results else Result(pa.table({}))
 
     @interruptible
+    @in_our_words
     def run(
         self,
         text: str,
@@ -194,6 +198,7 @@ class Session:
             error.span = span_of_word(statement.text, error.name) if error.name else statement.span
             raise error.located(statement.text) from None
 
+    @in_our_words
     def plan(self) -> DeclaredStatements:
         """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
 
@@ -203,6 +208,7 @@ class Session:
         return DeclaredStatements(self._pipeline)
 
     @interruptible
+    @in_our_words
     def explain(self, text: str, params: Params | None = None) -> Explanation:
         """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
         line = self._pipeline
@@ -217,6 +223,7 @@ class Session:
 
     # -- everything else ----------------------------------------------------------------------------------------
 
+    @in_our_words
     def budget(self) -> BudgetState:
         """Return what is left and what was spent: :meth:`dpsql.ledger.ledger.Ledger.state`."""
         return self._ledger.state()
@@ -225,6 +232,7 @@ class Session:
         """Return the budget as a bar, with the latest charges, for terminals and notebooks."""
         return BudgetPanel.of(self._ledger)
 
+    @in_our_words
     def ledger(self, last: int | None = None) -> list[Entry]:
         """Return every charge and refusal, in order; or the ``last`` ones."""
         return self._ledger.entries(last)
@@ -235,6 +243,7 @@ class Session:
         return self._ledger
 
     @interruptible
+    @in_our_words
     def columns(self, table: str) -> Mapping[str, str]:
         """Return names and SQL types of a table's columns, in order. No row is read.
 
@@ -246,6 +255,7 @@ class Session:
             kept = line.kept.schema(table)
             return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
 
+    @in_our_words
     def plot(self, what: str = "budget") -> Axes:
         """Draw the ledger as a matplotlib Axes.
 
@@ -259,10 +269,12 @@ class Session:
         drawn: Axes = import_notebook("plots").draw_pictures(list_pictures(self._ledger, what))
         return drawn
 
+    @in_our_words
     def tables(self) -> Result:
         """Return the tables that the policy names, and the results that are kept."""
         return show(self.policy, self._ledger, "TABLES", self._pipeline.kept.names)
 
+    @in_our_words
     def keep(self, name: str, result: object) -> None:
         """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
 
@@ -293,6 +305,7 @@ class Session:
         """Refuse a name that no result can take: no word, or the name of a private table."""
         self._pipeline.kept.check(name)
 
+    @in_our_words
     def register(
         self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
     ) -> None:
@@ -312,7 +325,7 @@ class Session:
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self.closed:
             return "<dpsql session, closed>"
         tables = ", ".join(f"{t.name} (public)" if t.public else t.name for t in self.policy.tables.values())
         kept = "" if self._ledger.path is not None else " · this budget lasts for this process only"
@@ -320,7 +333,7 @@ class Session:
 
     def close(self) -> None:
         """Close the engine and the ledger, once nothing is being answered. The charges stay. Never raises."""
-        self._closed = True
+        self.closed = True
         with suppress(Exception, KeyboardInterrupt):
             run_apart(self._pipeline.close)
 
@@ -339,150 +352,3 @@ def _locate(statement: Statement) -> Iterator[None]:
     except Error as error:
         error.span = error.span or statement.span
         raise error.located(statement.text) from None
-
-
-class DeclaredStatement:
-    """A statement of a declared plan. Once the plan has run, it is its result."""
-
-    def __init__(self, statement: Statement, plan: Plan) -> None:
-        self.statement = statement
-        self.plan = plan
-        self._result: Result | None = None
-
-    @property
-    def result(self) -> Result:
-        """The answer.
-
-        Raises:
-            BindError: the plan has not run yet.
-        """
-        if self._result is None:
-            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
-        return self._result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.result, name)
-
-    def __len__(self) -> int:
-        return len(self.result)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.result)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.result[key]
-
-    def __repr__(self) -> str:
-        return f"<declared: {self.statement.source}>" if self._result is None else repr(self._result)
-
-
-class DeclaredStatements:
-    """Statements that are priced together before the first is run, in ``with session.plan() as plan:``.
-
-    Only for such a list may the privacy loss distribution be used: for statements that are chosen from earlier answers it
-    promises less than it says.
-    """
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._declared: list[DeclaredStatement] = []
-        self._ran = False
-
-    @interruptible
-    def sql(
-        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
-    ) -> DeclaredStatement:
-        """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
-
-        Args:
-            text: dpsql SQL.
-            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
-            epsilon: what a statement costs that does not say.
-
-        Raises:
-            ParseError, BindError, PrivacyError: it can't be planned.
-        """
-        line = self._pipeline
-        with line.turn, before_payment():
-            statements = parse(text, params)
-            if not statements:
-                raise BindError("there is no statement to declare.")
-            cell = line.open_cell(epsilon)
-            for statement in statements:
-                self._add(statement, cell)
-        return self._declared[-1]
-
-    def _add(self, statement: Statement, cell: CellNames) -> None:
-        if statement.keep:
-            raise BindError(
-                "a declared statement has no answer yet that could be kept.", span=statement.span, text=statement.text,
-                hint="leave the with block, then session.keep(name, result).",
-            )  # fmt: skip
-        if self._ran:
-            raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
-        plan = self._pipeline.admit(statement, cell)
-        if statement.kind != "query" or not isinstance(plan, Plan) or any(b.prepaid for b in plan.blocks):
-            raise BindError(
-                "only queries can be declared in a plan.", span=statement.span, text=statement.text
-            )
-        self._declared.append(DeclaredStatement(statement, plan))
-
-    @property
-    def results(self) -> list[Result]:
-        """The answers, in the order of the declarations."""
-        return [declared.result for declared in self._declared]
-
-    @property
-    def event(self) -> Event | None:
-        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
-
-        Gaussian noise is calibrated once for all statements. Blocks that are stored are free, and equal blocks are paid once.
-        """
-        with self._pipeline.turn:
-            return self._price(self._look_up(self._pipeline.look_up))
-
-    def _look_up(self, look_up: LookUp) -> list[PreparedPlan]:
-        return prepare_together([declared.plan for declared in self._declared], look_up)
-
-    def _price(self, prepared: list[PreparedPlan]) -> Event | None:
-        events = [one.event for one in prepared if one.event is not None]
-        if not events:
-            return None
-        whole = compose_events(events)
-        budget = self._pipeline.policy.budget
-        delta = Fraction(budget.default_delta or budget.delta / 10)
-        if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1 or not whole.delta < delta:
-            return whole
-        together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
-        return together if together.basic[0] < whole.basic[0] else whole
-
-    @interruptible
-    def run(self) -> list[Result]:
-        """Reserve the whole as one event, run every statement, settle.
-
-        Raises:
-            BudgetExceeded: the whole does not fit; nothing was charged.
-            EngineError, Interrupted: the whole stays charged.
-        """
-        self._ran = True
-        line = self._pipeline
-        with line.turn:
-            prepared = self._look_up(line.look_up_to_pay)
-            event = self._price(prepared)
-            ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared), prepared)
-            line.release(prepared, ticket)
-            line.settle(ticket, event, prepared)
-            together = f", which cost {line.price(event)} together" if event is not None else ""
-            notes = (f"one of a declared plan{together}",)
-            for declared, one in zip(self._declared, prepared, strict=True):
-                declared._result = line.finish(one, ticket, notes)
-        return self.results
-
-    def __enter__(self) -> DeclaredStatements:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None and self._declared:
-            self.run()

@@ -6,15 +6,17 @@ Kept results are released numbers, so any later statement may read them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from dpsql.engine.frames import to_arrow
 from dpsql.engine.postprocess import Finisher
-from dpsql.errors import BindError, Error, PolicyError, Span, did_you_mean
+from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
@@ -26,6 +28,41 @@ from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.intervals import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.selection.declared import Declaration
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concatenate[Any, _P], _T]:
+    """Let a method of a session refuse once that is closed, and say nothing of what an engine's own error says.
+
+    Engines' errors that may quote values never leave an engine. This is for the rest: a file that is gone, a connection that
+    was closed.
+    """
+
+    @wraps(method)
+    def told(session: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if session.closed:
+            raise BindError(
+                "the session is closed.", hint="open another: dpsql.connect(...), or %dpsql connect."
+            )
+        value: list[_T] = []
+        try:
+            value.append(method(session, *args, **kwargs))
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in _ENGINES:
+                raise
+        if not value:  # here, so that the engine's error is not even the context of ours
+            raise EngineError(
+                "the engine failed.",
+                hint="are the data still there? SHOW LEDGER says whether it was charged.",
+            )
+        return value[0]
+
+    return told
+
+
+_ENGINES = ("duckdb", "_duckdb", "pyspark", "py4j")
 
 
 class KeptResults:

@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "pipeline",
         "block_keys",
         "session",
+        "declared_plan",
     ),
     ("notebook", "cli", "policy.lint", "policy.init", "policy.smartnoise", "dbapi", "demo", "server"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from pathlib import Path
 
 import duckdb
 
@@ -54,39 +55,46 @@ def use_attached(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"USE {quote_identifier(rows[0][0])}")
 
 
+def list_databases(folder: Path) -> list[str]:
+    """List the DuckDB files of a folder by their names; no file is opened."""
+    with contextlib.suppress(OSError):
+        return sorted(p.name for p in folder.iterdir() if p.suffix in (".duckdb", ".ddb") and p.is_file())
+    return []
+
+
 def _explain(path: str, reason: str) -> PolicyError:
     """Make the error of a file that can't be attached, from DuckDB's reason."""
-    name = os.path.basename(path)
+    why, hint = _find_reason(path, reason)
+    return PolicyError(f"{os.path.basename(path)} can't be opened as a DuckDB database: {why}.", hint=hint)
+
+
+def _find_reason(path: str, reason: str) -> tuple[str, str]:
+    """Return why a file can't be attached, and what to do."""
     holder = _HOLDER.search(reason)
     if holder is not None:
         program = os.path.basename(holder[1].strip()) or "a program"
-        return PolicyError(
-            f"{name} is locked: another process has it open for writing ({program}, process {holder[2]}).",
-            hint="close it there, open it there read-only, or give a copy of the file.",
-        )
-    if "lock" in reason.lower():
-        return PolicyError(
-            f"{name} is locked by another process.", hint="close it there, or give a copy of the file."
+        return (
+            f"it is locked, since another process has it open for writing ({program}, process {holder[2]})",
+            "close it there, open it there read-only, or give a copy of the file.",
         )
     if "already attached" in reason or "handle conflict" in reason:
-        return PolicyError(
-            f"{name} can't be opened as a DuckDB database: it is open in this process already.",
-            hint="pass that connection instead of the path: dpsql.connect(con, policy=...), or %dpsql connect con ...",
+        return (
+            "it is open in this process already",
+            "pass that connection instead of the path: dpsql.connect(con, policy=...), or %dpsql connect con ...",
         )
+    if "lock" in reason.lower():
+        return "it is locked by another process", "close it there, or give a copy of the file."
     head = b""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         head = file.read(16)
     if not head:
-        return PolicyError(f"{name} is empty or can't be read.", hint="give the path of a DuckDB file.")
+        return "it is empty or can't be read", "give the path of a DuckDB file."
     other = next((what for start, what in _OTHER_FORMATS.items() if head.startswith(start)), None)
     if other is not None:
-        return PolicyError(f"{name} is {other}, not a DuckDB database.", hint=_suggest(other))
+        return f"it is {other}", _suggest(other)
     if head[8:12] == b"DUCK":
-        return PolicyError(
-            f"{name} can't be opened by DuckDB {duckdb.__version__}.",
-            hint="it may be of a newer version, or damaged.",
-        )
-    return PolicyError(f"{name} is no DuckDB database.", hint="give the path of a DuckDB file.")
+        return f"DuckDB {duckdb.__version__} can't read it", "it may be of a newer version, or damaged."
+    return "it is none", "give the path of a DuckDB file."
 
 
 def _suggest(other: str) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
 from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
-from dpsql.engine.database_files import attach_database, use_attached
+from dpsql.engine.database_files import attach_database, list_databases, use_attached
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.errors import PolicyError, did_you_mean
@@ -61,6 +61,7 @@ class DuckDBEngine(Engine):
         base: Path,
         resources: Mapping[str, str | int] | None = None,
     ) -> None:
+        _check_database(database, policy)
         given = {str(name): str(value) for name, value in (resources or {}).items()}
         limit = _read_seconds(given.pop(TIME_LIMIT, None))
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
@@ -80,7 +81,12 @@ class DuckDBEngine(Engine):
         given_sources = (table for table in policy.tables.values() if table.source is not None)
         self._sources = {table.name: _find_source(table, base) for table in given_sources}
         super().__init__(policy, base, given, limit)
-        self._open()
+        opened = False
+        with contextlib.suppress(duckdb.Error):
+            self._open()
+            opened = True
+        if not opened:
+            raise PolicyError("the database can't be used.", hint="is the connection closed?")
 
     @property
     def _path(self) -> str | None:
@@ -246,12 +252,7 @@ class DuckDBEngine(Engine):
         body = ".".join(map(sandbox.quote_identifier, place))
         columns = sources.describe_relation(self._con, body)
         if columns is None:
-            known = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-            hint = did_you_mean(name, [row[0] for row in known]) or (
-                f"connect to the database that holds {name}, dpsql.connect('data.duckdb', policy=...), "
-                "or name a file as its source in the policy."
-            )
-            raise PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
+            raise self._explain_missing(table, name)
         if not temporary:
             self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
@@ -263,6 +264,25 @@ class DuckDBEngine(Engine):
             return ("temp", "main", sources.name_view(table))
         made = sources.open_table(self._con, table, body, columns, collated, not self._attached)
         return ("temp", "main", sources.name_view(table)) if made else place
+
+    def _explain_missing(self, table: Table, name: str) -> PolicyError:
+        """Make the error of a table that is not there: where no database was given, it is asked for."""
+        known = [
+            row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
+        ]
+        if known or self._path is not None or self._attached or self._frames:
+            what = f"the policy names {name}, which the database does not have."
+            return PolicyError(
+                what, hint=did_you_mean(name, known) or f"is this the database that holds {name}?"
+            )
+        near = list_databases(self._base)
+        path = near[0] if len(near) == 1 else "data.duckdb"
+        found = f" (beside the policy: {', '.join(near)})" if near else ""
+        return PolicyError(
+            f"the policy names {name}, which the database does not have: no database was given{found}.",
+            hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
+            f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
+        )
 
     def _is_pandas(self, place: tuple[str, str, str]) -> bool:
         """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
@@ -298,8 +318,12 @@ class DuckDBEngine(Engine):
 
     def schema(self, table: Table) -> Mapping[str, str]:
         """Return column names and types as exact queries see them."""
-        rows = self._ask(f"DESCRIBE SELECT * FROM {self.relation(table)}")
-        return {row[0]: row[1] for row in rows}
+        with contextlib.suppress(duckdb.Error):
+            return {row[0]: row[1] for row in self._ask(f"DESCRIBE SELECT * FROM {self.relation(table)}")}
+        raise PolicyError(
+            f"the data of {table.name} can't be read any more.",
+            hint="its file, table or connection is gone or was changed since the session began: connect again.",
+        )
 
     def place(self, table: Table) -> tuple[str, str, str]:
         """Return the catalog, schema and name under which exact queries find a table."""
@@ -439,6 +463,19 @@ def _find_source(table: Table, base: Path) -> list[str] | None:
             hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
         )
     return find_files(table, base)
+
+
+def _check_database(database: Any, policy: Policy) -> None:
+    """Refuse what is no database, in words that show nothing of what it holds."""
+    if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):
+        return
+    kind = type(database).__name__
+    names = [table.name for table in policy.tables.values() if not table.public and not table.file]
+    if hasattr(database, "__arrow_c_stream__") or hasattr(database, "collect_schema"):
+        hint = f'dpsql.connect({{"{(names or ["visits"])[0]}": frame}}, policy=...)'
+        raise PolicyError(f"the database is a {kind}, and which table it is does not stand there.", hint=hint)
+    hint = "give the path of a DuckDB file, an open connection, or a mapping of names to frames."
+    raise PolicyError(f"a {kind} is no database.", hint=hint)
 
 
 def _read_seconds(text: str | None) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import keyword
 import re
@@ -424,6 +426,7 @@ def load(shell: InteractiveShell) -> None:
     if not isinstance(opened, Sessions):
         opened = Sessions()
         setattr(shell, _KEPT, opened)
+        atexit.register(_leave, shell, opened)
     magic = DpsqlMagic(shell, opened)
     chosen = sessions.read_settings(Path.cwd())
     if chosen.output is not None:
@@ -444,6 +447,16 @@ def unload(shell: InteractiveShell) -> None:
     _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dpsql", None)
+
+
+def _leave(shell: InteractiveShell, opened: Sessions) -> None:
+    """Close every session as the shell ends: what an engine still holds then is told as a leak, on forty lines."""
+    for session in opened.values():
+        session.close()
+    opened.clear()
+    unload(shell)
+    shell.__dict__.pop(_KEPT, None)
+    gc.collect()
 
 
 def _forget(shell: InteractiveShell) -> None:

@@ -49,7 +49,7 @@ def _init(words: str, space: Mapping[str, Any]) -> Panel:
     if len(given) != 1:
         raise ParseError("%dpsql policy init takes one source.", hint=INIT)
     source = _find(given[0], space)
-    if not isinstance(source, str | Mapping) and hasattr(source, "columns"):
+    if not isinstance(source, str | Mapping) and hasattr(type(source), "columns"):
         source = {given[0]: source}
     unit, output = (str(flags[name]) if name in flags else None for name in ("--unit", "-o"))
     draft = init_policy(source, unit, output)

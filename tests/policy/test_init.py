@@ -206,7 +206,7 @@ def test_sources_that_are_none() -> None:
     Path("empty.duckdb").touch()
     for source, said in (
         ("nowhere.csv", "there is no file"), ("*.parq", "there is no file"), ("nowhere.duckdb", "there is no database"),
-        ("s.db", "SQLite"), ("bad.parquet", "can't be read as Parquet"), ("empty.duckdb", "is empty"),
+        ("s.db", "SQLite"), ("bad.parquet", "can't be read as Parquet"), ("empty.duckdb", "it is empty"),
         ({"t": 3}, "that is no table"), ({}, "no table"),
     ):  # fmt: skip
         with pytest.raises(PolicyError, match=said):
@@ -223,7 +223,7 @@ def test_a_database_that_another_process_writes_is_called_locked() -> None:
         other.stdout.readline()
         Path("p.toml").write_text('[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "patient_id"\n')
         for ask in (lambda: init_policy(path), lambda: dpsql.connect(path, policy="p.toml")):
-            with pytest.raises(PolicyError, match=f"locked: another process .*{other.pid}"):
+            with pytest.raises(PolicyError, match=f"locked, since another process .*{other.pid}"):
                 ask()
         other.communicate("")
     with dpsql.connect(path, policy="p.toml") as session:

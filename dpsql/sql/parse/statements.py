@@ -52,6 +52,10 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
         ParseError: not a statement of the language.
         BindError: a parameter has no value, or one that SQL can't hold.
     """
+    if not isinstance(text, str):
+        raise ParseError(
+            f"a statement is a text, not a {type(text).__name__}.", hint='session.sql("SELECT ...")'
+        )
     try:
         text, values = name_parameters(text, params)
         parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)

@@ -1,0 +1,174 @@
+"""Plans of a session: statements that are declared together, priced as one event, and then run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from dpsql.errors import BindError
+from dpsql.interrupts import interruptible
+from dpsql.parameters import Params
+from dpsql.pipeline import CellNames, Pipeline, before_payment
+from dpsql.plan import Plan
+from dpsql.privacy.events import Composed, Event, compose_events
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.pld import declare
+from dpsql.result import Result
+from dpsql.session_state import in_our_words
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.stored_blocks import LookUp, PreparedPlan, prepare_together
+
+
+class DeclaredStatement:
+    """A statement of a declared plan. Once the plan has run, it is its result."""
+
+    def __init__(self, statement: Statement, plan: Plan) -> None:
+        self.statement = statement
+        self.plan = plan
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """The answer.
+
+        Raises:
+            BindError: the plan has not run yet.
+        """
+        if self._result is None:
+            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
+        return self._result
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.result, name)
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.result)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.result[key]
+
+    def __repr__(self) -> str:
+        return f"<declared: {self.statement.source}>" if self._result is None else repr(self._result)
+
+
+class DeclaredStatements:
+    """Statements that are priced together before the first is run, in ``with session.plan() as plan:``.
+
+    Only for such a list may the privacy loss distribution be used: for statements that are chosen from earlier answers it
+    promises less than it says.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._declared: list[DeclaredStatement] = []
+        self._ran = False
+
+    @property
+    def closed(self) -> bool:
+        """True once the session is closed."""
+        return self._pipeline.closed
+
+    @interruptible
+    @in_our_words
+    def sql(
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
+    ) -> DeclaredStatement:
+        """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
+
+        Args:
+            text: dpsql SQL.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
+            epsilon: what a statement costs that does not say.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be planned.
+        """
+        line = self._pipeline
+        with line.turn, before_payment():
+            statements = parse(text, params)
+            if not statements:
+                raise BindError("there is no statement to declare.")
+            cell = line.open_cell(epsilon)
+            for statement in statements:
+                self._add(statement, cell)
+        return self._declared[-1]
+
+    def _add(self, statement: Statement, cell: CellNames) -> None:
+        if statement.keep:
+            raise BindError(
+                "a declared statement has no answer yet that could be kept.", span=statement.span, text=statement.text,
+                hint="leave the with block, then session.keep(name, result).",
+            )  # fmt: skip
+        if self._ran:
+            raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
+        plan = self._pipeline.admit(statement, cell)
+        if statement.kind != "query" or not isinstance(plan, Plan) or any(b.prepaid for b in plan.blocks):
+            raise BindError(
+                "only queries can be declared in a plan.", span=statement.span, text=statement.text
+            )
+        self._declared.append(DeclaredStatement(statement, plan))
+
+    @property
+    def results(self) -> list[Result]:
+        """The answers, in the order of the declarations."""
+        return [declared.result for declared in self._declared]
+
+    @property
+    def event(self) -> Event | None:
+        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
+
+        Gaussian noise is calibrated once for all statements. Blocks that are stored are free, and equal blocks are paid once.
+        """
+        with self._pipeline.turn:
+            return self._price(self._look_up(self._pipeline.look_up))
+
+    def _look_up(self, look_up: LookUp) -> list[PreparedPlan]:
+        return prepare_together([declared.plan for declared in self._declared], look_up)
+
+    def _price(self, prepared: list[PreparedPlan]) -> Event | None:
+        events = [one.event for one in prepared if one.event is not None]
+        if not events:
+            return None
+        whole = compose_events(events)
+        budget = self._pipeline.policy.budget
+        delta = Fraction(budget.default_delta or budget.delta / 10)
+        if ACCOUNTANTS[budget.accountant].has_rule or len(events) == 1 or not whole.delta < delta:
+            return whole
+        together = declare(whole.events if isinstance(whole, Composed) else [whole], delta)
+        return together if together.basic[0] < whole.basic[0] else whole
+
+    @interruptible
+    @in_our_words
+    def run(self) -> list[Result]:
+        """Reserve the whole as one event, run every statement, settle.
+
+        Raises:
+            BudgetExceeded: the whole does not fit; nothing was charged.
+            EngineError, Interrupted: the whole stays charged.
+        """
+        self._ran = True
+        line = self._pipeline
+        with line.turn:
+            prepared = self._look_up(line.look_up_to_pay)
+            event = self._price(prepared)
+            ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared), prepared)
+            line.release(prepared, ticket)
+            line.settle(ticket, event, prepared)
+            together = f", which cost {line.price(event)} together" if event is not None else ""
+            notes = (f"one of a declared plan{together}",)
+            for declared, one in zip(self._declared, prepared, strict=True):
+                declared._result = line.finish(one, ticket, notes)
+        return self.results
+
+    def __enter__(self) -> DeclaredStatements:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None and self._declared:
+            self.run()
