@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dpsql.explanation import Errors, Explanation
 from dpsql.ledger.ledger import Ledger
+from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import Amount
@@ -181,7 +182,11 @@ def explain_plan(
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     errors = expect_errors(plan, budget)
     sentences = list(dict.fromkeys(sentences))
-    return Explanation(tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit)
+    assumed = any(block.operator.assumes_rows for block in plan.blocks)
+    return Explanation(
+        tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
+        mean_errors=tuple(plan.expected_errors.items()), assumed_rows=ASSUMED_ROWS if assumed else None,
+    )  # fmt: skip
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:

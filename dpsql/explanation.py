@@ -35,6 +35,20 @@ class Explanation:
     parts: tuple[Explanation, ...] = ()
     debit: Event | None = None
     """What the analyst's share alone would be charged, for stored answers that another analyst paid for."""
+    mean_errors: tuple[tuple[str, float], ...] = ()
+    """The expected absolute errors of output columns."""
+    assumed_rows: int | None = None
+    """The rows of a group for which some of them are told; None where none depends on their number."""
+
+    @property
+    def expected_error(self) -> dict[str, float]:
+        """The expected absolute error by output column, in its own units, where public numbers tell it.
+
+        It is that of the noise, and of what is public about bias (the steps of a grid, the rows that MIN and MAX are moved
+        inward by). What depends on rows that only the data know (means, spreads, quantiles) is told for 1,000 rows spread
+        evenly between the bounds. What caps and clipping take away is not in it: ``OPTIONS (report_cut = TRUE)`` asks for that.
+        """
+        return {name: error for part in (self, *self.parts) for name, error in part.mean_errors}
 
     def __str__(self) -> str:
         if self.parts:
@@ -46,6 +60,8 @@ class Explanation:
 
         rows = [f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1)]
         rows.append(self.price)
+        if self.mean_errors:
+            rows.append(self._say_mean_errors())
         if self.errors is not None:
             rows += ["", *self.errors.lines()]
         for query in self.sql:
@@ -54,8 +70,13 @@ class Explanation:
 
     __repr__ = __str__
 
+    def _say_mean_errors(self) -> str:
+        told = ", ".join(f"{name} ±{_short(error)}" for name, error in self.mean_errors)
+        rows = f"{self.assumed_rows:,} rows spread evenly between the bounds" if self.assumed_rows else ""
+        return f"Expected absolute error{f', of {rows}' if rows else ''}: {told}."
+
     def json(self) -> str:
-        """Return a JSON object: sentences, price, sql, finish, errors by epsilon.
+        """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.
 
         Several statements are a list of these under ``statements``, with the price of all.
         """
@@ -64,7 +85,7 @@ class Explanation:
             return json.dumps({"statements": each, "price": self.price}, indent=2)
         said = {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}
         errors = self.errors.json() if self.errors is not None else {}
-        return json.dumps({**said, "errors": errors}, indent=2)
+        return json.dumps({**said, "errors": errors, "expected_error": self.expected_error}, indent=2)
 
     def result(self) -> Result:
         """Return a relation of one column, for ``EXPLAIN`` in SQL."""

@@ -6,6 +6,7 @@ It holds no connection and no data. Its loss is known before anything runs.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -106,6 +107,28 @@ class Plan:
     """Sentences of EXPLAIN on what of a unit's rows counts."""
     shared: tuple[object, ...] = ()
     """The queries that its exact texts refer to by name, which are known as long as it is."""
+    traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
+    """What output columns are made of, in order: :mod:`dpsql.sql.relations.traced_columns`."""
+
+    @property
+    def expected_errors(self) -> dict[str, float]:
+        """The expected absolute errors of output columns, in their own units, where public numbers tell them.
+
+        Errors of independent numbers that are added up add up in squares; of several sides of a UNION the largest counts.
+        """
+        known = {(b.name, name): error for b in self.blocks for name, error in b.operator.mean_errors.items()}
+        found = {}
+        for shown, (name, traces) in zip(self.columns, self.traced, strict=False):
+            errors = []
+            for trace in traces if shown.lower() == name.lower() else ():
+                terms = [(known.get((block, column)), factor) for block, column, factor in trace]
+                if all(error is not None for error, _ in terms):
+                    errors.append(
+                        math.sqrt(sum((error * factor) ** 2 for error, factor in terms if error is not None))
+                    )
+            if errors:
+                found[shown] = max(errors)
+        return found
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """Return the finished relation where no SQL is needed for it; None where columns need another type."""

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.moments import Noisy, Output
+from dpsql.mechanisms.mean_errors import expect_mean_error
+from dpsql.mechanisms.moments import Count, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers, write_number
@@ -273,6 +274,15 @@ class Aggregation(base.Operator):
         for output in self.outputs:
             yield from output.expect_errors(factor, confidence)
 
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        found = {output.name: expect_mean_error(output) for output in self.outputs}
+        return {name: error for name, error in found.items() if error is not None}
+
+    @property
+    def assumes_rows(self) -> bool:
+        return not all(isinstance(output, Count | Sum) for output in self.outputs)
+
 
 _ROUTE_SENTENCE = (
     "Where rows fit memory as one integer each, they are added up here instead of grouped there: "
@@ -307,6 +317,9 @@ class Answered:
 
 class Part(ABC):
     """Statistics that need more than one exact row per group."""
+
+    assumes_rows: ClassVar[bool] = False
+    """True where its expected errors are told for an assumed number of rows."""
 
     query: str
     keys: tuple[str, ...]
@@ -351,6 +364,11 @@ class Part(ABC):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
         """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
         return ()
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """The expected absolute errors of its columns, where public numbers tell them."""
+        return {}
 
     def alone(self) -> Together:
         """Return an operator that releases just this, ungrouped."""
@@ -441,3 +459,13 @@ class Together(base.Operator):
             yield from self.aggregation.expect_errors(factor, confidence)
         for part in self.parts:
             yield from part.expect_errors(factor, confidence)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        first = {} if self.aggregation is None else dict(self.aggregation.mean_errors)
+        return {**first, **{name: error for part in self.parts for name, error in part.mean_errors.items()}}
+
+    @property
+    def assumes_rows(self) -> bool:
+        first = self.aggregation is not None and self.aggregation.assumes_rows
+        return first or any(part.assumes_rows and part.mean_errors for part in self.parts)

@@ -461,6 +461,16 @@ class Operator(TextReader):
         """
         return ()
 
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """The expected absolute errors of released columns, in their own units, where public numbers tell them."""
+        return {}
+
+    @property
+    def assumes_rows(self) -> bool:
+        """True where some of these are told for an assumed number of rows."""
+        return False
+
 
 def list_claims(operator: object) -> tuple[ClaimedText, ...]:
     """Return every text that an operator may read, but for those that run apart, with its claim."""

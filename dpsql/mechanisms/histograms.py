@@ -53,6 +53,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
@@ -109,6 +110,10 @@ class DistinctCount(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield from self._count.expect_errors(factor, confidence)
 
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        return {self.name: self.noise.mean_error}
+
 
 BIN, BIN_ROWS = "bin", "n"
 """Columns of the query: the place of a bin, from 0, and the number of rows in it."""
@@ -149,6 +154,10 @@ class Histogram(Part):
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield ExpectedError(f"{self.name}, each bin", self.noise.rescale(factor).half_width(confidence))
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        return {self.name: self.noise.mean_error}
 
 
 GRID_STEP, STEP_ROWS = "value", "count"
@@ -260,6 +269,10 @@ class DistinctSum(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield from self._sum.expect_errors(factor, confidence)
 
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        return {self.name: self.noise.mean_error / float(self.steps)}
+
 
 def read_histogram(values: Integers, counts: Integers, low: int, high: int) -> tuple[Integers, Integers]:
     """Return distinct ascending grid steps between two ends and their counts, in whatever order the query gave them."""
@@ -291,6 +304,8 @@ class Quantiles(Part):
         column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
         geometric: what steps stand for, where the bounds are nobody's: utilities and charge are the same on any grid.
     """
+
+    assumes_rows = True
 
     query: str
     keys: tuple[str, ...]
@@ -473,3 +488,13 @@ class Quantiles(Part):
         for name, places in other._places().items():
             off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
             yield ExpectedError(f"{name}, in rows", off)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """Those of rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
+        found = {}
+        for name, places in self._places().items() if self.geometric is None else ():
+            ranks = (self.ranks[i] for i in places)
+            off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
+            found[name] = min(off / ASSUMED_ROWS, 0.25) * float((self.high - self.low) / self.steps)
+        return found

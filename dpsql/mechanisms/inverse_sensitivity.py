@@ -44,7 +44,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -58,6 +58,7 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, RANK_CONFIDENCE, STEP_ROWS, read_histogram
+from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
 from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
@@ -338,6 +339,8 @@ class InverseSensitivity(Part):
         column: gives ``GRID_STEP`` of every row, where nothing is grouped: not clamped yet, NULL where missing.
     """
 
+    assumes_rows = True
+
     query: str
     keys: tuple[str, ...]
     name: str
@@ -421,3 +424,9 @@ class InverseSensitivity(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         other = replace(self, epsilon=self.epsilon * factor)
         yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """That of rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
+        off = min(1 / (2 * float(self.rate) * ASSUMED_ROWS), 0.25)
+        return {self.name: off * float((self.high - self.low) / self.steps)}

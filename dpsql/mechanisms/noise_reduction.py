@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.mean_errors import expect_mean_error
 from dpsql.mechanisms.moments import Estimate, Noisy, Output
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
@@ -169,3 +170,12 @@ class NoiseReducedAggregation(Aggregation):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for output in self._fixed:
             yield from output.expect_errors(factor, confidence)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """Those that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
+        part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
+        return {
+            **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),
+            **{o.name: error for o in self._fixed if (error := expect_mean_error(o)) is not None},
+        }

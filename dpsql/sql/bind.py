@@ -31,6 +31,7 @@ from dpsql.sql.relations.intervals import (
     replace_interval_calls,
 )
 from dpsql.sql.relations.relation import fold
+from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
 
 
@@ -110,6 +111,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
                 tree.select(exp.alias_(node, key, quoted=True), copy=False)
             intervals.append(IntervalColumns(name, *keys))
     finish = to_sql(tree)
+    releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None and not any(item.is_cast for item in direct):
         shown = [item.name for item in direct]
@@ -122,6 +124,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
+        traced=trace_columns(tree, releases),
     )  # fmt: skip
 
 

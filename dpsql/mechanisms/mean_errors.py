@@ -1,0 +1,94 @@
+"""The expected absolute error of noisy aggregates: what noise adds on average, from public numbers alone.
+
+For EXPLAIN: no data are read, and no guarantee rests on it. A count or a sum is off by its noise, whatever the data are. What is
+divided by a count (a mean, a variance, a correlation) depends on rows that only the data know, so it is told for
+:data:`ASSUMED_ROWS` rows whose values are spread evenly between the bounds; of a mean, that lie a quarter of the bounds'
+distance off their middle. Of functions of several noisy numbers the first derivatives count, and squared errors add up.
+
+What caps, clipping and bounds take away is bias that only the data know; ``OPTIONS (report_cut = TRUE)`` pays for a look at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dpsql.mechanisms.moments import Count, Mean, Output, Pair, Sum, Variance
+from dpsql.mechanisms.per_group import Statistic
+
+ASSUMED_ROWS = 1000
+"""Rows of a group for which errors are told that depend on their number."""
+_OFF_CENTRE = 1 / 4
+"""How far the mean of the rows is assumed to be off the middle of the bounds, in parts of their distance."""
+_EVEN_VARIANCE = 1 / 12
+"""The variance of values that are spread evenly between the bounds, in parts of the squared distance."""
+
+
+def expect_mean_error(output: Output) -> float | None:
+    """Return the expected absolute error of an output in its own units; None where nothing is known of it."""
+    match output:
+        case Count():
+            return output.statistic.noise.mean_error
+        case Sum():
+            return output.statistic.noise.mean_error / float(output.steps)
+        case Mean():
+            return min(_of_mean(output), _reach(output))
+        case Variance():
+            return _of_variance(output)
+        case Pair():
+            return _of_pair(output)
+    return None
+
+
+def add_errors(errors: Iterable[float]) -> float:
+    """Return the error of a sum of independent terms with these errors."""
+    return math.sqrt(sum(error * error for error in errors))
+
+
+def _reach(output: Mean | Variance) -> float:
+    return float(output.bounds[1] - output.bounds[0])
+
+
+def _per_row(statistic: Statistic, steps: float, whole: int) -> float:
+    """Return the error of a moment over the number of rows, in units."""
+    return statistic.noise.mean_error / (steps * whole * ASSUMED_ROWS)
+
+
+def _of_mean(output: Mean) -> float:
+    off = _OFF_CENTRE * _reach(output)
+    total = _per_row(output.total, float(output.steps), output.whole)
+    return add_errors([total, off * _per_row(output.count, 1, output.whole)])
+
+
+def _of_variance(output: Variance) -> float:
+    reach = _reach(output)
+    off, variance = _OFF_CENTRE * reach, _EVEN_VARIANCE * reach**2
+    squares, total, count = output.moments
+    error = add_errors([
+        _per_row(squares.statistic, float(squares.steps) / output.whole, output.whole),
+        2 * off * _per_row(total.statistic, float(total.steps) / output.whole, output.whole),
+        (off**2 - variance) * _per_row(count.statistic, 1, output.whole),
+    ])  # fmt: skip
+    if output.kind.startswith("stddev"):
+        return min(error / (2 * math.sqrt(variance)), reach / 2)
+    return min(error, reach**2 / 4)
+
+
+def _of_pair(output: Pair) -> float:
+    """Return the error of a measure of two independent columns: their covariance is 0, and so are derivatives by variances."""
+    y, x = output.y, output.x
+    off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
+    product = _per_row(output.product, float(y.steps * x.steps), output.whole)
+    count = _per_row(output.count, 1, output.whole)
+    totals = {axis: _per_row(axis.total, float(axis.steps), output.whole) for axis in (y, x)}
+    covariance = add_errors([product, off[x] * totals[y], off[y] * totals[x], off[y] * off[x] * count])
+    slope = covariance / (_EVEN_VARIANCE * x.reach**2 or 1.0)
+    if output.kind.startswith("covar"):
+        return min(covariance, y.reach * x.reach / 4)
+    if output.kind in ("corr", "regr_r2"):
+        r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
+        return min(r, 1.0)  # its square moves as much where it is about a half, and less below
+    if output.kind == "regr_slope":
+        return slope
+    mean = add_errors([totals[y], off[y] * count])
+    return add_errors([mean, (abs(float(x.centre)) + off[x]) * slope])

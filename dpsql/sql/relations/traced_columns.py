@@ -1,0 +1,174 @@
+"""What each output column of a statement is made of: released columns, with factors, so that their errors add up.
+
+Only what is linear is traced: columns that go on, their sums and differences, multiples by constants, casts and rounding,
+``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything). An output that is anything
+else has no trace. Of a set operation, an output has a trace for each side that has one; of a list, for each of its items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from dpsql.sql.relations.relation import fold
+
+Term = tuple[str, str, float]
+"""The name of a release, a column of it, and the factor by which it counts."""
+Trace = tuple[Term, ...]
+"""Terms that are added up; none of a constant."""
+TracedColumn = tuple[str, tuple[Trace, ...]]
+"""The name of an output column, and its traces."""
+
+_Sum = Mapping[tuple[str, str], float]
+_Column = tuple[str, tuple[_Sum, ...]]
+_Scope = Mapping[str, Sequence[_Column]]
+_THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
+_HELD = (exp.Greatest, exp.Least, exp.Coalesce)
+
+
+def trace_columns(tree: exp.Expr, releases: Mapping[str, Sequence[str]]) -> tuple[TracedColumn, ...]:
+    """Return the output columns of a statement, in order, with their traces; nothing where its columns are not known.
+
+    Args:
+        tree: the statement, whose private blocks are relations of these names already.
+        releases: the columns of each.
+    """
+    known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
+    found = _query(tree, known)
+    listed = []
+    for name, sums in found or ():
+        traces = tuple(tuple((*place, factor) for place, factor in one.items()) for one in sums)
+        listed.append((name, traces))
+    return tuple(listed)
+
+
+def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
+    """Return the columns of a query; None where these are not known."""
+    if tree is None:
+        return None
+    with_ = tree.args.get("with_")
+    if with_ is not None:
+        inner = dict(scope)
+        for cte in with_.expressions:
+            body = None if with_.args.get("recursive") else _query(cte.this, inner)
+            inner[fold(cte.alias)] = _rename(body or [], cte.alias_column_names)
+        scope = inner
+    if isinstance(tree, exp.Subquery):
+        return _query(tree.this, scope)
+    if isinstance(tree, exp.SetOperation):
+        left, right = _query(tree.left, scope), _query(tree.right, scope)
+        if left is None or right is None or len(left) != len(right):
+            return None
+        return [(name, (*sums, *others)) for (name, sums), (_, others) in zip(left, right, strict=True)]
+    return _select(tree, scope) if isinstance(tree, exp.Select) else None
+
+
+def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
+    sources = _sources(select, scope)
+    aggregates = bool(select.args.get("group"))
+    found: list[_Column] = []
+    for item in select.expressions:
+        if item.is_star:
+            columns = list(sources.values())
+            table = item.table if isinstance(item, exp.Column) else ""
+            if table:
+                columns = [sources.get(fold(table), [])]
+            plain = isinstance(item, exp.Column) or not any(item.args.values())
+            if len(columns) != 1 or not columns[0] or not plain or select.args.get("joins"):
+                return None
+            found += columns[0]
+            continue
+        sums = () if aggregates else _alternatives(item.unalias(), sources)
+        found.append((item.alias_or_name, sums))
+    return found
+
+
+def _sources(select: exp.Select, scope: _Scope) -> dict[str, list[_Column]]:
+    """Return the columns of what stands in FROM and JOIN, by alias; none of what is not known."""
+    from_ = select.args.get("from_")
+    items = [] if from_ is None else [from_.this, *(join.this for join in select.args.get("joins") or [])]
+    found: dict[str, list[_Column]] = {}
+    for node in items:
+        columns: list[_Column] | None = None
+        if isinstance(node, exp.Table) and not node.args.get("db"):
+            columns = list(scope.get(fold(node.name), ()))
+        elif isinstance(node, exp.Subquery):
+            columns = _query(node.this, scope)
+        if any(node.args.get(key) for key in ("pivots", "sample")):
+            columns = None
+        found[fold(node.alias_or_name)] = _rename(columns or [], node.alias_column_names)
+    return found
+
+
+def _rename(columns: list[_Column], names: Sequence[str]) -> list[_Column]:
+    renamed = [(name, sums) for name, (_, sums) in zip(names, columns, strict=False)]
+    return [*renamed, *columns[len(renamed) :]]
+
+
+def _alternatives(node: exp.Expr, sources: Mapping[str, list[_Column]]) -> tuple[_Sum, ...]:
+    """Return what a linear expression may be made of: for several columns, where each is made of one thing.
+
+    A list is made of what its items are; the values of a MAP are a list.
+    """
+    if isinstance(node, exp.Array):
+        return tuple(one for item in node.expressions for one in _alternatives(item, sources))
+    if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
+        return _alternatives(values, sources)
+    columns = {id(c): _find(c, sources) for c in node.find_all(exp.Column)}
+    widest = max((len(sums) for sums in columns.values()), default=0)
+    if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
+        return ()
+    found = (_linear(node, columns, place) for place in range(widest))
+    return tuple(one for one in found if one)
+
+
+def _find(node: exp.Column, sources: Mapping[str, list[_Column]]) -> tuple[_Sum, ...]:
+    wanted = [sources.get(fold(node.table), [])] if node.table else list(sources.values())
+    meant = [sums for columns in wanted for name, sums in columns if fold(name) == fold(node.name)]
+    return meant[0] if len(meant) == 1 else ()
+
+
+def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:
+    """Return the terms of an expression; none of a constant, None where it is not linear."""
+    if isinstance(node, exp.Column):
+        sums = columns.get(id(node), ())
+        return sums[place] if place < len(sums) else None
+    if _constant(node) is not None:
+        return {}
+    if isinstance(node, _THROUGH):
+        return _linear(node.this, columns, place)
+    if isinstance(node, exp.Neg):
+        return _times(_linear(node.this, columns, place), -1)
+    if isinstance(node, exp.Add | exp.Sub):
+        left, right = (_linear(side, columns, place) for side in (node.this, node.expression))
+        return _plus(left, _times(right, -1 if isinstance(node, exp.Sub) else 1))
+    if isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            if (factor := _constant(other)) is not None:
+                return _times(_linear(one, columns, place), factor)
+    if isinstance(node, exp.Div) and (divisor := _constant(node.expression)):
+        return _times(_linear(node.this, columns, place), 1 / divisor)
+    if isinstance(node, _HELD):
+        inner = [child for child in node.iter_expressions() if _constant(child) is None]
+        return _linear(inner[0], columns, place) if len(inner) == 1 else None
+    return None
+
+
+def _constant(node: exp.Expr) -> float | None:
+    """Return the value of a literal number."""
+    sign = 1
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    return sign * float(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _times(terms: _Sum | None, factor: float) -> _Sum | None:
+    return None if terms is None else {place: factor * value for place, value in terms.items()}
+
+
+def _plus(left: _Sum | None, right: _Sum | None) -> _Sum | None:
+    if left is None or right is None:
+        return None
+    return {place: left.get(place, 0.0) + right.get(place, 0.0) for place in {**left, **right}}
