@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpsql.explanation import Errors, Explanation
 from dpsql.ledger.ledger import Ledger
-from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import Amount
@@ -185,7 +185,7 @@ def explain_plan(
     assumed = any(block.operator.assumes_rows for block in plan.blocks)
     return Explanation(
         tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
-        mean_errors=tuple(plan.expected_errors.items()), assumed_rows=ASSUMED_ROWS if assumed else None,
+        mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
     )  # fmt: skip
 
 

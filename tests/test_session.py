@@ -368,7 +368,7 @@ def test_explain_spends_nothing_and_reads_nothing(
         assert part in text, part
     assert text == str(session.explain(query)) == str(session.explain(f"EXPLAIN {query}"))
     read = json.loads(session.sql(f"EXPLAIN (FORMAT JSON) {query}").fetchone()[0])
-    assert set(read) == {"sentences", "price", "errors", "sql", "finish"}
+    assert set(read) == {"sentences", "price", "errors", "expected_error", "sql", "finish"}
     assert "visits" in read["sql"][0]
     assert read == json.loads(session.explain(query).json())
     assert spent(session) == 0

@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
@@ -496,5 +496,5 @@ class Quantiles(Part):
         for name, places in self._places().items() if self.geometric is None else ():
             ranks = (self.ranks[i] for i in places)
             off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
-            found[name] = min(off / ASSUMED_ROWS, 0.25) * float((self.high - self.low) / self.steps)
+            found[name] = min(off / TYPICAL_ROWS, 0.25) * float((self.high - self.low) / self.steps)
         return found

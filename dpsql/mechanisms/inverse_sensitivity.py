@@ -58,7 +58,7 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, RANK_CONFIDENCE, STEP_ROWS, read_histogram
-from dpsql.mechanisms.mean_errors import ASSUMED_ROWS
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
@@ -428,5 +428,5 @@ class InverseSensitivity(Part):
     @property
     def mean_errors(self) -> Mapping[str, float]:
         """That of rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
-        off = min(1 / (2 * float(self.rate) * ASSUMED_ROWS), 0.25)
+        off = min(1 / (2 * float(self.rate) * TYPICAL_ROWS), 0.25)
         return {self.name: off * float((self.high - self.low) / self.steps)}

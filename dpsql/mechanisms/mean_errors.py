@@ -2,7 +2,7 @@
 
 For EXPLAIN: no data are read, and no guarantee rests on it. A count or a sum is off by its noise, whatever the data are. What is
 divided by a count (a mean, a variance, a correlation) depends on rows that only the data know, so it is told for
-:data:`ASSUMED_ROWS` rows whose values are spread evenly between the bounds; of a mean, that lie a quarter of the bounds'
+:data:`TYPICAL_ROWS` rows whose values are spread evenly between the bounds; of a mean, that lie a quarter of the bounds'
 distance off their middle. Of functions of several noisy numbers the first derivatives count, and squared errors add up.
 
 What caps, clipping and bounds take away is bias that only the data know; ``OPTIONS (report_cut = TRUE)`` pays for a look at it.
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dpsql.mechanisms.moments import Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import Statistic
 
-ASSUMED_ROWS = 1000
+TYPICAL_ROWS = 1000
 """Rows of a group for which errors are told that depend on their number."""
 _OFF_CENTRE = 1 / 4
 """How far the mean of the rows is assumed to be off the middle of the bounds, in parts of their distance."""
@@ -51,7 +51,7 @@ def _reach(output: Mean | Variance) -> float:
 
 def _per_row(statistic: Statistic, steps: float, whole: int) -> float:
     """Return the error of a moment over the number of rows, in units."""
-    return statistic.noise.mean_error / (steps * whole * ASSUMED_ROWS)
+    return statistic.noise.mean_error / (steps * whole * TYPICAL_ROWS)
 
 
 def _of_mean(output: Mean) -> float:

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from dpsql.sql.relations.relation import fold
 
-Term = tuple[str, str, float]
+TracedTerm = tuple[str, str, float]
 """The name of a release, a column of it, and the factor by which it counts."""
-Trace = tuple[Term, ...]
+Trace = tuple[TracedTerm, ...]
 """Terms that are added up; none of a constant."""
 TracedColumn = tuple[str, tuple[Trace, ...]]
 """The name of an output column, and its traces."""
