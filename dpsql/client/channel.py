@@ -199,8 +199,7 @@ class FlightChannel:
 
         said = _read_sentence(str(error))
         if isinstance(error, flight.FlightUnauthenticatedError):
-            known = "the server does not take this token."
-            return ServerError(said or known, hint="the owner makes a new one: dpsql analyst rotate NAME.")
+            return ServerError(said or "the server does not take this token.")
         if isinstance(error, flight.FlightUnavailableError):
             return self._explain_unreachable(str(error))
         if isinstance(error, flight.FlightTimedOutError):

@@ -14,6 +14,7 @@ makes the kept results again, for free, out of stored answers.
 from __future__ import annotations
 
 import json
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,23 +80,24 @@ class _Question:
 class _Memory:
     """What clients refer to of one session."""
 
-    results: OrderedDict[int, tuple[Result, _Question | None]] = field(default_factory=OrderedDict)
-    count: int = 0
+    results: OrderedDict[int, tuple[Result, _Question, int]] = field(default_factory=OrderedDict)
+    """By handle: a result, what was asked, and the bytes of the rows."""
+    count: int = field(default_factory=lambda: secrets.randbelow(1 << 40))
+    """The last handle. Another process begins elsewhere: what it does not hold can't be taken for something else."""
+    size: int = 0
     kept: dict[str, bytes] = field(default_factory=dict)
     """Lines of the journal by folded name."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the next reply that has room for them."""
 
-    def remember(self, result: Result, question: _Question | None) -> int:
+    def remember(self, result: Result, question: _Question, size: int) -> int:
         """Return the handle of a result; the oldest ones are forgotten where they are many or large."""
         self.count += 1
-        self.results[self.count] = (result, question)
-        while len(self.results) > MAX_REMEMBERED or self._size() > MAX_REMEMBERED_BYTES:
-            self.results.popitem(last=False)
+        self.size += size
+        self.results[self.count] = (result, question, size)
+        while len(self.results) > MAX_REMEMBERED or self.size > MAX_REMEMBERED_BYTES:
+            self.size -= self.results.popitem(last=False)[1][2]
         return self.count
-
-    def _size(self) -> int:
-        return sum(int(result.table.nbytes) for result, _ in self.results.values())
 
     def note_kept(self, name: str, content: str, question: _Question | None) -> None:
         """Write into the journal what a kept result is made of; what is too long is not made again."""
@@ -219,9 +221,10 @@ def _send_results(
     session: Session, memory: _Memory, results: Sequence[Result], cell: _Question
 ) -> Iterator[Message]:
     """Yield the messages of a cell's results, and remember what they answer."""
-    if not results:
+    if len(results) == 1 and ";" not in cell.text and "<<" not in cell.text:
+        yield from _send(memory, results[0], cell)
         return
-    statements = parse(cell.text, cell.params)
+    statements = parse(cell.text, cell.params) if results else []
     for statement, result in zip(statements, results, strict=False):
         question = _Question(statement.source, cell.params, cell.epsilon)
         if statement.keep:
@@ -243,7 +246,7 @@ def _send(
             f"the answer has {size:,} bytes, and {MAX_RESULT:,} are the most that is sent. What it cost is paid.",
             hint="ask for fewer rows or columns of it: the private part is stored, and free.",
         )
-    more = {} if question is None else {"handle": memory.remember(result, question), "keep": keep}
+    more = {} if question is None else {"handle": memory.remember(result, question, size), "keep": keep}
     for message in write_result(result, **more):
         if message.head["kind"] == "result":
             message.head["notes"] += memory.take_notes()
@@ -317,7 +320,7 @@ def _keep(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
     session.check_name(name)
     if handle not in memory.results:
         raise BindError("the server does not hold this result any more.", hint=_GONE)
-    result, question = memory.results[handle]
+    result, question, _ = memory.results[handle]
     session.keep(name, result)
     memory.note_kept(name, session.kept[name.lower()], question)
     yield from ()
