@@ -35,9 +35,15 @@ class Frames:
         self._socket = sock
         self._sending = threading.Lock()
         self._buffer = bytearray()
+        self._unsent = bytearray()
 
-    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
+    def send(self, head: dict[str, Any], payload: bytes = b"", *, later: bool = False) -> None:
         """Send one frame.
+
+        Args:
+            head: its head.
+            payload: its payload.
+            later: the next frame follows soon, and small ones may travel together.
 
         Raises:
             FrameError: the other process is gone.
@@ -46,10 +52,14 @@ class Frames:
         start = _LENGTHS.pack(_HEAD_LENGTH + len(written) + len(payload), len(written)) + written
         try:
             with self._sending:
-                if len(payload) < _READ:
-                    self._socket.sendall(start + payload)
-                else:
-                    self._socket.sendall(start)
+                self._unsent += start
+                if len(self._unsent) + len(payload) < _READ:
+                    self._unsent += payload
+                    payload = b""
+                if not later or payload:
+                    self._socket.sendall(self._unsent)
+                    self._unsent.clear()
+                if payload:
                     self._socket.sendall(payload)
         except OSError:
             raise FrameError("gone") from None

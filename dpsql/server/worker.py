@@ -160,14 +160,14 @@ class AnalystWorker:
         name, body = str(frame.head["session"]), frame.payload
         refusal = self._refuse_large(body)
         if refusal is not None:
-            self._frames.send({"kind": "reply"}, encode(refusal))
+            self._frames.send({"kind": "reply"}, encode(refusal), later=True)
         else:
             session = self._find_session(name, str(frame.head["analyst"]))
             answers = self._operations.answer(
                 str(frame.head["operation"]), session, body, self._tell_touch, self._tell_failure
             )
             for message in answers:
-                self._frames.send({"kind": "reply"}, encode(message))
+                self._frames.send({"kind": "reply"}, encode(message), later=True)
             self._send_journal(name, session)
 
     def _refuse_large(self, body: bytes) -> Message | None:
