@@ -15,6 +15,7 @@ This bounds how many times an observer can tell apart; it is no proof that nothi
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,6 +78,11 @@ class AnswerClock:
         """The time of the reply, once a step before it has waited."""
         self.overrun = False
         """Whether a statement took longer than the grid's last time."""
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """Wait for nothing any more: the server ends, and no reply leaves."""
+        self._given_up.set()
 
     def touch(self) -> None:
         """Note that private data are about to be read."""
@@ -107,7 +113,7 @@ class AnswerClock:
         self.overrun = self.overrun or now - self.start > self._grid.last
         reply = self.find_reply_time(now)
         if self._grid.times:
-            sleep_until(self.find_ledger_time(reply))
+            self._wait_until(self.find_ledger_time(reply))
             self.waited = reply
         self.touched = False
 
@@ -116,7 +122,7 @@ class AnswerClock:
         if self.touched:
             self.wait_for_ledger()
         if self.waited is not None:
-            sleep_until(self._find_after_reply(time.monotonic()))
+            self._wait_until(self._find_after_reply(time.monotonic()))
 
     def _find_after_reply(self, now: float) -> float:
         """Return the reply's time, or where that has passed the next multiple of the lead after it."""
@@ -124,8 +130,6 @@ class AnswerClock:
         late = max(0.0, now - self.waited)
         return self.waited + math.ceil(late / self._grid.lead) * self._grid.lead
 
-
-def sleep_until(at: float) -> None:
-    """Sleep until a time of :func:`time.monotonic`."""
-    while (rest := at - time.monotonic()) > 0:
-        time.sleep(rest)
+    def _wait_until(self, at: float) -> None:
+        while (rest := at - time.monotonic()) > 0 and not self._given_up.wait(rest):
+            pass

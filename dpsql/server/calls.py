@@ -75,8 +75,8 @@ class AnalystCall:
         """Places in our code where something unforeseen happened, for the owner."""
         self.journal: list[bytes] | None = None
         """What the session would be made from again, where that changed."""
-        self.charges: list[int] = []
-        """Numbers of the statements that it paid."""
+        self.charges: dict[int, tuple[Any, str]] = {}
+        """What it reserved and what became of it, by the numbers of its statements: an event as JSON, and an outcome."""
         self._seconds, self._result_bytes = seconds, result_bytes
         self._lock = threading.Lock()
         self._replies: list[bytes] = []
@@ -174,12 +174,18 @@ class AnalystCall:
                 self._at_stake = True  # a stop that comes from here on waits for the grid
         answer = self._service.call(method, frame.head, frame.payload, may_pay)
         refused = answer.head.get("kind") == "error"
-        if method == "reserve" and not refused:
-            self.charges.append(_read_number(answer))
+        if method in ("reserve", "settle") and not refused:
+            self._note_charge(method, frame.head, answer)
         if method == "settle" or refused:
             with self._lock:
                 self._at_stake = self.clock.touched
         self._worker.send(answer.head, answer.payload)
+
+    def _note_charge(self, method: str, asked: dict[str, Any], answer: Message) -> None:
+        number = (answer.head if method == "reserve" else asked).get("statement_id")
+        outcome = "open" if method == "reserve" else str(asked.get("outcome"))
+        if isinstance(number, int):
+            self.charges[number] = (asked.get("event"), outcome)
 
     def _wait_for_ledger(self) -> None:
         self._note_arrival()
@@ -230,6 +236,7 @@ class AnalystCall:
 
     def end(self) -> None:
         """Kill its worker now, whatever the grid says: the server ends, and no reply leaves any more."""
+        self.clock.give_up()
         with self._lock:
             if not self.finished and self._worker is not None:
                 self._worker.kill()
@@ -294,7 +301,9 @@ class AnalystCall:
             self.clock.set_reply_time(self._killed_at)
         self.clock.wait_for_ledger()
         with suppress(Error):
-            self._service.settle_all("interrupted")
+            for number in self._service.settle_all("interrupted"):
+                if number in self.charges:
+                    self.charges[number] = (self.charges[number][0], "interrupted")
         self._replies, self._size = [encode(write_error(self._explain_end(paid)))], 0
         with self._lock:
             self.finished = True
@@ -315,12 +324,6 @@ class AnalystCall:
     def wait_for_reply(self) -> None:
         """Wait until its replies may leave."""
         self.clock.wait_for_reply()
-
-
-def _read_number(answer: Message) -> int:
-    """Return the number of a statement that was reserved."""
-    found = answer.head.get("statement_id")
-    return found if isinstance(found, int) else 0
 
 
 def _read_lines(frame: Message) -> list[bytes]:

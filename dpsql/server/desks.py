@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.wire import encode, write_error
+from dpsql.wire import encode, read_event_of, write_error
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -210,7 +210,6 @@ class Desk:
             else:
                 yield from self._work(call, record, body)
                 call.wait_for_reply()
-                self._count(call)
                 replies = call.replies
             record.used = time.monotonic()
         if record.ended:
@@ -230,15 +229,17 @@ class Desk:
             try:
                 self._bring(record, worker, service)
                 yield from call.run(worker, service, head, body)
-                break
+                return
             except WorkerEnded:
                 self._drop_worker()
                 if attempt == _ATTEMPTS - 1:
                     raise
-        if call.journal is not None:
-            record.journal = call.journal
-        if call.killed:
-            self._drop_worker()
+            finally:  # also where the client went away
+                if call.journal is not None:
+                    record.journal = call.journal
+                if call.killed:
+                    self._drop_worker()
+                self._count(call)
 
     def _bring(self, record: SessionRecord, worker: WorkerProcess, service: LedgerService) -> None:
         """Make a session again in a worker that does not have it."""
@@ -266,12 +267,26 @@ class Desk:
         for _ in call.run(worker, service, head, body):
             pass
 
-    def _count(self, call: AnalystCall) -> None:
-        """Count failures and overruns, and write the call into the log."""
+    def log_call(self, call: AnalystCall, session: str, seconds: float, outcome: str) -> None:
+        """Write a call into the log: a line for each statement that was paid, or one for the whole."""
+        known: dict[str, Any] = {"analyst": self.analyst, "session": session, "policy": self.edition.name}
+        known |= {"operation": call.operation, "seconds": round(seconds, 3)}
         for place in call.told:
-            self._log.write("failure", analyst=self.analyst, operation=call.operation, why=place)
+            self._log.write("failure", **known, why=place)
+        for number, (event, became) in call.charges.items():
+            try:
+                charge = self.edition.ledger.accountant.write_charge(read_event_of(event))
+            except Error:
+                charge = None
+            self._log.write("answer", **known, statement=number, charge=charge, outcome=became)
+        if not call.charges:
+            self._log.write("answer", **known, outcome=outcome)
+
+    def _count(self, call: AnalystCall) -> None:
+        """Count failures and overruns, and pause who has too many."""
         self._failures += call.failures
         self._overruns += call.clock.overrun
+        call.failures = 0
         why = ""
         if self._failures >= MAX_FAILURES:
             why = f"{MAX_FAILURES} statements failed after they were paid"

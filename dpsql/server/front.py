@@ -184,10 +184,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield from desk.answer(call, record, body)
             outcome = call.outcome
         finally:
-            self._log.write(
-                "answer", analyst=desk.analyst, session=_short(record), operation=operation, outcome=outcome,
-                policy=caller.served.name, seconds=round(time.monotonic() - begun, 3),
-            )  # fmt: skip
+            desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
 
     # -- who asks -----------------------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class LedgerService:
         self._own = OwnStatements(ledger)
         self._figures = _FigureCache(ledger)
         self._sending = b""
+        self._told_state: tuple[int, dict[str, Any]] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -272,7 +273,12 @@ class LedgerService:
 
     def _state(self, head: dict[str, Any], payload: bytes) -> Message:
         events, debit = _read_events(head)
-        return _answer(state=write_state(self.ledger.state(events, debit)))
+        if events or debit is not None:
+            return _answer(state=write_state(self.ledger.state(events, debit)))
+        row = self.ledger.last_row  # as long as nothing is written, nothing is left otherwise
+        if self._told_state is None or self._told_state[0] != row:
+            self._told_state = (row, write_state(self.ledger.state()))
+        return _answer(state=self._told_state[1])
 
     def _excess(self, head: dict[str, Any], payload: bytes) -> Message:
         events, debit = _read_events(head)

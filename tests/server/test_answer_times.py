@@ -22,14 +22,21 @@ class FakeTime:
     def monotonic(self) -> float:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         self.now += seconds
+        return False
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
     monkeypatch.setattr(answer_times, "time", fake)
+    monkeypatch.setattr(
+        answer_times.AnswerClock,
+        "_given_up",
+        property(lambda self: fake, lambda self, event: None),
+        raising=False,
+    )
     return fake
 
 

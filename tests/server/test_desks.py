@@ -1,0 +1,429 @@
+"""The front's side of a call, with a worker that follows a script: stops, kills, the grid, pauses, turns and idle ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.server import desks
+from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS, Refused
+from dpsql.server.limits import MAX_WAITING
+from dpsql.wire import Message
+from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
+
+pytestmark = pytest.mark.timeout(60)
+Make = Callable[..., ScriptedDesk]
+GRID = "answer_times = [0.2, 0.4]\n"
+NO_GRID = "answer_times = []\n"
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make a desk that is closed in the end."""
+    with ExitStack() as stack:
+        yield lambda *given, **named: stack.enter_context(ScriptedDesk(*given, **named))
+
+
+def answer(side: ScriptedSide, seconds: float = 0.0, event: Any = EVENT, outcome: str = "released") -> None:
+    """Pay, read for a while, settle, reply."""
+    number = side.pay(event)
+    if number is None:
+        side.reply(kind="error", message="refused")
+        return
+    side.touch()
+    time.sleep(seconds)
+    side.settle(number, event, outcome)
+    side.reply(kind="end")
+
+
+def outcomes(made: ScriptedDesk) -> list[str]:
+    return [entry.outcome for entry in made.ledger.entries()]
+
+
+def stop_soon(made: ScriptedDesk, seconds: float) -> None:
+    threading.Timer(seconds, made.desk.interrupt, [made.session.handle]).start()
+
+
+def test_a_call_is_charged_and_logged(make: Make) -> None:
+    made = make(lambda side, frame: answer(side), NO_GRID)
+    assert [message.head["kind"] for message in made.ask()] == ["stage", "end"]
+    assert outcomes(made) == ["released"]
+
+
+def test_only_run_and_plan_may_pay(make: Make) -> None:
+    made = make(lambda side, frame: answer(side), NO_GRID)
+    for operation in ("explain", "keep", "panel", "restore", "RUN", ""):
+        (message,) = made.ask(operation)
+        assert message.head["message"] == "refused", operation
+    assert outcomes(made) == []
+    made.ask("plan")
+    assert outcomes(made) == ["released"]
+
+
+def test_a_worker_that_lies_gets_nothing_for_it(make: Make) -> None:
+    """It settles what it did not reserve, for less than was reserved, twice; and speaks of other analysts."""
+    said: list[Message] = []
+
+    def lie(side: ScriptedSide, frame: Message) -> None:
+        side.settle(1, EVENT)
+        number = side.pay(EVENT)
+        assert number is not None
+        said.append(side.settle(99, EVENT))
+        said.append(side.settle(number, {"kind": "pure", "epsilon": "2"}))
+        said.append(side.settle(number, EVENT, outcome="free"))
+        said.append(side.ask("state", analyst="bob", after=[{"kind": "pure", "epsilon": "-1"}]))
+        said.append(side.ask("nonsense"))
+        side.settle(number, EVENT)
+        said.append(side.settle(number, EVENT))
+
+    made = make(lie, NO_GRID)
+    made.ask()
+    assert [message.head["kind"] for message in said] == ["error"] * 6
+    (entry,) = made.ledger.entries()
+    assert (entry.outcome, entry.analyst) == ("released", "ada")
+
+
+@pytest.mark.parametrize("frame", [b"", b"\0" * 12, b"\xff" * 12, b"\0" * 7 + b"\x06\0\0\0\2{}", b"x" * 100])
+def test_a_worker_that_breaks_the_protocol_is_replaced(make: Make, frame: bytes) -> None:
+    asked = []
+
+    def script(side: ScriptedSide, call: Message) -> None:
+        asked.append(call)
+        if len(asked) == 1:
+            side.frames._socket.sendall(frame)
+            raise SystemExit
+        answer(side)
+
+    made = make(script, NO_GRID)
+    made.ask()
+    made.ask()
+    assert len(made.pool.workers) == 2
+    assert outcomes(made)[-1] == "released"
+
+
+def test_a_stop_before_the_payment_is_told_at_once_and_costs_nothing(make: Make) -> None:
+    def wait_then_pay(side: ScriptedSide, frame: Message) -> None:
+        while not side.stops:
+            time.sleep(0.01)
+        answer(side)
+
+    made = make(wait_then_pay, GRID)
+    stop_soon(made, 0.05)
+    begun = time.monotonic()
+    (message,) = made.ask()
+    assert message.head["message"] == "refused"
+    assert time.monotonic() - begun < 0.19
+    assert outcomes(made) == []
+    assert made.pool.workers[0].is_alive
+
+
+def test_a_worker_that_does_not_stop_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.server.calls.STOP_SECONDS", 0.2)
+    made = make(lambda side, frame: time.sleep(30), GRID)
+    stop_soon(made, 0.05)
+    (message,) = made.ask()
+    assert message.head["class"] == "Interrupted"
+    assert "nothing was charged" in message.head["message"]
+    assert not made.pool.workers[0].is_alive
+
+
+def test_a_stop_after_the_payment_kills_at_the_grid(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 10), GRID)
+    stop_soon(made, 0.05)
+    begun = time.monotonic()
+    stage, message = made.ask()
+    assert stage.head["kind"] == "stage"
+    assert message.head["class"] == "Interrupted"
+    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert outcomes(made) == ["interrupted"]
+    assert made.pool.workers[0].side.stops == [], "it is not asked to stop: how it ends would tell when"
+
+
+def test_what_is_done_by_the_grid_is_answered_although_it_was_stopped(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 0.1), GRID)
+    stop_soon(made, 0.05)
+    begun = time.monotonic()
+    assert [message.head["kind"] for message in made.ask()] == ["stage", "end"]
+    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert outcomes(made) == ["released"]
+    assert made.pool.workers[0].is_alive
+
+
+def test_a_stop_lets_no_further_statement_pay(make: Make) -> None:
+    def two(side: ScriptedSide, frame: Message) -> None:
+        answer(side, 0.1)
+        answer(side, 0.1)
+
+    made = make(two, GRID)
+    stop_soon(made, 0.05)
+    assert [message.head["kind"] for message in made.ask()] == ["stage", "end", "error"]
+    assert outcomes(made) == ["released"]
+
+
+def test_a_death_after_the_payment_is_told_at_the_grid(make: Make) -> None:
+    def die(side: ScriptedSide, frame: Message) -> None:
+        side.pay(EVENT)
+        side.touch()
+        raise SystemExit
+
+    made = make(die, GRID)
+    begun = time.monotonic()
+    _, message = made.ask()
+    assert message.head["class"] == "EngineError"
+    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert outcomes(made) == ["interrupted"]
+
+
+def test_a_touch_without_payment_waits_for_the_grid_too(make: Make) -> None:
+    """A question to a declared threshold was paid when it was declared."""
+
+    def probe(side: ScriptedSide, frame: Message) -> None:
+        side.touch()
+        side.reply(kind="end")
+
+    made = make(probe, GRID)
+    begun = time.monotonic()
+    made.ask()
+    assert 0.199 <= time.monotonic() - begun < 0.26
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
+def test_others_see_a_settlement_on_the_grid_alone(make: Make, seconds: float) -> None:
+    """A threshold may cost less than was reserved: when that is seen must not tell how long it took."""
+    dear = {"kind": "composed", "events": [EVENT, EVENT]}
+    cheap = {"kind": "composed", "events": [EVENT]}
+
+    def script(side: ScriptedSide, frame: Message) -> None:
+        number = side.pay(dear)
+        assert number is not None
+        side.touch()
+        time.sleep(seconds)
+        side.settle(number, cheap)
+        side.reply(kind="end")
+
+    made = make(script, GRID)
+    lead = made.desk.edition.grid.lead
+    begun = time.monotonic()
+    thread = threading.Thread(target=made.ask)
+    thread.start()
+    seen = 0.0
+    while not seen and thread.is_alive():
+        if [entry.outcome for entry in made.ledger.entries()] == ["released"]:
+            seen = time.monotonic() - begun
+        time.sleep(0.001)
+    thread.join()
+    assert 0.2 - lead - 0.001 <= seen < 0.2 - lead + 0.05
+
+
+def test_a_client_that_goes_away_changes_nothing(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 0.05), GRID)
+    call = made.desk.make_call("run", made.session.handle)
+    begun = time.monotonic()
+    stream = made.desk.answer(call, made.session, b"")
+    assert next(stream)
+    stream.close()
+    assert time.monotonic() - begun > 0.1, "the turn ends at a time of the grid"
+    assert outcomes(made) == ["released"]
+    made.ask()
+    assert outcomes(made) == ["released"] * 2
+
+
+def test_failures_that_were_paid_pause(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(lambda side, frame: answer(side, outcome="failed"), NO_GRID)
+    for number in range(MAX_FAILURES):
+        assert not made.paused, number
+        if number % 2:
+            made.ask()
+        else:  # a client that goes away is counted, too
+            stream = made.desk.answer(made.desk.make_call("run", made.session.handle), made.session, b"")
+            next(stream)
+            stream.close()
+    assert len(made.paused) == 1
+
+
+def test_deaths_that_were_paid_pause(make: Make) -> None:
+    def die(side: ScriptedSide, frame: Message) -> None:
+        side.pay(EVENT)
+        raise SystemExit
+
+    made = make(die, NO_GRID)
+    for _ in range(MAX_FAILURES):
+        assert not made.paused
+        made.ask()
+    assert made.paused == ["3 statements failed after they were paid"]
+
+
+def test_stops_do_not_pause(make: Make) -> None:
+    made = make(
+        lambda side, frame: answer(side, 10, {"kind": "pure", "epsilon": "1/100"}), "answer_times = [0.05]\n"
+    )
+    for _ in range(MAX_FAILURES + 2):
+        stop_soon(made, 0.02)
+        made.ask()
+    assert outcomes(made) == ["interrupted"] * (MAX_FAILURES + 2)
+    assert not made.paused
+
+
+def test_overruns_pause(make: Make) -> None:
+    event = {"kind": "pure", "epsilon": "1/100"}
+    made = make(lambda side, frame: answer(side, 0.012, event), "answer_times = [0.005, 0.01]\n")
+    for _ in range(MAX_OVERRUNS):
+        assert not made.paused
+        made.ask()
+    assert made.paused == ["20 statements took longer than the last answer time"]
+
+
+def test_a_statement_that_takes_too_long_fails(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.server.calls.LATE_SECONDS", -0.7)
+    made = make(lambda side, frame: answer(side, 20), GRID + "max_seconds = 1\n")
+    _, message = made.ask()
+    assert message.head["class"] == "EngineError"
+    assert outcomes(made) == ["interrupted"]
+    assert made.desk._failures == 1
+
+
+def test_one_call_at_a_time_in_the_order_of_the_requests(make: Make) -> None:
+    running: list[int] = []
+    order: list[int] = []
+    entered = threading.Event()
+    go_on = threading.Event()
+
+    def script(side: ScriptedSide, frame: Message) -> None:
+        running.append(1)
+        assert len(running) == 1
+        order.append(frame.head["number"])
+        entered.set()
+        go_on.wait(10)
+        running.pop()
+        side.reply(kind="end")
+
+    made = make(script, NO_GRID)
+    threads = []
+    for _ in range(5):
+        threads.append(threading.Thread(target=made.ask))
+        threads[-1].start()
+        assert entered.wait(5)
+        time.sleep(0.02)  # it waits in the line before the next one comes
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert order == sorted(order)
+    assert len(order) == 5
+
+
+def test_too_many_that_wait_are_refused(make: Make) -> None:
+    go_on = threading.Event()
+    made = make(lambda side, frame: go_on.wait(20), NO_GRID)
+    threads = [threading.Thread(target=made.ask) for _ in range(MAX_WAITING + 1)]
+    for thread in threads:
+        thread.start()
+    while len(made.desk._calls) <= MAX_WAITING:
+        time.sleep(0.01)
+    with pytest.raises(Refused):
+        made.ask()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_sessions_are_bounded_and_old_ones_make_room(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(lambda side, frame: answer(side), NO_GRID + "max_sessions = 2\n")
+    made.desk.open("mark")
+    with pytest.raises(Refused, match="as many sessions"):
+        made.desk.open("mark")
+    monkeypatch.setattr(desks, "UNUSED_SECONDS", -1)
+    made.desk.open("mark")
+    with pytest.raises(Refused, match="no such session"):
+        made.desk.find(made.session.handle)
+
+
+def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(side: ScriptedSide, frame: Message) -> None:
+        side.frames.send({"kind": "journal", "sizes": [3, 2]}, b"outtw")
+        side.reply(kind="end")
+
+    made = make(script, NO_GRID + "max_idle_minutes = 1\n")
+    made.ask()
+    made.desk.tidy()
+    (worker,) = made.pool.workers
+    assert made.session.home is worker
+    made.session.used -= 61
+    made.desk.tidy()
+    assert [frame.head["kind"] for frame in worker.seen] == ["call", "leave"]
+    assert made.session.home is None
+    monkeypatch.setattr(desks, "EMPTY_SECONDS", -1)
+    made.desk.tidy()
+    made.desk.tidy()
+    assert not worker.is_alive
+    made.ask()
+    back = made.pool.workers[1].seen[0]
+    assert (back.head["kind"], back.head["sizes"], back.payload) == ("restore", [3, 2], b"outtw")
+
+
+def test_a_session_whose_token_is_gone_ends(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 0.1), NO_GRID)
+    refused: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            made.ask()
+        except Refused as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not outcomes(made):
+        time.sleep(0.005)
+    assert made.desk.end_sessions(lambda record: record.token == "other") == 1
+    thread.join()
+    assert refused, "nothing more is told to a token that is gone"
+    with pytest.raises(Refused):
+        made.desk.find(made.session.handle)
+
+
+def test_the_end_of_the_server_settles(make: Make, tmp_path: Path) -> None:
+    made = make(lambda side, frame: answer(side, 0.05), GRID, tmp_path / "a.ledger")
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(made.ask()))
+    thread.start()
+    while not outcomes(made):
+        time.sleep(0.005)
+    made.desk.close(5)
+    thread.join()
+    assert found[0][-1].head["kind"] == "end"
+    assert outcomes(made) == ["released"]
+    with pytest.raises(Refused, match="the server ends"):
+        made.ask()
+
+
+def test_the_end_of_the_server_waits_for_nobody_for_long(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 60), "answer_times = [30]\n")
+    thread = threading.Thread(target=made.ask)
+    thread.start()
+    while not outcomes(made):
+        time.sleep(0.005)
+    begun = time.monotonic()
+    made.desk.close(0.3)
+    assert time.monotonic() - begun < 3
+    assert outcomes(made) == ["interrupted"]
+
+
+def test_the_log_names_charges_and_no_texts(make: Make) -> None:
+    made = make(lambda side, frame: answer(side), NO_GRID)
+    call = made.desk.make_call("run", made.session.handle)
+    list(made.desk.answer(call, made.session, b""))
+    made.desk.log_call(call, "s", 0.5, call.outcome)
+    (line,) = made.events()
+    assert (line["statement"], line["charge"], line["outcome"], line["analyst"]) == (
+        1,
+        "ε=1",
+        "released",
+        "ada",
+    )
+    assert "SELECT" not in str(line)

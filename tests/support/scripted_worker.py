@@ -1,0 +1,153 @@
+"""A desk whose worker is a script in a thread: what the front does can be tried without a process, and at any moment."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dpsql.ledger.ledger import Ledger
+from dpsql.policy.model import Policy
+from dpsql.server.desks import Desk, Edition
+from dpsql.server.event_log import EventLog
+from dpsql.server.frames import FrameError, Frames
+from dpsql.wire import Message, decode, encode
+
+POLICY = """
+[budget]
+epsilon = 10
+delta = 1e-6
+accountant = "basic"
+[tables.visits]
+privacy_unit = "patient"
+[analysts.ada]
+epsilon = 5
+[server]
+"""
+EVENT = {"kind": "pure", "epsilon": "1"}
+
+
+class ScriptedSide:
+    """The worker's end of the frames, for a script."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.frames = Frames(sock)
+        self.stops: list[int] = []
+
+    def ask(self, method: str, **head: Any) -> Message:
+        """Ask the ledger."""
+        self.frames.send({"kind": "ledger", "method": method, **head})
+        return self.frames.receive()
+
+    def touch(self) -> None:
+        self.frames.send({"kind": "touch"})
+
+    def reply(self, **head: Any) -> None:
+        self.frames.send({"kind": "reply"}, encode(Message(head)))
+
+    def pay(self, event: Mapping[str, Any]) -> int | None:
+        """Reserve; return the statement's number, None where it was refused."""
+        answer = self.ask("reserve", event=event, text="SELECT")
+        return answer.head.get("statement_id")
+
+    def settle(self, number: int, event: Mapping[str, Any], outcome: str = "released") -> Message:
+        return self.ask("settle", statement_id=number, event=event, outcome=outcome, kept=[])
+
+
+Script = Callable[[ScriptedSide, Message], None]
+
+
+class ScriptedWorker:
+    """Stands for a :class:`~dpsql.server.worker_process.WorkerProcess`."""
+
+    def __init__(self, script: Script) -> None:
+        ours, theirs = socket.socketpair()
+        self._frames, self.side = Frames(ours), ScriptedSide(theirs)
+        self._theirs = theirs
+        self.is_alive = True
+        self.seen: list[Message] = []
+        self._script = script
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                frame = self.side.frames.receive()
+                self.seen.append(frame)
+                if frame.head["kind"] == "call":
+                    self._script(self.side, frame)
+                self.side.frames.send({"kind": "done"})
+        except (FrameError, OSError, SystemExit):
+            self.kill()
+
+    def send(self, head: dict[str, Any], payload: bytes = b"") -> None:
+        self._frames.send(head, payload)
+
+    def receive(self, timeout: float | None = None) -> Message:
+        return self._frames.receive(timeout)
+
+    def stop_call(self, number: int) -> None:
+        self.side.stops.append(number)
+
+    def kill(self) -> None:
+        self.is_alive = False
+        with suppress(OSError):
+            self._theirs.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.kill()
+        self._frames.close()
+        self._theirs.close()
+
+
+class ScriptedPool:
+    """Stands for a :class:`~dpsql.server.worker_process.WorkerPool`."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.workers: list[ScriptedWorker] = []
+
+    def take(self) -> ScriptedWorker:
+        self.workers.append(ScriptedWorker(self.script))
+        return self.workers[-1]
+
+
+class ScriptedDesk:
+    """A desk of ``ada`` with a script for its workers.
+
+    Args:
+        script: what a worker does with each call.
+        server: keys of the policy's [server] section.
+        ledger: where it is kept; in memory by default.
+    """
+
+    def __init__(self, script: Script, server: str = "", ledger: Path | None = None) -> None:
+        self.policy = Policy.loads(POLICY + server)
+        self.ledger = Ledger.open(ledger, self.policy, "data")
+        self.pool: Any = ScriptedPool(script)
+        self.log = io.StringIO()
+        self.paused: list[str] = []
+        edition = Edition("clinic", self.policy, self.ledger, self.pool)
+        self.desk = Desk("ada", edition, EventLog(self.log), self.paused.append)
+        self.session = self.desk.open("mark")
+
+    def ask(self, operation: str = "run") -> list[Message]:
+        """Answer a call; return the messages of its reply."""
+        call = self.desk.make_call(operation, self.session.handle)
+        return [decode(reply) for reply in self.desk.answer(call, self.session, b"body")]
+
+    def __enter__(self) -> ScriptedDesk:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for worker in self.pool.workers:
+            worker.close()
+        self.ledger.close()
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.getvalue().splitlines()]
