@@ -113,6 +113,8 @@ def run_server(
     try:
         for place in places:
             served.append(ServedPolicy(place, groups, log))
+        for one in served:
+            one.start()
         with _Listening(location, served, log, certificates) as front:
             _tell_start(served, log)
             scheme, _, rest = location.partition("://")

@@ -58,8 +58,7 @@ class ServedPolicy:
         log: where events are written.
 
     Raises:
-        PolicyError: the policy is wrong, or does not fit the data. LedgerError: the ledger can't be opened. ServerError: another
-            server has it.
+        ServerError: another server has the ledger. LedgerError: its folder can't be written.
     """
 
     def __init__(self, places: ServedFiles, groups: MemoryGroups, log: EventLog) -> None:
@@ -73,17 +72,26 @@ class ServedPolicy:
         self._hashes: tuple[tuple[int, ...], dict[str, str]] = ((), {})
         self._forgot: date | None = None
         self._old: list[Edition] = []
+        self._edition: Edition | None = None
         self._held = _hold(places.ledger)
-        try:
-            self._edition = self._read()
-        except BaseException:
-            os.close(self._held)
-            raise
 
     # -- readings -----------------------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Read the policy, start a worker under it, and open the ledger.
+
+        Raises:
+            PolicyError: the policy is wrong, or does not fit the data. LedgerError: the ledger can't be opened.
+        """
+        self._edition = self._read()
+
+    @property
+    def edition(self) -> Edition:
+        """The reading that holds."""
+        assert self._edition is not None, "it was not started"
+        return self._edition
+
     def _read(self) -> Edition:
-        """Read the policy, start a worker under it, and open the ledger."""
         path = self.places.policy
         policy = Policy.load(path)
         setup = WorkerSetup(
@@ -111,7 +119,7 @@ class ServedPolicy:
     @property
     def policy(self) -> Policy:
         """The policy that holds."""
-        return self._edition.policy
+        return self.edition.policy
 
     def reload(self) -> None:
         """Read the policy again; where it can't be taken, the old one holds. The log says which."""
@@ -122,7 +130,7 @@ class ServedPolicy:
             self._log.write("policy not taken", policy=self.name, why=error.message)
             return
         with self._lock:
-            self._old.append(self._edition)
+            self._old.append(self.edition)
             self._edition = edition
             desks = list(self._desks.values())
         self._old[-1].pool.close()
@@ -191,11 +199,11 @@ class ServedPolicy:
     def find_desk(self, name: str) -> Desk | None:
         """Return the desk of an analyst; None where the policy gives them no share."""
         with self._lock:
-            known = {fold(key) for key in self._edition.policy.analysts}
+            known = {fold(key) for key in self.edition.policy.analysts}
             if fold(name) not in known:
                 return None
             if name not in self._desks:
-                self._desks[name] = Desk(name, self._edition, self._log, lambda why: self._pause(name, why))
+                self._desks[name] = Desk(name, self.edition, self._log, lambda why: self._pause(name, why))
             return self._desks[name]
 
     def list_marks(self) -> dict[str, str]:
@@ -235,7 +243,7 @@ class ServedPolicy:
         for desk in list(self._desks.values()):
             desk.tidy()
         self._close_old()
-        days, today = self._edition.policy.server.keep_text_days, datetime.now(UTC).date()
+        days, today = self.edition.policy.server.keep_text_days, datetime.now(UTC).date()
         if days is not None and self._forgot != today:
             self._forgot = today
             try:
@@ -253,7 +261,7 @@ class ServedPolicy:
 
     def close(self) -> None:
         """Close the ledger, and give it free for another server."""
-        for edition in [*self._old, self._edition]:
+        for edition in filter(None, [*self._old, self._edition]):
             edition.pool.close()
             with suppress(Error):
                 edition.ledger.close()
