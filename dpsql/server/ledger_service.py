@@ -177,7 +177,7 @@ class LedgerService:
 
     def _part(self, head: dict[str, Any], payload: bytes) -> Message:
         """Take a piece of what the next settlement stores."""
-        self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self.largest
+        self._overflown = self._overflown or sum(map(len, self._parts)) + len(payload) > self._most
         if not self._overflown:
             self._parts.append(payload)
         return _answer()
@@ -185,7 +185,7 @@ class LedgerService:
     def _read_kept(self, head: dict[str, Any], payload: bytes) -> KeptReleases:
         parts, self._parts = self._parts, []
         overflown, self._overflown = self._overflown, False
-        if overflown or sum(map(len, parts)) + len(payload) > self.largest:
+        if overflown or sum(map(len, parts)) + len(payload) > self._most:
             return KeptReleases()  # what is not kept is asked, and paid, again
         content = b"".join([*parts, payload])
         pieces = cut_pieces(head.get("kept", []), content)
@@ -199,7 +199,14 @@ class LedgerService:
             releases[key] = piece
             if item[2] is not None:
                 events[key] = read_worker_event(item[2])
+        if sum(map(len, releases.values())) > self.largest:
+            releases = {}
         return KeptReleases(releases, questions, events)
+
+    @property
+    def _most(self) -> int:
+        """Bytes of releases and of what their questions were about, together."""
+        return self.largest + MAX_QUESTION_BYTES
 
     def _refuse(self, head: dict[str, Any], payload: bytes) -> Message:
         text, reason, event = read_text(head, "text"), read_text(head, "reason"), head.get("event")

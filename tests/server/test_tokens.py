@@ -1,0 +1,312 @@
+"""Tokens: 256 bits that are shown once, kept as salted hashes, compared in constant time; and the slow door for wrong ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dpsql.cli import main
+from dpsql.errors import PolicyError
+from dpsql.server import tokens
+from dpsql.server.tokens import TokenFile, TokenGuard, shorten_address
+
+POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY)
+    return path
+
+
+def test_a_token_is_known_and_nothing_in_the_file_tells_it(policy: Path) -> None:
+    held = TokenFile(policy)
+    ada, bob = held.add("ada"), held.add("bob", 5)
+    assert re.fullmatch(r"dpsql_[\w-]{43}", ada)
+    found = held.identify(ada)
+    assert found is not None
+    assert (found.name, found.paused) == ("ada", "")
+    assert held.identify(bob) is not None
+    assert timedelta(days=4) < held.identify(bob).expires - datetime.now(UTC) < timedelta(days=5)  # type: ignore[union-attr]
+    written = held.path.read_text()
+    assert held.path == policy.with_name("policy.toml.analysts")
+    assert stat.S_IMODE(held.path.stat().st_mode) == 0o600
+    for token in (ada, bob):
+        assert token not in written
+        assert token.removeprefix("dpsql_") not in written
+    salts = [item["salt"] for item in json.loads(written)["analysts"]]
+    assert len(set(salts)) == 2
+    assert all(len(salt) == 32 for salt in salts)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "dpsql_", "x" * 49, "dpsql_" + "A" * 43, "dpsql_" + "é" * 43, "\0", "a" * 10**6, "\ud800"]
+)
+def test_other_texts_are_nobodys(policy: Path, wrong: str) -> None:
+    held = TokenFile(policy)
+    held.add("ada")
+    assert held.identify(wrong) is None
+    assert TokenGuard(held).identify(wrong, "unix:") is None
+
+
+def test_one_letter_decides(policy: Path) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada")
+    for place in range(6, len(token)):
+        other = "A" if token[place] != "A" else "B"
+        assert held.identify(token[:place] + other + token[place + 1 :]) is None
+    assert held.identify(token + "A") is None
+    assert held.identify(token) is not None
+
+
+def test_rotating_and_removing_end_a_token_in_every_process(policy: Path) -> None:
+    held, other = TokenFile(policy), TokenFile(policy)
+    first = held.add("ada")
+    assert other.identify(first) is not None
+    before = other.version
+    second = held.rotate("ada")
+    assert other.version != before
+    assert other.identify(first) is None
+    assert other.identify(second) is not None
+    held.remove("ada")
+    assert other.identify(second) is None
+    for wrong in (held.rotate, held.remove, held.resume):
+        with pytest.raises(PolicyError, match="ada has no token"):
+            wrong("ada")
+    with pytest.raises(PolicyError, match="has a token already"):
+        held.add("bob"), held.add("bob")
+
+
+def test_a_pause_outlasts_a_rotation_and_ends_by_the_owners_word(policy: Path) -> None:
+    held = TokenFile(policy)
+    held.add("ada")
+    held.pause("ada", "three failures")
+    held.pause("ada", "another reason")
+    token = held.rotate("ada")
+    found = held.identify(token)
+    assert found is not None
+    assert found.paused.startswith("three failures (20")
+    assert held.resume("ada").startswith("three failures")
+    assert held.identify(token).paused == ""  # type: ignore[union-attr]
+    assert held.resume("ada") == ""
+
+
+def test_an_expired_token_is_nobodys(policy: Path) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada", 1)
+    body = json.loads(held.path.read_text())
+    body["analysts"][0]["expires"] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    held.path.write_text(json.dumps(body))
+    assert held.identify(token) is None
+    assert [record.has_expired() for record in held.list()] == [True]
+    for days in (0, -1, 4000, True, 1.5):
+        with pytest.raises(PolicyError, match="1 to 3650 days"):
+            held.rotate("ada", days)  # type: ignore[arg-type]
+    assert held.identify(held.rotate("ada", 1)) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"format": 1}', '{"format": 2, "analysts": []}', '{"format": 1, "analysts": [{"name": "ada"}]}',
+     '{"format": 1, "analysts": [{"name":1,"salt":"","hash":"","made":"","expires":"","paused":""}]}', "\xff"],
+)  # fmt: skip
+def test_a_file_that_is_none_lets_nobody_in(policy: Path, content: str) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada")
+    held.path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(PolicyError, match=r"not a file of tokens|another version"):
+        held.identify(token)
+    with pytest.raises(PolicyError):
+        held.add("bob")
+    assert held.path.read_bytes() == content.encode("latin-1")  # nothing was overwritten
+
+
+def test_a_file_that_others_may_read_lets_nobody_in(policy: Path) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada")
+    held.path.chmod(0o640)
+    with pytest.raises(PolicyError, match="open to other users") as caught:
+        held.identify(token)
+    assert caught.value.hint == f"chmod 600 {held.path}"
+
+
+def test_two_processes_add_at_once_and_lose_nothing(policy: Path) -> None:
+    code = (
+        "import sys; from dpsql.server.tokens import TokenFile\n"
+        "held = TokenFile(sys.argv[1])\n"
+        "for i in range(25): held.add(f'{sys.argv[2]}{i}')"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(policy), name]) for name in "ab"]
+    assert [process.wait() for process in running] == [0, 0]
+    assert len(TokenFile(policy).list()) == 50
+    assert not list(policy.parent.glob(".*analysts.[0-9]*"))  # no drafts are left
+
+
+def test_a_reader_never_sees_half_a_file(policy: Path) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada")
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            TokenFile(policy).pause("ada", "x")
+            TokenFile(policy).resume("ada")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(300):
+            if TokenFile(policy).identify(token) is None:
+                failed.append(AssertionError())
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed
+
+
+def test_time_does_not_tell_where_a_token_stops_being_right(policy: Path) -> None:
+    """The last letter and the first one take the same time, and so does the token of the first and of the last analyst."""
+    held = TokenFile(policy)
+    token = held.add("ada")
+    for i in range(40):
+        held.add(f"a{i}")
+    first, last = token[:6] + ("A" if token[6] != "A" else "B") + token[7:], token[:-1] + "A"
+    took: dict[str, list[float]] = {first: [], last: [], token: []}
+    for _ in range(300):
+        for given, times in took.items():
+            start = time.perf_counter()
+            held.identify(given)
+            times.append(time.perf_counter() - start)
+    quickest = [min(times) for times in took.values()]
+    assert max(quickest) < 1.5 * min(quickest)
+
+
+# -- the door ---------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_tokens_are_turned_away_for_longer_and_longer_and_no_thread_sleeps(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(tokens.time, "monotonic", lambda: now[0])
+    held = TokenFile(policy)
+    guard, token = TokenGuard(held, first=0.25, longest=8), held.add("ada")
+    waits = []
+    for _ in range(12):
+        assert guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1") is None
+        waits.append(guard.seconds_left("ipv4:10.0.0.7:2"))
+        now[0] += waits[-1]
+    assert waits == [0, 0, 0, 0, 0, 0.25, 0.5, 1, 2, 4, 8, 8]  # some are mistyped
+    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
+    until = guard.seconds_left("ipv4:10.0.0.7:1")
+    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
+    assert guard.seconds_left("ipv4:10.0.0.7:1") == until  # who is turned away already stays so no longer
+    assert guard.seconds_left("ipv4:10.0.0.8:1") == 0
+    assert guard.identify(token, "ipv4:10.0.0.7:9") is not None  # a right one is let in
+    now[0] += 1000
+    guard.identify("dpsql_wrong", "ipv4:10.0.0.7:1")
+    assert guard.seconds_left("ipv4:10.0.0.7:1") == 0  # what was long ago is forgotten
+
+
+def test_somebody_on_the_same_socket_locks_nobody_out(policy: Path) -> None:
+    held = TokenFile(policy)
+    token = held.add("ada")
+    guard = TokenGuard(held, first=60, longest=60)
+    assert guard.identify(token, "unix:") is not None
+    for _ in range(9):
+        assert guard.identify("dpsql_" + "A" * 43, "unix:") is None
+    assert guard.seconds_left("unix:") > 50
+    assert guard.identify(token, "unix:") is not None
+    held.remove("ada")
+    assert guard.identify(token, "unix:") is None
+
+
+def test_the_memory_of_addresses_is_bounded(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_ADDRESSES", 50)
+    guard = TokenGuard(TokenFile(policy))
+    for i in range(500):
+        guard.identify("wrong", f"ipv4:10.0.{i // 250}.{i % 250}:1")
+    assert len(guard._failures) <= 50
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.7:51312", "10.0.0.7"),
+        ("ipv6:[2001:db8:1:2:3::9]:50000", "2001:db8:1:2"),
+        ("ipv6:%5B::1%5D:50000", "0:0:0:0"),
+        ("ipv6:[::ffff:10.0.0.7]:50000", "10.0.0.7"),
+        ("ipv6:[fe80::1%25eth0]:50000", "fe80:0:0:0"),
+        ("ipv6:nonsense", "ipv6"),
+        ("unix:", "unix"),
+        ("unix:@" + "x" * 500, "unix"),
+        ("", ""),
+    ],
+)
+def test_addresses(peer: str, address: str) -> None:
+    assert shorten_address(peer) == address
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--policy", str(policy)]
+    assert main(["analyst", "add", "ADA", *where]) == 0
+    shown = capsys.readouterr()
+    token = shown.out.strip()
+    assert shown.out == token + "\n"  # the token alone
+    assert token not in shown.err
+    held = TokenFile(policy)
+    assert held.identify(token).name == "ada"  # type: ignore[union-attr]
+    assert main(["analyst", "add", "ada", *where]) == 1
+    assert "dpsql analyst rotate ada" in capsys.readouterr().err
+    assert main(["analyst", "rotate", "ada", "--days", "7", *where]) == 0
+    another = capsys.readouterr().out.strip()
+    assert held.identify(token) is None
+    held.pause("ada", "twenty overruns")
+    assert main(["analyst", "list", *where]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"ada +paused +20\d\d-\d\d-\d\d +twenty overruns", listed)
+    assert re.search(r"bob +no token", listed)
+    assert another not in listed
+    assert main(["analyst", "resume", "ada", *where]) == 0
+    assert "was paused: twenty overruns" in capsys.readouterr().err
+    policy.write_text(POLICY.replace("[analysts.ada]\nepsilon = 1\n", ""))
+    assert main(["analyst", "list", *where]) == 0
+    assert "not in the policy" in capsys.readouterr().out
+    assert main(["analyst", "remove", "ada", *where]) == 0
+    assert held.list() == []
+
+
+def test_a_missing_share_is_told_with_the_lines_to_paste(
+    policy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyst", "add", "cy", "--policy", str(policy)]) == 1
+    error = capsys.readouterr().err
+    assert "policy.toml has no analyst cy." in error
+    lines = error[error.index("[analysts.cy]") :]
+    policy.write_text(POLICY + lines)
+    assert main(["analyst", "add", "cy", "--policy", str(policy)]) == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_can_read_no_token(policy: Path) -> None:
+    TokenFile(policy).add("ada")
+    for part in (policy.parent, *policy.parent.parents):
+        part.chmod(part.stat().st_mode | 0o055) if str(part).startswith("/tmp/pytest") else None
+    code = f"import os; os.setgid(65534); os.setuid(65534); open({str(TokenFile(policy).path)!r}).read()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "PermissionError" in run.stderr
