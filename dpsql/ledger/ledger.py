@@ -289,15 +289,17 @@ class Ledger(LedgerReader):
         with log_file.saying_charged(self.accountant.write_charge(ticket.event)):
             self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
-    def settle_left(self, ticket: Ticket) -> None:
-        """End a reservation whose holder died: a threshold by what was last noted of it, all else in full.
+    def settle_left(self, ticket: Ticket) -> Event:
+        """End a reservation whose holder died, and return the charge: a threshold's last progress, all else in full.
 
         Raises:
             LedgerError: settled before, or not written: what was reserved stays charged.
         """
         with self._book.reading():
             held = self._require_open(ticket.statement_id)
-        self._settle(ticket.statement_id, held.progress or ticket.event, KeptReleases(), "interrupted")
+        used = held.progress or ticket.event
+        self._settle(ticket.statement_id, used, KeptReleases(), "interrupted")
+        return used
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
         """Log a refused statement, at no cost: the owner's best sign that a bound is missing.

@@ -305,7 +305,7 @@ class Policy(Section):
 
     def for_analyst(self, name: str | None) -> Policy:
         """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone."""
-        tables = {key: replace(table, source=None) for key, table in self.tables.items()}
+        tables = {key: replace(table, source=None, format=None) for key, table in self.tables.items()}
         mine = {
             key: share for key, share in self.analysts.items() if name is not None and fold(key) == fold(name)
         }

@@ -317,7 +317,8 @@ class Desk:
                 self._log.write("no worker", analyst=self.analyst, policy=edition.name, why=error.message)
                 raise Refused("the data can't be opened now; tell their owner.") from None
             own = edition.ledger.for_analyst(self.analyst)
-            self._service = LedgerService(own, edition.policy.server.max_result_bytes, self._report)
+            largest = edition.policy.server.max_result_bytes
+            self._service = LedgerService(own, largest, self._report, self._tell_charge)
             self._worker, self._used = worker, edition
         return self._worker, self._service
 
@@ -325,6 +326,11 @@ class Desk:
         """Tell the owner what went wrong with the ledger."""
         why = error.message if isinstance(error, Error) else type(error).__name__
         self._log.write("failure", analyst=self.analyst, policy=self.edition.name, why=why)
+
+    def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
+        """Tell the owner what a statement was charged, and how it ended."""
+        told = {"analyst": self.analyst, "policy": self.edition.name, "charge": charge, "outcome": outcome}
+        self._log.write("charge", statement=number, **told)
 
     def _drop_worker(self) -> None:
         """Forget a worker that has ended; what it left open is settled."""

@@ -41,17 +41,12 @@ class EventLog:
         unknown = set(fields) - set(FIELDS)
         if unknown:
             raise ValueError(f"no line of the log has {', '.join(sorted(unknown))}")
+        told = {name: value for name, value in fields.items() if value is not None}
         said: dict[str, str | int | float] = {
             "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": event,
         }
-        said.update(
-            {
-                name: value[:_LONGEST] if isinstance(value, str) else value
-                for name, value in fields.items()
-                if value is not None
-            }
-        )
+        said |= {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in told.items()}
         line = json.dumps(said, ensure_ascii=True) + "\n"
         with self._lock:
             try:

@@ -143,7 +143,7 @@ class LedgerProxy(Ledger):
         answer = self._call("settle", bytes(content), **head)
         self._state = read_state(answer.head.get("state"))
 
-    def settle_left(self, ticket: Ticket) -> None:
+    def settle_left(self, ticket: Ticket) -> Event:
         raise LedgerError("Only who keeps the ledger can tell what was left open.")
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:

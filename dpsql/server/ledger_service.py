@@ -57,7 +57,8 @@ class LedgerService:
     Args:
         ledger: opened for this analyst (:meth:`dpsql.ledger.ledger.Ledger.for_analyst`); it stays open when a worker ends.
         largest: bytes of releases that one statement may store.
-        report: called with an exception that is none of ours, for the owner's eyes.
+        report: called with what went wrong with the ledger, for the owner's eyes.
+        tell: called with the number of a statement, its charge, and how it ended, for the owner's log.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class LedgerService:
         ledger: Ledger,
         largest: int = 100_000_000,
         report: Callable[[BaseException], None] = lambda error: None,
+        tell: Callable[[int, str, str], None] = lambda number, charge, outcome: None,
     ) -> None:
         self.ledger = ledger
         self.largest = largest
-        self._report = report
+        self._report, self._tell = report, tell
         self._lock = threading.RLock()
         self._open: dict[int, Ticket] = {}
         self._own = OwnStatements(ledger)
@@ -134,8 +136,9 @@ class LedgerService:
         with self._lock:
             for number, ticket in list(self._open.items()):
                 try:
-                    self.ledger.settle_left(ticket)
+                    used = self.ledger.settle_left(ticket)
                     settled.append(number)
+                    self._tell(number, self.ledger.accountant.write_charge(used), outcome)
                 except LedgerError as error:
                     self._report(error)
             self._open.clear()
@@ -158,6 +161,8 @@ class LedgerService:
         text, shown = read_text(head, "text"), read_digests(head.get("shown"))
         self._count_write()
         number = self.ledger.debit(text, shown)
+        if number is not None:
+            self._tell(number, "the share alone", "debited")
         return _answer(statement_id=number, state=write_state(self.ledger.state()))
 
     def _progress(self, head: dict[str, Any], payload: bytes) -> Message:
@@ -173,6 +178,8 @@ class LedgerService:
             raise WireError("a message arrived with an outcome that no statement has.")
         self.ledger.settle(ticket, event, self._read_kept(head, payload), outcome)
         del self._open[ticket.statement_id]
+        used = event if outcome == "released" else ticket.event
+        self._tell(ticket.statement_id, self.ledger.accountant.write_charge(used), outcome)
         return _answer(state=write_state(self.ledger.state()))
 
     def _part(self, head: dict[str, Any], payload: bytes) -> Message:

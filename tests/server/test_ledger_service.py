@@ -380,7 +380,8 @@ def test_a_charge_is_lowered_by_the_rule_alone(near: NearLedger) -> None:
 def test_what_a_dead_worker_left_open_is_settled_once_and_in_full_or_by_its_last_progress(
     near: NearLedger,
 ) -> None:
-    service = near.service("ada")
+    told: list[tuple[int, str, str]] = []
+    service = near.service("ada", tell=lambda *charge: told.append(charge))
     ledger = inside_proxy(near, service)
     stream = SparseVector(Fraction(1), Fraction(1), 2)
     one, alarm, never = (
@@ -392,6 +393,11 @@ def test_what_a_dead_worker_left_open_is_settled_once_and_in_full_or_by_its_last
     alarm.update(SparseVector(Fraction(1), Fraction(1), 2, 1))
     other = inside_proxy(near, near.service("bob"), "bob").reserve(HALF, "another worker's")
     assert service.settle_all("interrupted") == [one.statement_id, alarm.statement_id, never.statement_id]
+    assert told == [
+        (one.statement_id, "ε=0.5", "interrupted"),
+        (alarm.statement_id, "ε=2", "interrupted"),
+        (never.statement_id, "ε=2", "interrupted"),
+    ]
     assert service.settle_all("interrupted") == []
     with pytest.raises(ValueError, match="released"):
         service.settle_all("released")

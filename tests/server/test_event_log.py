@@ -1,0 +1,63 @@
+"""The server's log: one JSON object a line, and nothing that no line has."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from datetime import datetime
+
+import pytest
+
+from dpsql.server.event_log import EventLog
+
+
+def test_each_event_is_one_line_of_json() -> None:
+    file = io.StringIO()
+    log = EventLog(file)
+    log.write(
+        "charge", analyst="ada\n\x00 \u2028", statement=3, charge="ε=0.5", outcome="released", session=None
+    )
+    log.write("open", analyst="x" * 10_000)
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 2
+    first, second = map(json.loads, lines)
+    assert datetime.fromisoformat(first.pop("when")).tzinfo is not None
+    told = {
+        "event": "charge",
+        "analyst": "ada\n\x00 \u2028",
+        "statement": 3,
+        "charge": "ε=0.5",
+        "outcome": "released",
+    }
+    assert first == told
+    assert len(second["analyst"]) == 200
+    assert file.getvalue().isascii()
+
+
+def test_no_line_has_a_text_or_a_parameter() -> None:
+    log = EventLog(io.StringIO())
+    for field in ("text", "params", "token", "sql", "message"):
+        with pytest.raises(ValueError, match=field):
+            log.write("answer", **{field: "secret"})
+
+
+def test_a_log_that_can_not_be_written_stops_nothing() -> None:
+    closed = io.StringIO()
+    closed.close()
+    EventLog(closed).write("open", analyst="ada")
+    EventLog(None).write("open", analyst="ada")
+
+
+def test_lines_of_threads_do_not_mix() -> None:
+    file = io.StringIO()
+    log = EventLog(file)
+    threads = [
+        threading.Thread(target=lambda: [log.write("a", why="x" * 150) for _ in range(100)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(json.loads(line)["why"] == "x" * 150 for line in file.getvalue().splitlines())
+    assert len(file.getvalue().splitlines()) == 400
