@@ -209,15 +209,20 @@ class Session:
 
     @interruptible
     @in_our_words
-    def explain(self, text: str, params: Params | None = None) -> Explanation:
-        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
+    def explain(
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
+    ) -> Explanation:
+        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data.
+
+        ``epsilon`` is what a statement costs that does not say.
+        """
         line = self._pipeline
         paid: dict[str, RequestedBlock] = {}
         with line.turn, before_payment():
             statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
             if not statements:
                 raise PrivacyError("there is no query to explain.")
-            cell = line.open_cell()
+            cell = line.open_cell(epsilon)
             parts = [line.explain(s, line.bind(s, cell), paid) for s in statements]
         return explain_all(parts, self._ledger)
 

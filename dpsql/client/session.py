@@ -135,10 +135,15 @@ class RemoteSession:
         return RemotePlan(self._ask)
 
     @interruptible
-    def explain(self, text: str, params: Params | None = None) -> Explanation:
-        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data."""
+    def explain(
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
+    ) -> Explanation:
+        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data.
+
+        ``epsilon`` is what a statement costs that does not say.
+        """
         text, values = name_parameters(text, params)
-        asked = {"text": text, "params": write_params(values)}
+        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
 
     # -- everything else ----------------------------------------------------------------------------------------

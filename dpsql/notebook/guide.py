@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import ParseError, did_you_mean
+from dpsql.errors import Error, ParseError, did_you_mean
 from dpsql.sql.parse.functions import AGGREGATES, SqlName
 
 if TYPE_CHECKING:  # editors colour by these tables alone: no table library is loaded for them
@@ -77,6 +77,9 @@ class CellOptions:
     rest: tuple[str, ...] = field(default=())
 
 
+STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+"""Words that a statement begins with."""
+
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR STABLE SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
     JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
@@ -86,6 +89,7 @@ KEYWORDS = tuple(_KEYWORDS.split())
 
 _FIELDS = {"-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca"}
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")
 
 
@@ -335,3 +339,31 @@ time: the mean of twenty costs twenty times as much, and one answer with twenty 
 Settings: %config DpsqlMagic, or [tool.dpsql] in pyproject.toml.  %alias_magic sql dpsql makes %%sql cells
 ours, which editors colour as SQL.
 """
+
+
+def says_anything(text: str) -> bool:
+    """Return whether a text is more than comments, blanks and semicolons; unreadable text is."""
+    from dpsql.sql.parse.tokens import tokenize
+
+    try:
+        return any(token.text != ";" for token in tokenize(text))
+    except Error:
+        return True
+
+
+def refuse_templates(text: str) -> None:
+    """Refuse ``{{city}}``: in quotes it is a string to SQL, and nobody else would notice that a value was meant."""
+    found = _TEMPLATE.search(text)
+    if found:
+        raise ParseError(
+            "text is never pasted into SQL, so {{...}} has no meaning here.",
+            span=found.span(),
+            hint=f"write ${found[1]} without quotes: it is bound to the variable {found[1]}, as a value.",
+            text=text,
+        )
+
+
+def is_ours(shell: Any, kind: str, name: str) -> bool:
+    """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
+    found = shell.magics_manager.magics[kind].get(name)
+    return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"

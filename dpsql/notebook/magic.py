@@ -22,6 +22,7 @@ from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import guide, policy_commands, render, servers, sessions
 from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.panel import CellTexts, PanelComms
 from dpsql.notebook.sessions import Sessions
 from dpsql.parameters import Params, name_parameters
 from dpsql.report.tables import Sheet
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from dpsql.notebook.sessions import OpenSession
 
 
-_SQL = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
-_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _KEPT = "_dpsql_sessions"
 _WORD = re.compile(r"(--?|\$)?\w*$")
 
@@ -57,6 +57,8 @@ class DpsqlMagic(Magics):
     def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
         super().__init__(shell)
         self.sessions = sessions
+        self.cells = CellTexts()
+        self.panels = PanelComms(shell, self.cells, sessions, lambda *asked: self._parameters(*asked, {}))
         self._last: Result | None = None
 
     @observe("rows")
@@ -93,9 +95,9 @@ class DpsqlMagic(Magics):
             not options.file
             and name is None
             and re.fullmatch(r"[A-Za-z_]+", first)
-            and first.upper() not in _SQL
+            and first.upper() not in guide.STATEMENTS
         ):
-            hint = did_you_mean(first, (*guide.COMMANDS, *_SQL))
+            hint = did_you_mean(first, (*guide.COMMANDS, *guide.STATEMENTS))
             raise ParseError(f"{first} is neither a command of %dpsql nor SQL.", hint=hint)
         return self._run(options, text, local)
 
@@ -113,16 +115,16 @@ class DpsqlMagic(Magics):
         name = name or options.name
         if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
             raise ParseError(f"{name} can't be the name of a variable.")
-        if not _says_anything(text):
+        if not guide.says_anything(text):
             return None
-        _refuse_templates(text)
+        guide.refuse_templates(text)
         session = self.sessions.get_open(options.session)
         params = self._parameters(options, text, local)
         try:
             if name is not None and not options.explain:
                 session.check_name(name)  # before anything is paid
             if options.explain:
-                return render.Panel(str(session.explain(text, params)))
+                return render.Panel(str(session.explain(text, params, epsilon=options.epsilon)))
             results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
         except Error as error:
             for answered in error.answered:
@@ -193,7 +195,7 @@ class DpsqlMagic(Magics):
             "policy": self._policy,
             "connect": self._connect,
             "demo": self._demo,
-            "budget": lambda rest: sessions.show_budget(self.sessions.get_open(rest or None)),
+            "budget": lambda rest: self.cells.link(self.sessions.get_open(rest or None).budget_panel()),
             "ledger": self._show("ledger"),
             "log": self._show("ledger"),
             "columns": lambda rest: sessions.show_columns(self.sessions.get_open(), rest),
@@ -311,28 +313,6 @@ class DpsqlMagic(Magics):
             self.sessions.current = next(iter(self.sessions))
 
 
-def _says_anything(text: str) -> bool:
-    """Return whether a text is more than comments, blanks and semicolons; unreadable text is."""
-    from dpsql.sql.parse.tokens import tokenize
-
-    try:
-        return any(token.text != ";" for token in tokenize(text))
-    except Error:
-        return True
-
-
-def _refuse_templates(text: str) -> None:
-    """Refuse ``{{city}}``: in quotes it is a string to SQL, and nobody else would notice that a value was meant."""
-    found = _TEMPLATE.search(text)
-    if found:
-        raise ParseError(
-            "text is never pasted into SQL, so {{...}} has no meaning here.",
-            span=found.span(),
-            hint=f"write ${found[1]} without quotes: it is bound to the variable {found[1]}, as a value.",
-            text=text,
-        )
-
-
 class Matcher:
     """A matcher of IPython's completer (its API 2)."""
 
@@ -349,9 +329,9 @@ class Matcher:
         lines = context.full_text.split("\n")
         before = lines[context.cursor_line][: context.cursor_position]
         first = re.match(r"\s*%%(\w+)", context.full_text)
-        cell = first is not None and self._ours("cell", first[1])
+        cell = first is not None and guide.is_ours(self._shell, "cell", first[1])
         line = re.match(r"(?:\s*[\w.]+\s*=)?\s*%(\w+)\s", before)
-        if not cell and not (line and self._ours("line", line[1])):
+        if not cell and not (line and guide.is_ours(self._shell, "line", line[1])):
             return {"completions": [], "suppress": False}
         found = _WORD.search(before)
         word = found[0] if found else ""
@@ -363,11 +343,6 @@ class Matcher:
         cut = len(word) - len(context.token) if word.endswith(context.token) else 0
         items = [SimpleCompletion(head + name[max(0, cut) :], type=kind) for name, kind in names]
         return {"completions": items, "suppress": True, "ordered": True}
-
-    def _ours(self, kind: str, name: str) -> bool:
-        """Return whether a magic is ours, by its name or by an alias (``%alias_magic sql dpsql``)."""
-        found = self._shell.magics_manager.magics[kind].get(name)
-        return name == "dpsql" or getattr(found, "magic_name", None) == "dpsql"
 
     def _names(self, word: str, sql: str, before: str, on_magic_line: bool) -> list[tuple[str, str]]:
         if word.startswith("-"):
@@ -434,6 +409,7 @@ def load(shell: InteractiveShell) -> None:
     if chosen.rows is not None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
+    magic.panels.start()
     shell.Completer.custom_matchers.append(Matcher(shell, opened))
     if chosen.policy and not opened:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
@@ -463,5 +439,8 @@ def _forget(shell: InteractiveShell) -> None:
     """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__name__ != "Matcher"]
+    for configurable in shell.configurables:
+        if type(configurable).__name__ == "DpsqlMagic":
+            configurable.panels.stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)

@@ -240,12 +240,16 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
 
 
 class Charge(NamedTuple):
-    """One of the latest statements of a ledger: when it was asked, what it was charged, how it ended, and its text."""
+    """One of the latest statements of a ledger: when it was asked, what it was charged, how it ended, and its text.
+
+    ``cell`` is the identifier of the notebook's cell that asked it, where that is known.
+    """
 
     when: str
     charge: str
     outcome: str
     text: str
+    cell: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,24 +293,28 @@ class BudgetPanel(Display):
         parts = []
         for s in _states(self.state):
             used = float(s.share)
-            meter = tag("meter", f"{used:.0%}", min=0, max=1, value=f"{used:.4f}")
+            said = f"{used:.0%} spent"
+            meter = tag("meter", said, min=0, max=1, value=f"{used:.4f}", title=said, aria_label=said)
             parts.append(tag("p", quote(s.title) + Html(" ") + meter + Html(" ") + quote(s.amounts)))
         parts += [tag("p", line) for line in _say_answers(self.state)]
         if not self.lasting:
             parts.append(tag("p", "This budget lasts for this process only."))
         if self.charges:
-            parts.append(replace(self._latest(200), caption=(self.state.sentence,)).html())
+            parts.append(replace(self._latest(200, linked=True), caption=(self.state.sentence,)).html())
         if self.count > len(self.charges):
             parts.append(tag("p", f"{self.count - len(self.charges)} earlier: SHOW LEDGER"))
         parts += [tag("p", f"Note: {notice}") for notice in self.notices]
         return tag("div", join(parts), class_="dpsql-budget")
 
-    def _latest(self, width: int) -> Sheet:
+    def _latest(self, width: int, linked: bool = False) -> Sheet:
+        """Return the table of the charges; linked texts lead to their cells, as JupyterLab and nbconvert address them."""
         from dpsql.privacy.records import format_local_time
 
-        rows = [
-            (format_local_time(c.when), c.charge, c.outcome, clip_text(c.text, width)) for c in self.charges
-        ]
+        def write(charge: Charge) -> str:
+            text = clip_text(charge.text, width)
+            return tag("a", text, href=f"#cell-id={charge.cell}") if linked and charge.cell else text
+
+        rows = [(format_local_time(c.when), c.charge, c.outcome, write(c)) for c in self.charges]
         return Sheet.of(("when", "charge", "outcome", "cell"), rows)
 
 

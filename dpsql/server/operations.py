@@ -274,8 +274,8 @@ def _plan(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterato
 
 
 def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
-    text, params, _ = _read_question(head)
-    explained = session.explain(text, params)
+    text, params, epsilon = _read_question(head)
+    explained = session.explain(text, params, epsilon=epsilon)
     yield Message({"kind": "value", "explanation": write_explanation(explained)})
 
 

@@ -1,8 +1,8 @@
 """Writes the words of the language into src/tokens.js, from the tables that completion and the lexer use.
 
-python notebooks/labextension/make_words.py, then in this folder, with JupyterLab 4 and Node:
-npm install && jupyter labextension build .
-(4.3's builder wants webpack 5.95). The outcome, built/, is what is shipped: pip puts it where JupyterLab looks for extensions.
+python notebooks/labextension/make_words.py
+
+A new word alone needs no new build: it is written into built/ too. What else changes in src/ does: build.py.
 """
 
 from __future__ import annotations

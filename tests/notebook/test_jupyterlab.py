@@ -5,25 +5,20 @@ pip install jupyterlab playwright, and a Chromium on the path. DPSQL_SHOTS=folde
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import lab
+
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium"),
+    pytest.mark.skipif(lab.CHROMIUM is None, reason="no Chromium"),
     pytest.mark.timeout(240),
 ]
 
@@ -45,53 +40,15 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     pytest.importorskip("jupyterlab")
     api = pytest.importorskip("playwright.sync_api")
     home = tmp_path_factory.mktemp("lab")
-    settings = home / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": f"JupyterLab {request.param}"}))
-    quiet = {"checkForUpdates": False, "fetchNews": "false"}
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
-    shutil.copytree(
-        ROOT / "notebooks" / "labextension" / "built", home / "data" / "labextensions" / "dpsql-labextension"
-    )
     (home / "books").mkdir()
     shutil.copy(ROOT / "notebooks" / "01_quickstart.ipynb", home / "books")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = [
-        "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.token=", "--ServerApp.password=",
-        f"--ServerApp.root_dir={home / 'books'}",
-    ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "JUPYTER_CONFIG_DIR": str(home / "config"),
-        "JUPYTER_DATA_DIR": str(home / "data"),
-    }
-    with (home / "log").open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *flags], env=environment, stdout=log, stderr=log
-        )
-    place = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(120):
-            try:
-                urllib.request.urlopen(f"{place}/api", timeout=2)
-                break
-            except OSError:
-                time.sleep(0.5)
-        with api.sync_playwright() as started:
-            browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1200, "height": 1600})
-            page.goto(f"{place}/lab/tree/01_quickstart.ipynb", wait_until="domcontentloaded", timeout=90_000)
-            page.wait_for_selector("table.dpsql", timeout=90_000)
-            page.wait_for_selector(".cm-content [data-dpsql]", timeout=30_000)
-            if os.environ.get("DPSQL_SHOTS"):
-                page.screenshot(path=Path(os.environ["DPSQL_SHOTS"]) / f"quickstart_{request.param}.png")
-            yield {**page.evaluate(LOOK), "theme": request.param}
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait(20)
+    with lab.serve_lab(home, request.param) as place, lab.open_page(api, 1200, 1600) as page:
+        page.goto(f"{place}/lab/tree/01_quickstart.ipynb", wait_until="domcontentloaded", timeout=90_000)
+        page.wait_for_selector("table.dpsql", timeout=90_000)
+        page.wait_for_selector(".cm-content [data-dpsql]", timeout=30_000)
+        if os.environ.get("DPSQL_SHOTS"):
+            page.screenshot(path=Path(os.environ["DPSQL_SHOTS"]) / f"quickstart_{request.param}.png")
+        yield {**page.evaluate(LOOK), "theme": request.param}
 
 
 def test_the_colours_are_there_and_only_in_our_cells(seen: Any) -> None:

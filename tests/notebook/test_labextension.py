@@ -31,7 +31,7 @@ def test_what_is_shipped_was_built_from_them() -> None:
     words = {word for found in re.findall(r"new Set\((\[.*\])\)", source) for word in json.loads(found)}
     assert len(words) > 100
     assert all(f'"{word}"' in code for word in words)
-    assert len(code) < 20_000
+    assert len(code) < 30_000
     assert not re.search(r"https?://|fetch\(|XMLHttpRequest|eval\(|/tmp/|/home/", code)
     project = (FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     assert "share/jupyter/labextensions/dpsql-labextension/static" in project
@@ -81,3 +81,34 @@ def test_text_that_does_not_end_is_coloured_all_the_same() -> None:
     assert tokens("%%dpsql\nSELECT 'open")[-1] == ("'open", "string")
     assert tokens("%%dpsql\nSELECT /* open")[-1] == ("/* open", "comment")
     assert tokens("%%dpsql") == [("%%dpsql", "keyword")]
+
+
+def run_links(call: str) -> object:
+    assert NODE is not None
+    script = f"import * as links from './src/links.js'; console.log(JSON.stringify({call} ?? null));"
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", script], capture_output=True, text=True, cwd=FOLDER, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(NODE is None, reason="no Node")
+def test_cells_are_found_by_their_text() -> None:
+    cells = json.dumps(
+        [{"id": "a", "text": "x = 1"}, {"id": "b", "text": "%%dpsql\nSELECT COUNT(*)\n FROM t"}]
+    )
+    assert run_links(f"links.findCell({cells}, 'SELECT COUNT(*) FROM t')") == "b"
+    assert run_links(f"links.findCell({cells}, 'SELECT COUNT(*)...')") == "b"
+    assert run_links(f"links.findCell({cells}, 'SELECT 2 FROM t')") is None
+    assert run_links(f"links.findCell({cells}, '...')") is None
+    assert run_links("links.cellOf('#cell-id=a%20b')") == "a b"
+    assert run_links("links.cellOf('https://else.where')") is None
+
+
+@pytest.mark.skipif(NODE is None, reason="no Node")
+@pytest.mark.parametrize(
+    ("cell", "asks"),
+    [("%%dpsql\nSELECT 1", True), ("x = %dpsql SELECT 1", True), ("x = y % z", False), ("# %%dpsql", False)],
+)
+def test_only_cells_of_magics_are_sent_to_be_priced(cell: str, asks: bool) -> None:
+    assert run_links(f"links.mayAsk({json.dumps(cell)})") is asks

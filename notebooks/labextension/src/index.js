@@ -3,6 +3,7 @@
 import { IEditorExtensionRegistry, EditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { Prec, RangeSetBuilder } from '@codemirror/state';
 import { Decoration, ViewPlugin } from '@codemirror/view';
+import budget from './budget.js';
 import { tokens } from './tokens.js';
 
 const mark = (name, weight) =>
@@ -45,7 +46,7 @@ const colours = Prec.highest(
   )
 );
 
-export default {
+const colouring = {
   id: 'dpsql-labextension:colours',
   description: 'Colours %%dpsql cells.',
   autoStart: true,
@@ -57,3 +58,5 @@ export default {
     });
   }
 };
+
+export default [colouring, budget];

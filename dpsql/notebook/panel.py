@@ -1,0 +1,206 @@
+"""The budget beside the notebook: what JupyterLab's panel shows, and the price of a cell before it runs.
+
+The panel is a comm that the front end opens once the extension is loaded. It asks for the budget and for the price of a
+text; the kernel also sends the budget after each cell. Nothing that is sent here spends anything, reads a private row,
+or is written to the ledger; without a panel nothing is sent at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import Error
+from dpsql.notebook import guide
+from dpsql.report.tables import BudgetPanel, Html, tag
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from dpsql.explanation import Explanation
+    from dpsql.notebook.guide import CellOptions
+    from dpsql.notebook.sessions import Sessions
+    from dpsql.parameters import Params
+
+TARGET = "dpsql.panel"
+"""The name of the comm."""
+MAX_CELLS = 2_000
+"""Cells whose text is remembered, so that charges can be linked to them."""
+MAX_PRICED_TEXT = 65_536
+"""Characters of a cell that is priced."""
+
+_PRICED = ("query", "explain", "declare")
+_CLIPPED = "..."
+_SHORTEST = 8
+"""Characters of a statement that can be told from other text."""
+
+
+class CellTexts:
+    """The texts of the cells that ran in this kernel, by the identifiers that the notebook gives them."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def note(self, cell: str, text: str) -> None:
+        """Remember what a cell ran; the oldest are forgotten beyond `MAX_CELLS`."""
+        self._texts.pop(cell, None)
+        self._texts[cell] = _flatten(text)
+        while len(self._texts) > MAX_CELLS:
+            del self._texts[next(iter(self._texts))]
+
+    def find(self, statement: str) -> str:
+        """Return the cell that ran a statement last; empty where none did."""
+        wanted = _flatten(statement).removesuffix(_CLIPPED).rstrip()
+        if len(wanted) < _SHORTEST:
+            return ""
+        return next((cell for cell, text in reversed(self._texts.items()) if wanted in text), "")
+
+    def link(self, panel: BudgetPanel) -> BudgetPanel:
+        """Return the panel with its charges linked to their cells."""
+        charges = tuple(charge._replace(cell=self.find(charge.text)) for charge in panel.charges)
+        return replace(panel, charges=charges)
+
+
+def write_price(explanation: Explanation) -> Html:
+    """Write what a cell would cost, and how far its answers may be off, as HTML."""
+    parts = [tag("p", explanation.price)]
+    for part in explanation.parts or (explanation,):
+        if part.errors is not None and part.errors.own in part.errors.epsilons:
+            own = part.errors.epsilons.index(part.errors.own)
+            likely = f"{part.errors.confidence:.4g}"
+            parts += [
+                tag("p", f"{name}: within ±{errors[own]:.4g} with {likely} probability")
+                for name, errors in part.errors.rows
+            ]
+    return Html("".join(dict.fromkeys(parts)))
+
+
+def write_refusal(error: Error) -> Html:
+    """Write why a cell has no price, as HTML; nothing was charged for finding out."""
+    hint = [tag("p", f"Hint: {error.hint}")] if error.hint else []
+    return Html("".join([tag("p", f"{type(error).__name__}: {error.message}"), *hint]))
+
+
+class PanelComms:
+    """The open panels of a kernel, and what they are told.
+
+    Args:
+        shell: the kernel's.
+        cells: what its cells ran.
+        sessions: the open ones.
+        find_parameters: returns the values that a cell's text would be given.
+    """
+
+    def __init__(
+        self,
+        shell: InteractiveShell,
+        cells: CellTexts,
+        sessions: Sessions,
+        find_parameters: Callable[[CellOptions, str], Params],
+    ) -> None:
+        self._shell = shell
+        self._cells = cells
+        self._sessions = sessions
+        self._find_parameters = find_parameters
+        self._comms: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Note each cell that runs and, in a kernel, wait for panels."""
+        self._shell.events.register("pre_run_cell", self._begin_cell)
+        self._shell.events.register("post_run_cell", self._end_cell)
+        manager = self._find_manager()
+        if manager is not None:
+            manager.register_target(TARGET, self._open)
+
+    def stop(self) -> None:
+        """Close the panels and wait for none."""
+        for event, function in (("pre_run_cell", self._begin_cell), ("post_run_cell", self._end_cell)):
+            with suppress(ValueError):
+                self._shell.events.unregister(event, function)
+        manager = self._find_manager()
+        if manager is not None:
+            manager.targets.pop(TARGET, None)
+        for comm in list(self._comms.values()):
+            with suppress(Exception):
+                comm.close()
+        self._comms.clear()
+
+    def _find_manager(self) -> Any:
+        return getattr(getattr(self._shell, "kernel", None), "comm_manager", None)
+
+    def _begin_cell(self, info: Any) -> None:
+        cell = getattr(info, "cell_id", None)
+        if cell and info.raw_cell:
+            self._cells.note(cell, info.raw_cell)
+
+    def _end_cell(self, result: Any) -> None:
+        for comm in list(self._comms.values()):
+            self._send(comm, self._write_budget)
+
+    def _open(self, comm: Any, message: Mapping[str, Any]) -> None:
+        self._comms[comm.comm_id] = comm
+        comm.on_msg(lambda received: self._receive(comm, received))
+        comm.on_close(lambda _: self._comms.pop(comm.comm_id, None))
+        self._send(comm, self._write_budget)
+
+    def _receive(self, comm: Any, message: Mapping[str, Any]) -> None:
+        asked = message.get("content", {}).get("data", {})
+        if not isinstance(asked, Mapping):
+            return
+        if asked.get("want") == "price" and isinstance(asked.get("text"), str):
+            self._send(comm, lambda: {**self._write_price(asked["text"]), "number": asked.get("number")})
+        else:
+            self._send(comm, self._write_budget)
+
+    def _send(self, comm: Any, write: Callable[[], dict[str, Any]]) -> None:
+        """Send what is written. A panel never disturbs the notebook: what fails is left out."""
+        with suppress(Exception, KeyboardInterrupt):
+            comm.send(write())
+
+    def _write_budget(self) -> dict[str, Any]:
+        session = self._sessions.get(self._sessions.current)
+        html = "" if session is None else self._cells.link(session.budget_panel()).html()
+        return {"kind": "budget", "open": session is not None, "html": html}
+
+    def explain(self, source: str) -> Explanation | None:
+        """Return the plan of a cell's text, run or not; None where it asks nothing that could be paid.
+
+        Raises:
+            Error: it can't be bound, or no session is open.
+        """
+        from dpsql.sql.parse.statements import parse
+
+        found = re.match(r"\s*(?:[\w.]+\s*=\s*)?(%%?)(\w+)([^\n]*)\n?", source)
+        if found is None or not guide.is_ours(self._shell, "cell" if found[1] == "%%" else "line", found[2]):
+            return None
+        if found[1] == "%%":
+            options, text = guide.parse_cell_line(found[3]), source[found.end() :]
+        else:
+            options, text = guide.parse_statement_line(found[3].strip())
+        _, text = guide.split_name(text)
+        if options.file or options.help or not guide.says_anything(text):
+            return None
+        if found[1] == "%" and text.split(None, 1)[0].upper() not in guide.STATEMENTS:
+            return None  # a command, not a statement
+        guide.refuse_templates(text)
+        session = self._sessions.get_open(options.session)
+        params = self._find_parameters(options, text)
+        if not any(statement.kind in _PRICED for statement in parse(text, params)):
+            return None
+        return session.explain(text, params, epsilon=options.epsilon)
+
+    def _write_price(self, text: str) -> dict[str, Any]:
+        try:
+            explanation = self.explain(text[:MAX_PRICED_TEXT])
+        except Error as error:
+            return {"kind": "price", "known": False, "html": write_refusal(error)}
+        if explanation is None:
+            return {"kind": "price", "known": False, "html": ""}
+        return {"kind": "price", "known": True, "html": write_price(explanation)}
+
+
+def _flatten(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
