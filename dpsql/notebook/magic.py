@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dpsql.notebook.sessions import OpenSession
 
 
-
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
 _WORD = re.compile(r"(--?|\$)?\w*$")
@@ -58,7 +57,9 @@ class DpsqlMagic(Magics):
         super().__init__(shell)
         self.sessions = sessions
         self.cells = CellTexts()
-        self.panels = PanelComms(shell, self.cells, sessions, lambda *asked: self._parameters(*asked, {}))
+        self.panels = PanelComms(
+            shell, self.cells, sessions, lambda options, text: self._parameters(options, text, {})
+        )
         self._last: Result | None = None
 
     @observe("rows")
@@ -440,7 +441,8 @@ def _forget(shell: InteractiveShell) -> None:
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__name__ != "Matcher"]
     for configurable in shell.configurables:
-        if type(configurable).__name__ == "DpsqlMagic":
-            configurable.panels.stop()
+        panels = getattr(configurable, "panels", None)
+        if type(configurable).__name__ == "DpsqlMagic" and panels is not None:
+            panels.stop()
     shell.configurables[:] = [c for c in shell.configurables if type(c).__name__ != "DpsqlMagic"]
     shell.magics_manager.registry.pop("DpsqlMagic", None)

@@ -81,7 +81,9 @@ def open_notebook(page: Any, place: str, name: str) -> None:
 
 def wait_for_kernel(page: Any) -> None:
     """Wait until the status bar says that the kernel is idle."""
-    page.wait_for_function("/\\| Idle/.test(document.querySelector('#jp-main-statusbar')?.innerText)", timeout=60_000)
+    page.wait_for_function(
+        "/\\| Idle/.test(document.querySelector('#jp-main-statusbar')?.innerText)", timeout=60_000
+    )
     page.wait_for_timeout(500)
 
 
