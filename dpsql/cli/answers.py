@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.cli.serving import DEFAULT_LISTEN
 from dpsql.errors import ParseError
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ def add_answer_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
     demo = commands.add_parser("demo", help="private answers about real health records")
     demo.add_argument("--ledger", type=Path, default=Path("dpsql-demo.ledger"), help="where charges are kept")
+    demo.add_argument(
+        "--serve", action="store_true", help="serve these records, with a token for one analyst"
+    )
+    demo.add_argument(
+        "--listen", default=DEFAULT_LISTEN, metavar="PLACE", help=f"with --serve; default {DEFAULT_LISTEN}"
+    )
     demo.set_defaults(run=_demo)
 
     sql = commands.add_parser("sql", help="answer SQL")
@@ -116,11 +123,16 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
     return open_session(given.database, policy=given.policy, ledger=given.ledger, analyst=given.analyst)
 
 
-def _demo(given: argparse.Namespace) -> None:
+def _demo(given: argparse.Namespace) -> int | None:
+    if given.serve:
+        from dpsql.demo.serving import serve_demo
+
+        return serve_demo(Path("dpsql-demo"), given.listen)
     from dpsql.demo.demo import run_demo
 
     for piece in run_demo(given.ledger):
         print(piece, flush=True)
+    return None
 
 
 def _sql(given: argparse.Namespace) -> None:

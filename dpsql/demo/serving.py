@@ -1,0 +1,60 @@
+"""``dpsql demo --serve``: the demo's data behind a server, with one analyst, so that both sides can be tried on one machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from dpsql.demo import POLICY
+from dpsql.ledger.state_files import make_private_directory, write_private
+from dpsql.policy.model import Policy
+from dpsql.server.serve import run_server
+from dpsql.server.served import ServedFiles
+from dpsql.server.tokens import TokenFile
+
+DEMO_ANALYST = "ada"
+_QUESTION = (
+    "SELECT WITH DP OPTIONS (epsilon = 0.5) plan, AVG(doctor_visits) AS visits FROM visits GROUP BY plan"
+)
+
+
+def prepare_served_demo(folder: Path) -> tuple[Path, str]:
+    """Write what an owner needs into a folder: a policy over the demo's data, an analyst, and a new token for them.
+
+    Args:
+        folder: made where it is missing; nobody else may enter it. The ledger of an earlier time stays.
+
+    Returns:
+        The policy file, and the token, which is also in the file ``ada.token``.
+    """
+    make_private_directory(folder)
+    text = POLICY.read_text(encoding="utf-8")
+    for name in ("visits", "plans"):
+        text = text.replace(f'"{name}.parquet"', f'"{POLICY.with_name(name).absolute()}.parquet"')
+    policy = folder / "policy.toml"
+    policy.write_text(
+        f"{text}\n[analysts.{DEMO_ANALYST}]\nepsilon = {int(Policy.loads(text).budget.epsilon * 2 / 3)}\n",
+        encoding="utf-8",
+    )
+    tokens = TokenFile(policy)
+    known = {record.name for record in tokens.list()}
+    token = tokens.rotate(DEMO_ANALYST) if DEMO_ANALYST in known else tokens.add(DEMO_ANALYST)
+    write_private(folder / f"{DEMO_ANALYST}.token", token + "\n")
+    return policy, token
+
+
+def serve_demo(folder: Path, listen: str, out: TextIO = sys.stdout) -> int:
+    """Serve the demo's data until the process is told to end, and say how to ask from another terminal."""
+    policy, token = prepare_served_demo(folder)
+    places = [ServedFiles(policy, ":memory:", policy.with_name(f"{policy.name}.ledger"))]
+    print(f"the token of {DEMO_ANALYST}, shown this once: {token}", file=out)
+    print("once this listens, ask from another terminal in this folder:\n", file=out)
+    file = shlex.quote(str(folder / f"{DEMO_ANALYST}.token"))
+    unix = listen.startswith("unix:")
+    url = f"grpc+unix://{Path(listen[5:]).absolute()}" if unix else f"grpc+tcp://{listen}"
+    print(
+        f"dpsql sql --server {url} --token-file {file} \\\n  {shlex.quote(_QUESTION)}\n", file=out, flush=True
+    )
+    return run_server(places, listen, out=out)
