@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -257,6 +258,19 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _refuse(self, context: Any) -> NoReturn:
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
+
+
+def withhold_tracebacks() -> None:
+    """Let this process write no traceback as text, for good: pyarrow would send one for what goes wrong before a handler runs.
+
+    A header that is no ASCII is enough. The class and the words of such an exception still arrive; they are about what the
+    client has sent.
+    """
+    traceback.format_exception = _format_nothing
+
+
+def _format_nothing(*given: object, **named: object) -> list[str]:
+    return []
 
 
 def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:

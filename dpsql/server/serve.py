@@ -21,7 +21,7 @@ from typing import TextIO
 
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
-from dpsql.server.front import Front
+from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 
@@ -108,6 +108,7 @@ def run_server(
         signal.signal(number, lambda number, _: signals.put(number))
     os.umask(0o077)
     protect_memory()
+    withhold_tracebacks()
     log, groups = EventLog(err), MemoryGroups()
     served: list[ServedPolicy] = []
     try:

@@ -1,0 +1,247 @@
+"""Hostile messages to everything that a server listens to: no reply says more than it should, and nothing ends the server.
+
+The short form sends 3,000 of them; ``-m stochastic`` sends 100,000.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from dpsql.wire import Message, encode
+from tests.support.raw_http2 import request
+from tests.support.served import SECRET, BareClient, ServerProcess, make_token, write_data, write_policy
+
+OPERATIONS = [
+    "run", "plan", "explain", "budget", "ledger", "columns", "tables", "keep", "check_name", "plot", "panel",
+    "open", "close", "interrupt", "nonsense", "", "restore", "leave", "ledger_service", "run\0", "../run", "RUN",
+]  # fmt: skip
+TEXTS = [
+    "SELECT 1", "SELECT * FROM visits", "SELECT city FROM visits", "SELECT COUNT(*) FROM visits", "SELEC", "", "\0", "\ud800",
+    "SELECT " + "(" * 3000, "SELECT COUNT(*) FROM '/etc/passwd'", "SELECT * FROM read_parquet('visits.parquet')",
+    "COPY visits TO '/tmp/x'", "ATTACH 'x.duckdb'", "SHOW POLICY", "SHOW LEDGER", "SHOW BUDGET",
+    "EXPLAIN SELECT AVG(cost) FROM visits",
+    "SELECT error(city) FROM visits", "SELECT city::INTEGER FROM visits", "SELECT SUM(city::DOUBLE) FROM visits", "$x", "; ; ;",
+    "SELECT WITH DP OPTIONS (epsilon = 1e999) COUNT(*) FROM visits", "x << SELECT 1 AS a", "visits << SELECT 1 AS a", "CLOSE x",
+    "SELECT current_setting('secret_directory')", "SELECT getenv('HOME')", "SELECT * FROM duckdb_settings()", "\u202e" * 50,
+    "SELECT 1" + " -- x" * 5000, "SELECT repeat('x', 1000000000)", "SELECT COUNT(*) FROM visits WHERE city = $city",
+]  # fmt: skip
+VALUES: list[Any] = [
+    None, True, 0, -1, 1 << 70, 1.5, "", "x" * 5000, "visits", "/etc/passwd", [], [[]], {}, {"$": 1},
+    {"type": "date", "value": "x"},
+    "budget", "tradeoff", "\u0000", "dpsql_unit", ["visits"] * 300,
+]  # fmt: skip
+FIELDS = [
+    "text", "fresh", "epsilon", "params", "statements", "last", "table", "name", "result", "handle", "what", "protocol", "run",
+    "client", "kind", "session", "analyst", "method", "start",
+]  # fmt: skip
+FORBIDDEN = ("Traceback", SECRET, ".parquet", "site-packages", "/dpsql/", "pyarrow/", ".py", "bob")
+PATH = b"/arrow.flight.protocol.FlightService/"
+
+
+def make_head(rng: random.Random) -> dict[str, Any]:
+    head: dict[str, Any] = {}
+    if rng.random() < 0.7:
+        head["text"] = rng.choice(TEXTS)
+    for _ in range(rng.randrange(4)):
+        head[rng.choice(FIELDS)] = rng.choice([*VALUES, *TEXTS[:6]])
+    if rng.random() < 0.1:
+        head["params"] = {rng.choice(["x", "city", "\0"]): rng.choice(VALUES)}
+    return head
+
+
+def make_body(rng: random.Random) -> bytes:
+    kind = rng.random()
+    if kind < 0.1:
+        return rng.randbytes(rng.randrange(200))
+    if kind < 0.15:
+        depth = rng.choice([10, 2000, 200_000])
+        nested = b'{"a":' + b"[" * depth + b"]" * rng.choice([0, depth]) + b"}"
+        return struct.pack(">I", len(nested)) + nested
+    if kind < 0.18:
+        text = (
+            json.dumps({"text": "SELECT 1", "n": 10})
+            .replace("10", rng.choice(["NaN", "1e999", "9" * 5000]))
+            .encode()
+        )
+        return struct.pack(">I", len(text)) + text
+    try:
+        body = encode(Message(make_head(rng), rng.randbytes(rng.choice([0, 0, 5, 3000]))))
+    except Exception:
+        body = b"\0\0\0\2{}"
+    if kind < 0.5:
+        changed = bytearray(body)
+        for _ in range(rng.randrange(1, 6)):
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+        body = bytes(changed)
+    if kind > 0.95:
+        body = body[: rng.randrange(len(body) + 1)]
+    return body
+
+
+class Attacker:
+    """One connection that sends hostile messages, and keeps what came back that should not have."""
+
+    def __init__(self, server: ServerProcess, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.port = int(server.url.rpartition(":")[2])
+        self.client = flight.connect(server.url)
+        self.token = make_token(server.policy, "ada")
+        self.session = server.connect("ada").session
+        self.folder = str(server.policy.parent)
+        self.found: list[str] = []
+        self.sent = 0
+        self.kinds: list[Callable[[], Any]] = [
+            *[self.act] * 12, self.descriptor, self.ticket, self.flights, self.put, self.exchange, self.handshake, self.raw,
+        ]  # fmt: skip
+
+    def options(self) -> flight.FlightCallOptions:
+        token = self.rng.choice(
+            [self.token] * 8 + ["", "x", "dpsql_" + "A" * 43, self.token[:-1], "a" * 5000]
+        )
+        session = self.rng.choice([self.session] * 8 + ["", "x", "../..", "A" * 22, "b" * 5000])
+        scheme = self.rng.choice(["Bearer"] * 9 + ["Basic", "bearer", ""])
+        headers = [(b"authorization", f"{scheme} {token}".encode()), (b"dpsql-session", session.encode())]
+        if self.rng.random() < 0.05:
+            headers.append((b"authorization", b"Bearer x"))
+        if self.rng.random() < 0.05:
+            headers.append((b"x-bin", self.rng.randbytes(50)))
+        return flight.FlightCallOptions(headers=headers, timeout=60)
+
+    def act(self) -> Any:
+        operation = self.rng.choice(OPERATIONS)
+        kind = self.rng.choice(["dpsql."] * 9 + ["", "x."]) + operation
+        action = flight.Action(kind, make_body(self.rng))
+        return b"".join(result.body.to_pybytes() for result in self.client.do_action(action, self.options()))
+
+    def descriptor(self) -> Any:
+        name = self.rng.choice(["visits", "", "x" * 3000, "../visits.parquet"])
+        made = self.rng.choice(
+            [flight.FlightDescriptor.for_path(name), flight.FlightDescriptor.for_command(make_body(self.rng))]
+        )
+        ask = self.rng.choice([self.client.get_flight_info, self.client.get_schema])
+        return ask(made, self.options())
+
+    def ticket(self) -> Any:
+        return self.client.do_get(flight.Ticket(make_body(self.rng)), self.options()).read_all()
+
+    def flights(self) -> Any:
+        if self.rng.random() < 0.5:
+            return list(self.client.list_actions(self.options()))
+        return list(self.client.list_flights(make_body(self.rng), self.options()))
+
+    def put(self) -> Any:
+        table = pa.table({"x": [1, 2], self.rng.choice(["y", "\0", ""]): ["a", None]})
+        writer, reader = self.client.do_put(
+            flight.FlightDescriptor.for_path("visits"), table.schema, self.options()
+        )
+        with writer:
+            writer.write_table(table)
+            writer.done_writing()
+            return reader.read()
+
+    def exchange(self) -> Any:
+        writer, reader = self.client.do_exchange(
+            flight.FlightDescriptor.for_command(make_body(self.rng)), self.options()
+        )
+        with writer:
+            writer.done_writing()
+            return reader.read_all()
+
+    def handshake(self) -> Any:
+        return self.client.authenticate_basic_token("ada", self.token)
+
+    def raw(self) -> Any:
+        method = self.rng.choice(
+            [b"DoAction", b"Handshake", b"GetSchema", b"PollFlightInfo", b"Nothing", b"\xff", b"DoGet"]
+        )
+        value = self.rng.choice(
+            [b"Bearer \xff\xfe", b"\x00", b"Bearer " + b"\xc3\xa9" * 300, b"Bearer x", b"\r\nx: y"]
+        )
+        name = self.rng.choice([b"authorization", b"dpsql-session", b"other", b"x-bin", b"Upper", b"\xff"])
+        body = self.rng.choice([make_body(self.rng), b"\n\tdpsql.run", b"\n\xff\xff\xff\xff\x0f"])
+        return request(self.port, PATH + method, [(name, value)], body)
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            ask = self.rng.choice(self.kinds)
+            try:
+                came: Any = ask()
+            except (flight.FlightError, pa.ArrowException, ValueError, UnicodeError) as error:
+                came = str(error)
+            text = came.decode(errors="replace") if isinstance(came, bytes) else str(came)
+            self.sent += 1
+            if any(word in text for word in (*FORBIDDEN, self.folder)):
+                self.found.append(f"{ask.__name__}: {text[:2000]}")
+        self.client.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    write_data(tmp_path)
+    limits = "answer_times = []\nmax_requests_per_minute = 100000000\nmax_sessions = 1000000\nmax_statement_bytes = 20000"
+    with ServerProcess(write_policy(tmp_path, {"ada": 900, "bob": 1}, limits)) as running:
+        yield running
+
+
+def read_memory(pid: int) -> int:
+    """Return the megabytes that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.stochastic)])
+def test_hostile_messages(server: ServerProcess, count: int) -> None:
+    threads = 6
+    attackers = [Attacker(server, seed) for seed in range(threads)]
+    attackers[0].send(50)
+    attackers[0].client = flight.connect(server.url)
+    begun = read_memory(server.process.pid)
+    running = [threading.Thread(target=attacker.send, args=(count // threads,)) for attacker in attackers]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    found = [text for attacker in attackers for text in attacker.found]
+    assert not found, "\n".join(found[:10])
+    assert sum(attacker.sent for attacker in attackers) >= count - threads
+    assert server.process.poll() is None
+    assert read_memory(server.process.pid) - begun < 200, "megabytes more"
+    assert "Traceback" not in server.log_path.read_text()
+    with server.connect("ada") as client:
+        assert client.run("SELECT 1 AS x").results[0].fetchall() == [(1,)]
+
+
+def test_the_words_that_are_looked_for_would_be_found(server: ServerProcess) -> None:
+    attacker = Attacker(server, 1)
+    attacker.kinds = [lambda: (_ for _ in ()).throw(ValueError(f"at {attacker.folder}"))]
+    attacker.send(1)
+    assert attacker.found
+
+
+def test_hostile_headers_get_no_traceback(server: ServerProcess) -> None:
+    """pyarrow reads headers before any of our code runs, and would send its own frames."""
+    port = int(server.url.rpartition(":")[2])
+    for value in (b"Bearer \xff\xfe", b"\xc3\xa9"):
+        came = request(port, PATH + b"DoAction", [(b"authorization", value)], b"\n\tdpsql.run")
+        assert b"ascii" in came, "it reached pyarrow"
+        assert b"Traceback" not in came
+        assert b"File" not in came
+
+
+def test_a_large_message_is_refused_and_let_go(server: ServerProcess) -> None:
+    client: BareClient = server.connect("ada")
+    begun = read_memory(server.process.pid)
+    for _ in range(4):
+        (message,) = client.act("run", {"text": "SELECT 1"}, b"x" * (15 << 20)).messages
+        assert "bytes; the server takes" in message.head["message"]
+    assert read_memory(server.process.pid) - begun < 150
