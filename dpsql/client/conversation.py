@@ -6,6 +6,7 @@ answers at its own time what became of the statement; at the second one nobody w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,7 @@ INTERRUPT_SECONDS = 10.0
 MAX_PAGES = 1000
 """Messages with values in one reply."""
 _UNSURE = "SHOW LEDGER says whether the statement was charged."
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 Arriving = SimpleQueue["Message | BaseException | None"]
 
 
@@ -98,7 +100,8 @@ class Conversation:
         finally:
             self._channel.close()
 
-    def _take(self, arrived: Message, reply: Reply, reader: ResultReader) -> None:
+    def _take(self, told: Message, reply: Reply, reader: ResultReader) -> None:
+        arrived = Message(_clean(told.head), told.payload)
         kind = arrived.head.get("kind")
         if kind in ("result", "rows"):
             reader.take(arrived)
@@ -165,3 +168,12 @@ def _receive(send: Callable[[], Iterator[Message]], arriving: Arriving) -> None:
         arriving.put(None)
     except BaseException as error:
         arriving.put(error)
+
+
+def _clean(value: Any) -> Any:
+    """Return JSON values whose texts hold no control or direction characters: no server moves an analyst's cursor."""
+    if isinstance(value, str):
+        return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value

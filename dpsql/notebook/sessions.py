@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -120,6 +121,11 @@ def summarise_session(session: OpenSession) -> str:
     parts = [f"dpsql {__version__}", tables, session.budget().sentence]
     if isinstance(session, RemoteSession):
         parts.append(f"{session.analyst} at {session.server}")
+        if (
+            session.expires
+            and session.expires[:10] <= (date.today() + timedelta(days=NOTICE_DAYS)).isoformat()
+        ):
+            parts.append(f"the token ends on {session.expires[:10]}")
     elif not session.account.lasting:
         parts.append("this budget lasts for this kernel only")
     return " · ".join(parts)
@@ -192,6 +198,8 @@ def show_report(session: OpenSession, path: str) -> Panel:
     return Panel(f"written to {written}")
 
 
+NOTICE_DAYS = 14
+"""Days before its end in which a token's end is told."""
 PATIENCE = 1.0
 """Seconds before anything is shown of a statement that runs."""
 

@@ -389,6 +389,17 @@ def test_a_reply_that_is_none_is_a_wire_error(near: Near, replies: list[Message]
             one()
 
 
+def test_no_server_moves_the_cursor(near: Near) -> None:
+    error = Message(
+        {"kind": "error", "class": "BindError", "message": "no\x1b[2Jthing\u202e.", "hint": "a\nb"}
+    )
+    remote = RemoteSession(Liar(near[0], [error]), "liar")
+    with pytest.raises(dpsql.BindError) as caught:
+        remote.sql("SELECT 1")
+    assert caught.value.message == "no\ufffd[2Jthing\ufffd."
+    assert caught.value.hint == "a\nb"
+
+
 def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     session, remote, channel = near
 

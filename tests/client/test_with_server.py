@@ -124,7 +124,7 @@ def test_thirty_statements_are_the_same_in_process_and_over_the_wire(tmp_path: P
 
 def test_prepares_and_explanations_spend_nothing(ada: RemoteSession) -> None:
     before = ada.budget()
-    for _ in range(50):
+    for _ in range(20):
         ada.explain("SELECT ward, AVG(cost) FROM visits GROUP BY ward")
         with pytest.raises(dpsql.BindError):
             ada.plan().sql("SELECT MAX(no) FROM visits")

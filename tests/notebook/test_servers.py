@@ -6,6 +6,7 @@ import getpass
 import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,21 @@ def test_the_token_of_the_environment(
 ) -> None:
     monkeypatch.setenv("DPSQL_TOKEN", TOKEN)
     cell(f"%dpsql connect {server.url}")
+
+
+def test_a_token_that_ends_soon(
+    cell: Cell,
+    server: NearServer,
+    token_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell(f"%dpsql connect {server.url} --token-file {token_file}")
+    assert "the token ends" not in capsys.readouterr().out
+    soon = datetime.now(UTC) + timedelta(days=3)
+    monkeypatch.setattr(server.channel, "expires", soon.isoformat())
+    cell(f"%dpsql connect {server.url} --token-file {token_file}")
+    assert f"the token ends on {soon.date()}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("failure", [StdinNotImplementedError("no"), EOFError(), KeyboardInterrupt()])

@@ -31,6 +31,7 @@ class NearChannel:
         self.arrived: list[Message] = []
         self.failures: list[BaseException] = []
         self.closed = False
+        self.expires = "2999-01-01T00:00:00+00:00"
         self._turn = threading.Lock()
 
     def call(
@@ -49,7 +50,7 @@ class NearChannel:
             policy = without_sources(self.session.policy)
             yield Message({
                 "kind": "value", "session": "s1", "analyst": self.analyst, "policy": policy, "version": "0", "answers": "shared",
-                "answer_times": [0.25, 0.5],
+                "answer_times": [0.25, 0.5], "expires": self.expires,
             })  # fmt: skip
             yield Message({"kind": "end"})
             return
