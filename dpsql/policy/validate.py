@@ -31,7 +31,7 @@ def fold(name: str) -> str:
     >>> fold("Visits") == fold("VISITS"), fold("\u212a") == fold("k")
     (True, False)
     """
-    return name.translate(_UPPER)
+    return name.lower() if name.isascii() else name.translate(_UPPER)
 
 
 class NameMapping(Mapping[str, V]):

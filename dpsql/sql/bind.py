@@ -108,7 +108,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         for name, low, high in propagate_intervals(tree, binder.intervals, results, one_level):
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
-                tree.select(exp.alias_(node, key, quoted=True), copy=False)
+                tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
             intervals.append(IntervalColumns(name, *keys))
     finish = to_sql(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}

@@ -45,7 +45,7 @@ from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.intervals import name_kept_results
 from dpsql.sql.relations.joins import bind_from
-from dpsql.sql.relations.plan_size import refuse_rows, share
+from dpsql.sql.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
 from dpsql.sql.relations.projections import (
     aggregate_per_unit,
     group_distinct,
@@ -388,6 +388,8 @@ class StatementBinder(Binder):
         """Return the FROM of a SELECT whose items were found to be these relations."""
         bound = bind_from(self, select, relations, env, outer)
         refuse_rows(bound, select)
+        sources = (bound.source, *(join.this for join in bound.joins))
+        refuse_joined(sum(count_joined(source, self.catalog.shared) for source in sources), select)
         return bound
 
     def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:

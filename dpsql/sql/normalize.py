@@ -156,16 +156,29 @@ def make_unique(names: Iterable[str]) -> list[str]:
     >>> make_unique(["n", "n", "N"])
     ['n', 'n_1', 'N_2']
     """
-    out: list[str] = []
-    seen: set[str] = set()
-    for name in names:
-        fresh, i = name, 0
-        while fold(fresh) in seen:
-            i += 1
-            fresh = f"{name}_{i}"
-        seen.add(fold(fresh))
-        out.append(fresh)
-    return out
+    unique = UniqueNames()
+    return [unique.add(name) for name in names]
+
+
+class UniqueNames:
+    """Names that are made unique one by one, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        """The number behind each folded name, so that the next one begins there."""
+
+    def add(self, name: str) -> str:
+        """Return the name, made unique by a number behind it."""
+        folded = fold(name)
+        count = self._counts.get(folded)
+        if count is None:
+            self._counts[folded] = 0
+            return name
+        while (fresh := fold(f"{name}_{(count := count + 1)}")) in self._counts:
+            pass
+        self._counts[folded] = count
+        self._counts[fresh] = 0
+        return f"{name}_{count}"
 
 
 _MIRROR = {"": "", "LEFT": "RIGHT", "RIGHT": "LEFT", "FULL": "FULL"}

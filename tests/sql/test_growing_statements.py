@@ -5,55 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
 import dpsql
+from tests.support.growing import DEEP, MAX_TEXT, WIDE, grow_at_random, longest
 from tests.support.small import open_small
 
-MAX_TEXT = 65_536
 MAX_MEGABYTES, MAX_SECONDS = 1024, 20
-Shape = Callable[[int], str]
-
-
-def listed(many: int, form: str, between: str = ", ") -> str:
-    return between.join(form.format(i) for i in range(many))
-
-
-COUNTED = "(SELECT COUNT(*) AS c FROM t) AS s"
-DEEP: dict[str, Shape] = {
-    "additions": lambda n: f"SELECT SUM(n{'+n' * n}) FROM t",
-    "additions above": lambda n: f"SELECT c{'+c' * n} AS a FROM {COUNTED}",
-    "concatenations": lambda n: f"SELECT COUNT(*) FROM t WHERE k{'||k' * n} = 'a'",
-    "parentheses": lambda n: f"SELECT COUNT(*) FROM t WHERE {'(' * n}n = 1{')' * n}",
-    "negations": lambda n: f"SELECT COUNT(*) FROM t WHERE {'NOT ' * n}n = 1",
-    "cases": lambda n: f"SELECT SUM({'CASE WHEN n = 1 THEN n ELSE ' * n}n{' END' * n}) FROM t",
-    "calls above": lambda n: f"SELECT {'abs(' * n}c{')' * n} AS a FROM {COUNTED}",
-    "lists above": lambda n: f"SELECT {'[' * n}c{']' * n} AS a FROM {COUNTED}",
-    "subqueries": lambda n: f"SELECT COUNT(*) FROM {'(SELECT * FROM ' * n}t{') AS a' * n}",
-}
-WIDE: dict[str, Shape] = {
-    "conditions": lambda n: f"SELECT COUNT(*) FROM t WHERE {listed(n, 'n = {}', ' OR ')}",
-    "IN": lambda n: f"SELECT COUNT(*) FROM t WHERE n IN ({listed(n, '{}')})",
-    "unions": lambda n: listed(n, "SELECT COUNT(*) FROM t WHERE n = {}", " UNION ALL "),
-    "unions of rows": lambda n: (
-        f"SELECT COUNT(*) FROM ({listed(n, 'SELECT unit FROM t', ' UNION ALL ')}) AS u"
-    ),
-    "public joins": lambda n: f"SELECT COUNT(*) FROM t{listed(n, ' JOIN g AS g{0} ON t.k = g{0}.k', '')}",
-    "columns above": lambda n: f"SELECT {listed(n, 'c + {0} AS c{0}')} FROM {COUNTED}",
-    "keys": lambda n: f"SELECT COUNT(*) FROM t GROUP BY {listed(n, 'n + {}')}",
-    "columns read": lambda n: (
-        f"SELECT COUNT(*) FROM (SELECT unit, {listed(n, 'n + {0} AS a{0}')} FROM t) AS s "
-        f"WHERE {listed(n, 'a{} > 0', ' AND ')}"
-    ),
-    "a cube": lambda n: f"SELECT COUNT(*) FROM t GROUP BY CUBE({listed(n, 'n > {}')})",
-    "replacements above": lambda n: (
-        f"SELECT {'replace(' * n}c::VARCHAR{', 1::VARCHAR, 11::VARCHAR)' * n} AS a FROM {COUNTED}"
-    ),
-}
 RUN = """
-import json, resource, sys
+import json, re, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)
 resource.setrlimit(resource.RLIMIT_CPU, (60, 61))
 import dpsql
@@ -61,25 +23,50 @@ from tests.support.small import open_small
 con, session = open_small()
 session.sql("SELECT COUNT(*) FROM t WHERE n = 1")
 before = resource.getrusage(resource.RUSAGE_SELF)
+text = sys.stdin.read()
 try:
-    session.sql(sys.stdin.read())
-    said = "answered"
+    session.sql(text, {name: 1 for name in re.findall(r"[$](p\\d+)", text)})
+    said = ["answered", ""]
 except dpsql.Error as error:
-    said = error.message
+    said = [type(error).__name__, error.message]
+spent = session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] - 1
 session.close()
 after, child = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + child.ru_utime + child.ru_stime
-print(json.dumps([said, took, after.ru_maxrss >> 10]))
+print(json.dumps([*said, spent, took, max(after.ru_maxrss, child.ru_maxrss) >> 10]))
 """
 
 
-def longest(shape: Shape) -> str:
-    """The longest text of a shape that is parsed at all."""
-    few, many = 1, MAX_TEXT
-    while few < many:
-        middle = (few + many + 1) // 2
-        few, many = (middle, many) if len(shape(middle)) <= MAX_TEXT else (few, middle - 1)
-    return shape(few)
+@dataclass(frozen=True)
+class End:
+    """The end of a statement: by what kind of error, in which words, at which charge and cost."""
+
+    kind: str
+    message: str
+    spent: float
+    seconds: float
+    megabytes: int
+
+    @property
+    def answered(self) -> bool:
+        return self.kind == "answered"
+
+    def check(self) -> None:
+        """Hold it to the limits; it never was charged and then left without an answer."""
+        assert self.seconds <= MAX_SECONDS
+        assert self.megabytes <= MAX_MEGABYTES
+        assert self.kind in ("answered", "ParseError", "BindError", "PrivacyError", "BudgetExceeded")
+        assert self.answered or self.spent == 0
+
+
+def run(text: str) -> End:
+    """Answer a statement in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN], input=text, capture_output=True, text=True, cwd=".", timeout=300
+    )
+    if ran.returncode != 0:
+        return End("killed", f"{ran.returncode}: {ran.stderr[-300:]}", 0, 60, 0)
+    return End(*json.loads(ran.stdout))
 
 
 @pytest.mark.parametrize("shape", DEEP)
@@ -101,14 +88,58 @@ def test_depth_is_refused_in_words_or_answered(shape: str) -> None:
     assert ends[0] == "answered"
 
 
+def test_each_form_is_answered_while_it_is_small() -> None:
+    """Else a form would be refused for another reason than its size, and say nothing about size."""
+    con, session = open_small()
+    with con, session:
+        for form in WIDE.values():
+            text = form(2)
+            session.sql(text, {f"p{i}": 1 for i in range(2) if f"$p{i}" in text})
+
+
 @pytest.mark.stochastic
 @pytest.mark.parametrize("shape", [*DEEP, *WIDE])
 def test_the_longest_text_of_a_shape_takes_little(shape: str) -> None:
-    text = longest({**DEEP, **WIDE}[shape])
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN], input=text, capture_output=True, text=True, check=True, cwd="."
+    """From the longest text down to the first that is answered, and between these two."""
+    form = {**DEEP, **WIDE}[shape]
+    size = refused = longest(form)
+    ends = [(size, run(form(size)))]
+    while not ends[-1][1].answered and size > 2:
+        refused, size = size, size // 2
+        ends.append((size, run(form(size))))
+    for _ in range(2 if refused - size > 1 else 0):
+        middle = (size + refused) // 2
+        ends.append((middle, run(form(middle))))
+        size, refused = (middle, refused) if ends[-1][1].answered else (size, middle)
+    print()
+    for at, end in ends:
+        print(f"{shape} {at}: {end.kind} {end.message[:70]} {end.seconds:.1f} s, {end.megabytes} MB")
+    for _, end in ends:
+        end.check()
+
+
+@pytest.mark.stochastic
+@pytest.mark.parametrize("seed", range(60))
+def test_random_statements_take_little(seed: int) -> None:
+    text = grow_at_random(seed)
+    end = run(text)
+    print(
+        f"\n{seed}, {len(text)} characters: {end.kind} {end.message[:70]} {end.seconds:.1f} s, {end.megabytes} MB"
     )
-    said, seconds, megabytes = json.loads(ran.stdout)
-    print(f"\n{shape}: {said[:60]} {seconds:.1f} s, {megabytes} MB")
-    assert seconds <= MAX_SECONDS
-    assert megabytes <= MAX_MEGABYTES
+    end.check()
+
+
+def test_the_limits_are_held_to() -> None:
+    """A control: what takes too long, too much, or a charge without an answer, is found."""
+    good = End("answered", "", 1, 1, 100)
+    good.check()
+    for bad in (
+        End("answered", "", 1, 21, 100),
+        End("answered", "", 1, 1, 1025),
+        End("EngineError", "", 1, 1, 100),
+        End("BindError", "", 1, 1, 100),
+        End("killed", "", 0, 1, 100),
+    ):
+        with pytest.raises(AssertionError):
+            bad.check()
+    assert len(grow_at_random(1)) <= MAX_TEXT + 1

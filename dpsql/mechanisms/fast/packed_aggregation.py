@@ -14,7 +14,7 @@ distribution, and read as often.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,11 @@ class PackedValue:
 
     sql: str
     most: int
+
+
+def values_fit(values: Iterable[PackedValue]) -> bool:
+    """Return whether values leave a bit for the unit in one integer."""
+    return sum(value.most.bit_length() for value in values) < _BITS
 
 
 @dataclass(frozen=True)

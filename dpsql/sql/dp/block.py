@@ -25,6 +25,7 @@ from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.relations import fan_out, relation
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
+from dpsql.sql.relations.plan_size import refuse_keys
 from dpsql.sql.relations.projections import substitute_aliases
 
 _AGGREGATES = names_of("DP")
@@ -69,6 +70,8 @@ class AggregatingBlock(ABC):
     """The keys in terms of the exact query."""
     key_sources: dict[str, exp.Expr] = field(default_factory=dict)
     """The analyst's own words for the keys, by their names in the exact query."""
+    column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)
+    """The names of the release's columns: keys, then aggregates."""
 
     def __post_init__(self) -> None:
         self.name = self.binder.name("block")
@@ -188,7 +191,9 @@ class AggregatingBlock(ABC):
                 raise privacy_error(node, what, hint)
             text = self.spelling(node)
             if text not in self.keys:
-                key = GroupKey(f"k{len(self.keys)}", to_sql(typed.node), typed.type.sql)
+                refuse_keys(len(self.keys) + 1, node)
+                name = self.column_names.add(f"k{len(self.keys)}")
+                key = GroupKey(name, to_sql(typed.node), typed.type.sql)
                 self.keys[text], self.key_sources[key.name] = key, node
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
@@ -303,8 +308,7 @@ class AggregatingBlock(ABC):
         text = to_sql(call.node)
         if text not in self.asked:
             self._refuse_nobody(call)
-            taken = [*(key.name for key in self.keys.values()), *(item.name for item in self.asked.values())]
-            name = normalize.make_unique([*taken, self.name_of(call, text)])[-1]
+            name = self.column_names.add(self.name_of(call, text))
             self.asked[text] = self.bind_call(call, name)
         return self.asked[text].express(self.confidence)
 

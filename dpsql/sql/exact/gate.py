@@ -162,7 +162,7 @@ class Gate:
             sql: an exact query; its parameters stay in it.
             lent: the columns of the public relations that it may read, by the relations' names.
         """
-        known = _pairs_of(lent)
+        sql, known = self._whole(sql, lent)
         found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
         return restore_values(found, values)
 
@@ -253,14 +253,18 @@ class Gate:
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the same text for people, with a fixed word for the secret name of the unit's column."""
-        return self._written(sql, _pairs_of(lent), UNIT)
+        return self._written(*self._whole(sql, lent), UNIT)
 
     def compared(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the same text as what the engine gets, with that fixed word: to tell equal queries from others."""
         return self.exact(sql, lent).replace(self._unit, UNIT)
 
+    def _whole(self, sql: str, lent: Mapping[str, Sequence[str]]) -> tuple[str, _Pairs]:
+        """Return a query with those that it refers to, and the columns of the relations that it may read."""
+        full = write_shared(sql, self._catalog.shared)
+        return full, _pairs_of({name: columns for name, columns in lent.items() if name in full})
+
     def _written(self, sql: str, lent: _Pairs, unit: str) -> str:
-        sql = write_shared(sql, self._catalog.shared)
         taken = {fold(name) for relation, columns in lent for name in (relation, *columns)}
         return write_normal_form(sql, dict(lent), self._catalog.names | taken, unit)
 

@@ -189,13 +189,16 @@ class _Writer:
         for item in select.expressions:
             self.expression(item, scope, ctes)
         outputs: dict[str, str] = {}
-        for place, item in enumerate(list(select.expressions)):
+        shown: list[exp.Expr] = []
+        for place, item in enumerate(select.expressions):
             called = item.args.get("alias") or (item.this if isinstance(item, exp.Column) else None)
             made = f"o{place}" if called is None else self.named(called.name)
             while fold(made) in outputs:  # two sources have a column of that name, and * took both
                 made = f"{made}_1"
-            item.replace(exp.alias_(item.unalias().copy(), made, quoted=bool(called and called.quoted)))
+            name = exp.to_identifier(made, quoted=bool(called and called.quoted))
+            shown.append(exp.Alias(this=item.unalias(), alias=name))
             outputs[UNIT if made == self.unit else fold(made)] = made
+        select.set("expressions", shown)
         for key in ("where", "group", "having", "qualify", "order", "distinct"):
             clause = select.args.get(key)
             if clause is not None:
@@ -233,12 +236,14 @@ class _Writer:
         nodes = [n.this if isinstance(n, exp.Ordered) else n for n in clause.expressions] if listed else []
         if any(isinstance(node, exp.Literal) for node in nodes):
             raise UnresolvedName("a place among the outputs")
+        items: dict[str, exp.Expr] = {}
+        for item in select.expressions if written else ():
+            items.setdefault(fold(item.alias), item)
         for node in nodes if listed else list(_own_columns(clause)):
             if not isinstance(node, exp.Column) or node.table or fold(node.name) not in written:
                 continue
             if self.resolve(node, scope) is None:
-                item = next(i for i in select.expressions if fold(i.alias) == fold(node.name))
-                value = item.unalias().copy()
+                value = items[fold(node.name)].unalias().copy()
                 for column in value.find_all(exp.Column):
                     column.meta[_DONE] = True  # it was resolved where it stands
                 node.replace(value if listed else exp.paren(value, copy=False))

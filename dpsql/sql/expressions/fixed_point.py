@@ -253,26 +253,27 @@ def write_steps(typed: Typed, grid: Grid, narrow: bool = False) -> exp.Expr:
     NULL, NaN, the infinities and what lies beyond :attr:`Grid.farthest` are missing. Decimals come over DOUBLE, which
     is exact here: a quotient and a product, each rounded once, are off by less than half a step below 2^50 steps.
     """
-    text = f"({to_sql(typed.node)})"
-    if typed.type.kind == "INTEGER" and grid.steps == 1:
-        scaled = text
-    else:
-        scaled = f"CAST({text} AS DOUBLE)" + (f" * {_number(grid.steps)}" if grid.steps != 1 else "")
+    scaled: exp.Expr = exp.Paren(this=typed.node.copy())
+    if typed.type.kind != "INTEGER" or grid.steps != 1:
+        scaled = make_cast(scaled, DOUBLE)
+        if grid.steps != 1:
+            scaled = exp.Mul(this=scaled, expression=_number(grid.steps))
     if grid.wide:
-        held = f"TRY_CAST({scaled} AS BIGINT)"
-        return expression_of(f"CASE WHEN {held} BETWEEN -{_WIDE} AND {_WIDE} THEN {held} END")
+        held, most = make_cast(scaled, BIGINT, trying=True), exp.Literal.number(_WIDE)
+        within = exp.Between(this=held, low=exp.Neg(this=most), high=most.copy())
+        return exp.Case(ifs=[exp.If(this=within, true=held.copy())])
     small = typed.type.sql in _SMALL and grid.steps == 1
-    held = scaled if small else f"TRY_CAST({scaled} AS INTEGER)"
-    return expression_of(held if narrow else f"CAST({held} AS BIGINT)")
+    held = scaled if small else make_cast(scaled, INTEGER, trying=True)
+    return held if narrow else make_cast(held, BIGINT)
 
 
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 
 
-def _number(steps: Fraction) -> str:
-    if steps.denominator == 1:
-        return f"CAST({steps.numerator} AS DOUBLE)" if steps.numerator < 2**62 else repr(float(steps))
-    return repr(float(steps))
+def _number(steps: Fraction) -> exp.Expr:
+    if steps.denominator == 1 and steps.numerator < 2**62:
+        return make_cast(exp.Literal.number(steps.numerator), DOUBLE)
+    return exp.Literal.number(repr(float(steps)))
 
 
 def write_doubled_sum(y: str, grid: Grid, centre: int = 0) -> str:

@@ -13,7 +13,7 @@ group counts 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -122,9 +122,10 @@ def count_fan_out(
     total, waiting = 1, list(public)
     unknown: list[tuple[Relation, list[Field]]] = []
     reached = set(reached)
+    equal = _list_equalities(conditions, {fold(met.relation.alias): met.relation for met, _ in public}, names)
     while waiting:
-        keyed = [(met, item, _keys(met, reached, conditions, names)) for met, item in waiting]
-        met, item, keys = next((found for found in keyed if found[2]), keyed[0])
+        keyed = ((met, item, _keys(met, reached, equal)) for met, item in waiting)
+        met, item, keys = next((found for found in keyed if found[2]), (*waiting[0], []))
         waiting.remove((met, item))
         reached.add(fold(met.relation.alias))
         count = count_rows_per_key(binder, item, met.relation, keys)
@@ -135,32 +136,45 @@ def count_fan_out(
     return total, unknown
 
 
-def _keys(met: MetRelation, reached: set[str], conditions: Sequence[Condition], names: Names) -> list[Field]:
-    alias = fold(met.relation.alias)
-    tied = {name for name, owner in met.ties if owner in reached}
-    keys = [f for f in met.relation.fields if fold(f.name) in tied]
+_Equalities = Mapping[str, Sequence[tuple[Field, Set[str | None]]]]
+"""By folded alias: columns that must equal something, and the owners of what that is made of."""
+
+
+def _list_equalities(
+    conditions: Sequence[Condition], relations: Mapping[str, Relation], names: Names
+) -> _Equalities:
+    found: dict[str, list[tuple[Field, Set[str | None]]]] = {alias: [] for alias in relations}
+    owned: dict[int, list[str]] = {}
+    for owner, item in names.fields():
+        owned.setdefault(id(item), []).append(owner)
+
+    def owner_of(node: exp.Column) -> str | None:
+        """Return the folded alias of the relation that a column belongs to; None where it is not just one's."""
+        known = names.known(node)
+        owners = owned.get(id(known), [])
+        if not owners and names.outer is not None and names.elsewhere(node):
+            return ""  # of the row around
+        return fold(owners[0]) if len(owners) == 1 else None
+
     for part, only in conditions:
-        if not isinstance(part, exp.EQ) or only not in (None, alias):
+        if not isinstance(part, exp.EQ):
             continue
         for mine, other in ((part.this, part.expression), (part.expression, part.this)):
-            if not isinstance(mine, exp.Column) or _owner(mine, names) != alias or other.find(exp.Query):
+            alias = owner_of(mine) if isinstance(mine, exp.Column) else None
+            if alias is None or alias not in relations or only not in (None, alias) or other.find(exp.Query):
                 continue
-            if not {_owner(node, names) for node in other.find_all(exp.Column)} <= reached:
-                continue
-            field = next((f for f in met.relation.fields if fold(f.name) == fold(mine.name)), None)
+            field = next((f for f in relations[alias].fields if fold(f.name) == fold(mine.name)), None)
             kind = _typed(other, names)
             if field is not None and kind is not None and meets_exactly(field.typed.type, kind.type):
-                keys.append(field)
-    return [key for i, key in enumerate(keys) if not any(key is other for other in keys[:i])]
+                found[alias].append((field, {owner_of(node) for node in other.find_all(exp.Column)}))
+    return found
 
 
-def _owner(node: exp.Column, names: Names) -> str | None:
-    """Return the folded alias of the relation that a column belongs to; None where it is not just one's."""
-    found = names.known(node)
-    owners = [a for a, f in names.fields() if f is found] if found is not None else []
-    if not owners and names.outer is not None and names.elsewhere(node):
-        return ""  # of the row around
-    return fold(owners[0]) if len(owners) == 1 else None
+def _keys(met: MetRelation, reached: set[str], equal: _Equalities) -> list[Field]:
+    tied = {name for name, owner in met.ties if owner in reached}
+    keys = [f for f in met.relation.fields if fold(f.name) in tied]
+    keys += [field for field, owners in equal[fold(met.relation.alias)] if owners <= reached]
+    return list({id(key): key for key in keys}.values())
 
 
 def _typed(node: exp.Expr, names: Names) -> Typed | None:

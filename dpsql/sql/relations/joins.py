@@ -28,6 +28,7 @@ from dpsql.sql.relations.fan_out import (
     limit_public,
     split_conjuncts,
 )
+from dpsql.sql.relations.plan_size import refuse_joined
 from dpsql.sql.relations.relation import (
     CLAIMED,
     DETERMINES,
@@ -77,6 +78,7 @@ def bind_from(
     bound = From([first], first.source, unit=first.unit, row_level=first.row_level, unmatched=first.unmatched)
     where = split_conjuncts(select.args["where"].this) if select.args.get("where") else []
     joins = list(select.args.get("joins") or [])
+    refuse_joined(1 + len(joins), select)
     bound.sides = (first,) if first.private else ()
     public = [] if first.private else [MetRelation(first)]
     for join in joins:

@@ -17,13 +17,18 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.mechanisms.base import SHARED_PREFIX
+from dpsql.sql.normalize import from_items
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.relations.relation import From, Relation
 
-MAX_WRITTEN_SIZE = 500_000
-"""Characters of a statement's exact SQL. To write, prove and plan so many takes some 20 seconds."""
+MAX_WRITTEN_SIZE = 350_000
+"""Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 15 seconds."""
 MAX_PLAN_SIZE = 2_000_000
 """The same, where each CTE counts as often as it is read."""
+MAX_JOINED_RELATIONS = 64
+"""Relations that meet in one FROM, with those of the subqueries in it: the engine's time grows with their fourth power."""
+MAX_GROUP_KEYS = 64
+"""Keys of one GROUP BY: the engine's time grows with their third power."""
 MAX_COUNTED_ROWS = 2**62
 """Rows of one unit, after joins and UNION ALL, by what the policy and the query say."""
 MAX_EXPRESSION_NODES = 10_000
@@ -36,12 +41,16 @@ _HINT = "read fewer CTEs twice, or release what is needed in several statements:
 
 @dataclass(frozen=True, eq=False)
 class SharedQuery:
-    """An exact query that texts refer to by a name; ``size`` counts what it refers to as often as it does."""
+    """An exact query that texts refer to by a name; ``size`` counts what it refers to as often as it does.
+
+    ``joined`` is the number of relations that meet in it.
+    """
 
     name: str
     text: str
     mentions: tuple[SharedQuery, ...]
     size: int
+    joined: int = 1
 
 
 SharedQueries = MutableMapping[str, SharedQuery]
@@ -56,6 +65,15 @@ def refuse_size(size: int, most: int, place: exp.Expr | None = None) -> None:
     if size > most:
         what = f"the statement's exact SQL would have {size:,} characters, and {most:,} are the most."
         raise bind_error(place, what, _HINT)
+
+
+def refuse_written(size: int, place: exp.Expr | None = None) -> None:
+    """Refuse what is too much to write, where so many characters of it are known already.
+
+    Raises:
+        BindError: it is.
+    """
+    refuse_size(size, MAX_WRITTEN_SIZE, place)
 
 
 def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
@@ -83,6 +101,46 @@ def refuse_rows(bound: From, place: exp.Expr) -> None:
         raise privacy_error(bound.source, what, hint, around=place)
 
 
+def refuse_keys(count: int, place: exp.Expr) -> None:
+    """Refuse a GROUP BY of too many keys.
+
+    Raises:
+        BindError: it has them.
+    """
+    if count > MAX_GROUP_KEYS:
+        what = f"{MAX_GROUP_KEYS} keys are the most that a GROUP BY may have."
+        raise bind_error(place, what, "group by fewer, or release the answer in several statements.")
+
+
+def refuse_joined(joined: int, place: exp.Expr) -> None:
+    """Refuse a FROM in which too many relations meet.
+
+    Raises:
+        BindError: they do.
+    """
+    if joined > MAX_JOINED_RELATIONS:
+        what = f"{joined} relations meet in this FROM, and {MAX_JOINED_RELATIONS} are the most."
+        raise bind_error(place, what, "join the public ones first: out << SELECT ... keeps the answer.")
+
+
+def count_joined(source: exp.Expr, known: SharedQueries) -> int:
+    """Return how many relations meet in a FROM item; of a set operation, in the part in which the most do."""
+    if is_shared(source):
+        found = known.get(source.name)
+        return 1 if found is None else found.joined
+    if isinstance(source, exp.Subquery):
+        return count_joined(source.this, known)
+    if isinstance(source, exp.Select):
+        return sum(count_joined(item, known) for item in from_items(source))
+    most = 1
+    while isinstance(source, exp.SetOperation):
+        most = max(most, count_joined(source.right, known))
+        source = source.left
+        if not isinstance(source, exp.SetOperation):
+            most = max(most, count_joined(source, known))
+    return most
+
+
 def has_more_nodes(node: exp.Expr, most: int) -> bool:
     """Return whether a tree has more nodes; no more of them are looked at."""
     return any(count >= most for count, _ in enumerate(node.walk()))
@@ -106,7 +164,7 @@ def share(
     name = SHARED_PREFIX + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
     held = known.get(name)
     if held is None:
-        held = known[name] = SharedQuery(name, text, mentions, size)
+        held = known[name] = SharedQuery(name, text, mentions, size, count_joined(source, known))
     alias = exp.TableAlias(this=exp.to_identifier(relation.name))
     return replace(relation, source=exp.Table(this=exp.to_identifier(name), alias=alias)), held
 
@@ -151,6 +209,6 @@ def refuse_texts(texts: Sequence[str], known: SharedQueries, taken: int = 0) -> 
         BindError: they are too many together.
     """
     written = taken + sum(len(write_shared(text, known)) for text in texts)
-    refuse_size(written, MAX_WRITTEN_SIZE)
+    refuse_written(written)
     refuse_size(sum(item.size for text in texts for item in _mentioned(text, known)), MAX_PLAN_SIZE)
     return written

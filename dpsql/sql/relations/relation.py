@@ -7,7 +7,7 @@ unchanged: it is taken from the policy, never from a name that the analyst wrote
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -273,6 +273,9 @@ class Names:
     """Public rows that one private row of this scope has met, at most."""
     outer: Names | None = field(default=None, kw_only=True)
     """The scope around a subquery: what a name means that means nothing inside."""
+    _index: dict[str, list[tuple[str, Field]]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def scopes(self) -> Iterator[Names]:
         """Yield this scope and those around it."""
@@ -286,6 +289,14 @@ class Names:
             for item in relation.fields:
                 yield relation.alias, item
 
+    def _fields_named(self, name: str) -> Sequence[tuple[str, Field]]:
+        """Return the fields of a folded name, each with its relation's folded alias."""
+        if self._index is None:
+            self._index = {}
+            for alias, item in self.fields():
+                self._index.setdefault(fold(item.name), []).append((fold(alias), item))
+        return self._index.get(name, ())
+
     def find(self, node: exp.Column) -> Field:
         """Return the field that a column reference names.
 
@@ -297,9 +308,12 @@ class Names:
             raise bind_error(node, "name columns by table alias only.")
         if not table and name in self.merged:
             return self.merged[name]
-        aliases = {fold(relation.alias): relation.alias for relation in self.relations}
+        found = [f for alias, f in self._fields_named(name) if not table or alias == table]
+        if len(found) == 1:
+            return found[0]
         if self.outer is not None and self.elsewhere(node):
             return self.outer.find(node)
+        aliases = {fold(relation.alias): relation.alias for relation in self.relations}
         if table and table not in aliases:
             what = f"there is no table {node.table} in this FROM."
             named = [alias for alias in aliases.values() if not alias.startswith(INTERNAL)]
@@ -309,16 +323,13 @@ class Names:
                 else f"call the subquery so: FROM (...) AS {node.table}."
             )
             raise bind_error(node, what, hint)
-        found = [f for a, f in self.fields() if fold(f.name) == name and (not table or fold(a) == table)]
-        if len(found) > 1:
+        if found:
             raise bind_error(node, f"{node.name} is ambiguous.", "write table.column.")
-        if not found:
-            names = [f.name for a, f in self.fields() if not table or fold(a) == table]
-            quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
-            text = f"text stands in single quotes: write '{node.name}'."
-            hint = text if quoted else did_you_mean(node.name, names)
-            raise bind_error(node, f"there is no column {node.name} here.", hint)
-        return found[0]
+        names = [f.name for a, f in self.fields() if not table or fold(a) == table]
+        quoted = isinstance(node.this, exp.Identifier) and node.this.quoted and not table
+        text = f"text stands in single quotes: write '{node.name}'."
+        hint = text if quoted else did_you_mean(node.name, names)
+        raise bind_error(node, f"there is no column {node.name} here.", hint)
 
     def known(self, node: exp.Expr) -> Field | None:
         """Return the field that a node names; None where it is no column (a field of a struct is written like one)."""
@@ -334,7 +345,7 @@ class Names:
         name, table = fold(node.name), fold(node.table)
         if table:
             return all(fold(relation.alias) != table for relation in self.relations)
-        return name not in self.merged and all(fold(f.name) != name for _, f in self.fields())
+        return name not in self.merged and not self._fields_named(name)
 
     def column(self, node: exp.Column) -> Typed:
         """:class:`dpsql.sql.expressions.total_expressions.Scope`: what a column is in the exact query."""
