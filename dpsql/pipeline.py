@@ -78,9 +78,12 @@ def before_payment() -> Iterator[None]:
 
     Raises:
         Interrupted: it was stopped.
+        BindError: the texts that were written for it are nested too deeply for whoever reads them.
     """
     try:
         yield
+    except RecursionError:
+        raise BindError("the statement is nested too deeply.") from None
     except KeyboardInterrupt:
         raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
 

@@ -14,7 +14,7 @@ distribution, and read as often.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +49,42 @@ class PackedValue:
     most: int
 
 
-def values_fit(values: Iterable[PackedValue]) -> bool:
-    """Return whether values leave a bit for the unit in one integer."""
-    return sum(value.most.bit_length() for value in values) < _BITS
+class PackedValues:
+    """The values that are packed, each once for each pair of bounds that it is held to."""
+
+    def __init__(self) -> None:
+        self.packed: list[PackedValue] = []
+        self._places: dict[tuple[str, int, int], int] = {}
+        self._first: dict[str, int] = {}
+
+    @property
+    def fit(self) -> bool:
+        """Return whether they leave a bit for the unit in one integer."""
+        return sum(value.most.bit_length() for value in self.packed) < _BITS
+
+    def add_held(self, y: str, low: int, high: int) -> int:
+        """Return the place of a value that is held to these bounds; it is added if it is new."""
+        place = self._places.get((y, low, high))
+        if place is not None:
+            return place
+        self._places[y, low, high] = len(self.packed)
+        return self._append(y, PackedValue(_held(y, low, high), high - low + 1))
+
+    def add_present(self, y: str) -> int:
+        """Return a place where a value is packed, held to whatever bounds; what is only counted is added."""
+        if (place := self._first.get(y)) is not None:
+            return place
+        return self._append(y, PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
+
+    def _append(self, y: str, value: PackedValue) -> int:
+        self._first.setdefault(y, len(self.packed))
+        self.packed.append(value)
+        return len(self.packed) - 1
+
+
+def _held(y: str, low: int, high: int) -> str:
+    """Return a value clamped to its bounds, counted from 1, without branch or division; 0 where there is none."""
+    return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
-from dpsql.sql.exact.packed_route import write_packed_route
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, call_of, refuse_equals
@@ -282,7 +281,7 @@ class NoisyBlock(AggregatingBlock):
         if not outputs and not keys:
             return Together(None, parts)
         # parts bound contributions as the query does
-        packed = write_packed_route(self.exact) if not parts else None
+        packed = exact_query.write_packed_route(self.exact) if not parts else None
         aggregation = Aggregation(self.exact.sql(), keys, outputs, selection, self.confidence, packed)
         if fitted.reduced:
             error, names = self.options.get("error"), fitted.reduced
