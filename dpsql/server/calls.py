@@ -40,6 +40,10 @@ _MOST_FAILURES_TOLD = 5
 
 _READING = encode(Message({"kind": "stage", "stage": "reading"}))
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
+STOPPED_FREE = "the statement was stopped before it was paid: nothing was charged."
+_STOPPED_PAID = "the statement was stopped. What was reserved stays charged."
+_ENDED_FREE = "the process that answers your statements ended before this one was paid: nothing was charged."
+_SETTLED = "the process that answers your statements ended late: what was answered is stored, and asking again is free."
 _LIMITS = "the owner's policy says how much memory and time a statement may take."
 _numbers = itertools.count(1)
 
@@ -75,8 +79,8 @@ class AnalystCall:
         """Places in our code where something unforeseen happened, for the owner."""
         self.journal: list[bytes] | None = None
         """What the session would be made from again, where that changed."""
-        self.charges: dict[int, tuple[Any, str]] = {}
-        """What it reserved and what became of it, by the numbers of its statements: an event as JSON, and an outcome."""
+        self.charges: set[int] = set()
+        """The numbers of the statements that it paid."""
         self._seconds, self._result_bytes = seconds, result_bytes
         self._lock = threading.Lock()
         self._replies: list[bytes] = []
@@ -174,18 +178,13 @@ class AnalystCall:
                 self._at_stake = True  # a stop that comes from here on waits for the grid
         answer = self._service.call(method, frame.head, frame.payload, may_pay)
         refused = answer.head.get("kind") == "error"
-        if method in ("reserve", "settle") and not refused:
-            self._note_charge(method, frame.head, answer)
+        if method == "reserve" and not refused:
+            number = answer.head.get("statement_id")
+            self.charges.add(number if isinstance(number, int) else 0)
         if method == "settle" or refused:
             with self._lock:
                 self._at_stake = self.clock.touched
         self._worker.send(answer.head, answer.payload)
-
-    def _note_charge(self, method: str, asked: dict[str, Any], answer: Message) -> None:
-        number = (answer.head if method == "reserve" else asked).get("statement_id")
-        outcome = "open" if method == "reserve" else str(asked.get("outcome"))
-        if isinstance(number, int):
-            self.charges[number] = (asked.get("event"), outcome)
 
     def _wait_for_ledger(self) -> None:
         self._note_arrival()
@@ -301,23 +300,23 @@ class AnalystCall:
             self.clock.set_reply_time(self._killed_at)
         self.clock.wait_for_ledger()
         with suppress(Error):
-            for number in self._service.settle_all("interrupted"):
-                if number in self.charges:
-                    self.charges[number] = (self.charges[number][0], "interrupted")
+            self._service.settle_all("interrupted")
         self._replies, self._size = [encode(write_error(self._explain_end(paid)))], 0
         with self._lock:
             self.finished = True
 
     def _explain_end(self, paid: bool) -> Error:
+        """Return what a client is told whose worker is gone.
+
+        Args:
+            paid: whether a statement had paid and was not settled.
+        """
+        if not paid and self.charges:
+            return (Interrupted if self.stopped else Error)(_SETTLED, hint="ask again.")
         if self.stopped:
-            if paid:
-                return Interrupted("the statement was stopped. What was reserved stays charged.")
-            return Interrupted("the statement was stopped before it was paid: nothing was charged.")
+            return Interrupted(_STOPPED_PAID if paid else STOPPED_FREE)
         if not paid:
-            return Error(
-                "the process that answers your statements ended before this one was paid: nothing was charged.",
-                hint="ask again; another process is ready.",
-            )
+            return Error(_ENDED_FREE, hint="ask again; another process is ready.")
         self.failures += 1
         return EngineError(_WITHHELD, hint=_LIMITS)
 

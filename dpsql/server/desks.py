@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.answer_times import AnswerTimes
-from dpsql.server.calls import AnalystCall, WorkerEnded
+from dpsql.server.calls import STOPPED_FREE, AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.wire import encode, read_event_of, write_error
+from dpsql.wire import encode, write_error
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -205,8 +205,7 @@ class Desk:
         """
         with self._taking_turn(call):
             if call.stopped:
-                said = "the statement was stopped before it was paid: nothing was charged."
-                replies = [encode(write_error(Interrupted(said)))]
+                replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
             else:
                 yield from self._work(call, record, body)
                 call.wait_for_reply()
@@ -268,19 +267,13 @@ class Desk:
             pass
 
     def log_call(self, call: AnalystCall, session: str, seconds: float, outcome: str) -> None:
-        """Write a call into the log: a line for each statement that was paid, or one for the whole."""
+        """Write a call into the log. What it was charged has lines of its own."""
         known: dict[str, Any] = {"analyst": self.analyst, "session": session, "policy": self.edition.name}
         known |= {"operation": call.operation, "seconds": round(seconds, 3)}
         for place in call.told:
             self._log.write("failure", **known, why=place)
-        for number, (event, became) in call.charges.items():
-            try:
-                charge = self.edition.ledger.accountant.write_charge(read_event_of(event))
-            except Error:
-                charge = None
-            self._log.write("answer", **known, statement=number, charge=charge, outcome=became)
-        if not call.charges:
-            self._log.write("answer", **known, outcome=outcome)
+        number = next(iter(call.charges)) if len(call.charges) == 1 else None
+        self._log.write("answer", **known, statement=number, outcome=outcome)
 
     def _count(self, call: AnalystCall) -> None:
         """Count failures and overruns, and pause who has too many."""

@@ -46,6 +46,21 @@ def outcomes(made: ScriptedDesk) -> list[str]:
     return [entry.outcome for entry in made.ledger.entries()]
 
 
+def stop_after_touch(made: ScriptedDesk) -> None:
+    """Stop the next call as soon as it reads private data."""
+    workers = len(made.pool.workers)
+
+    def stop() -> None:
+        while len(made.pool.workers) <= workers:
+            time.sleep(0.001)
+        made.pool.wait_for_touch()
+        while not any(call.clock.touched for call in made.desk._calls):
+            time.sleep(0.001)
+        made.desk.interrupt(made.session.handle)
+
+    threading.Thread(target=stop, daemon=True).start()
+
+
 def stop_soon(made: ScriptedDesk, seconds: float) -> None:
     threading.Timer(seconds, made.desk.interrupt, [made.session.handle]).start()
 
@@ -135,7 +150,7 @@ def test_a_worker_that_does_not_stop_is_killed(make: Make, monkeypatch: pytest.M
 
 def test_a_stop_after_the_payment_kills_at_the_grid(make: Make) -> None:
     made = make(lambda side, frame: answer(side, 10), GRID)
-    stop_soon(made, 0.05)
+    stop_after_touch(made)
     begun = time.monotonic()
     stage, message = made.ask()
     assert stage.head["kind"] == "stage"
@@ -147,7 +162,7 @@ def test_a_stop_after_the_payment_kills_at_the_grid(make: Make) -> None:
 
 def test_what_is_done_by_the_grid_is_answered_although_it_was_stopped(make: Make) -> None:
     made = make(lambda side, frame: answer(side, 0.1), GRID)
-    stop_soon(made, 0.05)
+    stop_after_touch(made)
     begun = time.monotonic()
     assert [message.head["kind"] for message in made.ask()] == ["stage", "end"]
     assert 0.199 <= time.monotonic() - begun < 0.26
@@ -161,7 +176,7 @@ def test_a_stop_lets_no_further_statement_pay(make: Make) -> None:
         answer(side, 0.1)
 
     made = make(two, GRID)
-    stop_soon(made, 0.05)
+    stop_after_touch(made)
     assert [message.head["kind"] for message in made.ask()] == ["stage", "end", "error"]
     assert outcomes(made) == ["released"]
 
@@ -178,6 +193,19 @@ def test_a_death_after_the_payment_is_told_at_the_grid(make: Make) -> None:
     assert message.head["class"] == "EngineError"
     assert 0.199 <= time.monotonic() - begun < 0.26
     assert outcomes(made) == ["interrupted"]
+
+
+def test_a_death_after_the_settlement_tells_that_the_answer_is_stored(make: Make) -> None:
+    def die(side: ScriptedSide, frame: Message) -> None:
+        answer(side)
+        raise SystemExit
+
+    made = make(die, NO_GRID)
+    _, message = made.ask()
+    assert "asking again is free" in message.head["message"]
+    assert "nothing was charged" not in message.head["message"]
+    assert outcomes(made) == ["released"]
+    assert made.desk._failures == 0
 
 
 def test_a_touch_without_payment_waits_for_the_grid_too(make: Make) -> None:
@@ -264,7 +292,7 @@ def test_stops_do_not_pause(make: Make) -> None:
         lambda side, frame: answer(side, 10, {"kind": "pure", "epsilon": "1/100"}), "answer_times = [0.05]\n"
     )
     for _ in range(MAX_FAILURES + 2):
-        stop_soon(made, 0.02)
+        stop_after_touch(made)
         made.ask()
     assert outcomes(made) == ["interrupted"] * (MAX_FAILURES + 2)
     assert not made.paused

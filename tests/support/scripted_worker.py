@@ -38,6 +38,7 @@ class ScriptedSide:
     def __init__(self, sock: socket.socket) -> None:
         self.frames = Frames(sock)
         self.stops: list[int] = []
+        self.touched = threading.Event()
 
     def ask(self, method: str, **head: Any) -> Message:
         """Ask the ledger."""
@@ -46,6 +47,7 @@ class ScriptedSide:
 
     def touch(self) -> None:
         self.frames.send({"kind": "touch"})
+        self.touched.set()
 
     def reply(self, **head: Any) -> None:
         self.frames.send({"kind": "reply"}, encode(Message(head)))
@@ -115,6 +117,11 @@ class ScriptedPool:
     def take(self) -> ScriptedWorker:
         self.workers.append(ScriptedWorker(self.script))
         return self.workers[-1]
+
+    def wait_for_touch(self) -> None:
+        """Wait until the latest worker reads private data."""
+        while not self.workers or not self.workers[-1].side.touched.wait(0.001):
+            pass
 
 
 class ScriptedDesk:
