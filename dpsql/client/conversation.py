@@ -65,13 +65,19 @@ class Conversation:
         self.given: WeakValueDictionary[int, Result] = WeakValueDictionary()
         """The results that the server can be told to keep, by its handles."""
 
-    def ask(self, operation: str, head: Mapping[str, Any] | None = None) -> Reply:
+    def ask(
+        self, operation: str, head: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> Reply:
         """Send a message and wait for the reply; a stop is passed on, and then the reply is waited for.
+
+        Args:
+            operation: ``run``, ``explain``, ...
+            head: what it needs.
+            timeout: seconds after which to give up. A statement takes as long as it takes.
 
         Raises:
             Error: the one that the server answers, with what was answered before it.
         """
-        timeout = OPEN_SECONDS if operation == "open" else None
         arriving: Arriving = SimpleQueue()
         sent = partial(
             self._channel.call, f"dpsql.{operation}", Message(dict(head or {})), self.handle, timeout

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpsql.client.channel import Channel
-from dpsql.client.conversation import Conversation, Reply
+from dpsql.client.conversation import OPEN_SECONDS, Conversation, Reply
 from dpsql.client.plans import RemotePlan
 from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
 """The version of dpsql, which the server is told."""
+
+
+COMPLETION_SECONDS = 2.0
+"""How long whoever types waits for the names of tables and columns."""
 
 
 class RemoteSession:
@@ -48,7 +52,7 @@ class RemoteSession:
         self._closed = False
         self._schema: dict[str, list[str]] | None = None
         hello = {"protocol": PROTOCOL, "version": _VERSION, "client": "dpsql"}
-        opened = self._conversation.ask("open", hello).value
+        opened = self._conversation.ask("open", hello, OPEN_SECONDS).value
         self._conversation.handle = get_field(opened, "session", str)
         self.analyst = get_field(opened, "analyst", str)
         self._policy_text = get_field(opened, "policy", str)
@@ -186,8 +190,8 @@ class RemoteSession:
         """
         return dict(self._columns(table))
 
-    def _columns(self, table: str) -> list[tuple[str, str]]:
-        pairs = get_field(self._ask("columns", {"table": table}).value, "columns", list)
+    def _columns(self, table: str, timeout: float | None = None) -> list[tuple[str, str]]:
+        pairs = get_field(self._ask("columns", {"table": table}, timeout).value, "columns", list)
         if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs):
             raise WireError("the server's reply holds columns that are none.")
         return [(name, kind) for name, kind in pairs]
@@ -197,18 +201,23 @@ class RemoteSession:
         """Return the tables that the policy names, and the results that are kept."""
         return self._tables()
 
-    def _tables(self) -> Result:
-        results = self._ask("tables").results
+    def _tables(self, timeout: float | None = None) -> Result:
+        results = self._ask("tables", None, timeout).results
         if not results:
             raise WireError("the server's reply holds no tables.")
         return results[0]
 
     @interruptible
     def schema(self) -> Mapping[str, list[str]]:
-        """Return tables and kept results with their columns, as they were after the last statement: for completion."""
+        """Return tables and kept results with their columns, as they were after the last statement: for completion.
+
+        Raises:
+            ServerError: the server is busy with another statement of the analyst's, or gone.
+        """
         if self._schema is None:
-            names = [str(row[0]) for row in self._tables().fetchall()]
-            self._schema = {name: [column for column, _ in self._columns(name)] for name in names}
+            wait = COMPLETION_SECONDS
+            names = [str(row[0]) for row in self._tables(wait).fetchall()]
+            self._schema = {name: [column for column, _ in self._columns(name, wait)] for name in names}
         return self._schema
 
     def plot(self, what: str = "budget") -> Axes:
@@ -291,10 +300,12 @@ class RemoteSession:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask(self, operation: str, head: Mapping[str, Any] | None = None) -> Reply:
+    def _ask(
+        self, operation: str, head: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> Reply:
         """Send a message, and wait for the reply."""
         if self._closed:
             raise ServerError("this session is closed.", hint="connect again.")
         if operation in ("run", "plan", "keep"):
             self._schema = None
-        return self._conversation.ask(operation, head)
+        return self._conversation.ask(operation, head, timeout)

@@ -40,6 +40,37 @@ def test_loading_adds_little(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert statistics.median(seconds) < 0.35
 
 
+CLIENT = """
+import time
+began = time.process_time()
+import dpsql
+import dpsql.client.connect, dpsql.client.session
+from pyarrow import flight
+print(time.process_time() - began)
+"""
+
+
+@pytest.mark.benchmark
+def test_a_client_loads_little(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    seconds = []
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", CLIENT],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+            cwd=tmp_path,
+        )
+        seconds.append(float(done.stdout))
+    with capsys.disabled():
+        print(
+            f"\na client of a server, up to its first message: {statistics.median(seconds):.3f} s (target 0.3)"
+        )
+    assert statistics.median(seconds) < 0.3
+
+
 @pytest.mark.benchmark
 def test_a_result_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     import time

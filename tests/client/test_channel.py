@@ -283,6 +283,11 @@ def test_a_file_that_is_no_socket(tmp_path: Path) -> None:
         dpsql.connect(f"grpc+unix://{tmp_path}/f", token=TOKEN)
 
 
+def test_a_server_that_does_not_answer_in_time(servant: tuple[Servant, str]) -> None:
+    with dpsql.connect(servant[1], token=TOKEN) as session, pytest.raises(ServerError, match="in time"):
+        session._ask("explain", {}, 0.2)
+
+
 def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -243,6 +243,16 @@ def test_results_are_kept_by_their_handles(near: Near) -> None:
             remote.check_name(name)
 
 
+def test_whoever_types_does_not_wait_for_long(near: Near) -> None:
+    _, remote, channel = near
+    channel.timeouts.clear()
+    remote.schema()
+    assert all(timeout is not None and timeout < 5 for _, timeout in channel.timeouts)
+    remote.tables()
+    remote.sql("SELECT 1")
+    assert [timeout for _, timeout in channel.timeouts[-2:]] == [None, None]
+
+
 def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
     _, remote, _ = near
     first = remote.sql("SELECT 1 AS x")

@@ -35,6 +35,16 @@ def test_slow_work_shows_a_line_and_wipes_it(monkeypatch: pytest.MonkeyPatch) ->
     assert len(shown) == before, "the thread has ended"
 
 
+def test_of_a_server_the_stage_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE", 0.02)
+    shown: list[str] = []
+    with show_progress(shown.append, every=0.02, stage=lambda: "reading"):
+        end = time.monotonic() + 60
+        while not shown and time.monotonic() < end:
+            time.sleep(0.02)
+    assert shown[0] == "running for 0 s, reading; stopping it keeps the charge"
+
+
 def test_a_log_file_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     sessions.draw_in_terminal("running")
     assert capsys.readouterr().err == ""

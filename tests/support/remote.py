@@ -29,6 +29,7 @@ class NearChannel:
         self.analyst = analyst
         self.sent: list[tuple[str, Message]] = []
         self.arrived: list[Message] = []
+        self.timeouts: list[tuple[str, float | None]] = []
         self.failures: list[BaseException] = []
         self.closed = False
         self.expires = "2999-01-01T00:00:00+00:00"
@@ -38,6 +39,7 @@ class NearChannel:
         self, action: str, message: Message, session: str = "", timeout: float | None = None
     ) -> Iterator[Message]:
         body = encode(message)
+        self.timeouts.append((action, timeout))
         self.sent.append((action, decode(body)))
         with self._turn:  # a worker does one thing after another
             for reply in self._answer(action.removeprefix("dpsql."), body):
