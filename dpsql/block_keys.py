@@ -58,6 +58,7 @@ _ADDED_FIELDS = {
     "declared",
     "form",
     "geometric",
+    "in_all",
     "multiples",
     "reach",
     "sigma",

@@ -33,7 +33,7 @@ from dpsql.errors import (
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.base import Columns, Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan, PrivateBlock
@@ -337,7 +337,14 @@ class Pipeline:
         """Return what an operator reads exact rows with; without one, texts are not proved."""
         engine, exact = self.engine, self.gate.reading(operator)
         prove = self.gate.proving(operator)
-        return Reader(engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove)
+
+        def hold(chosen: Operator) -> tuple[NormalForm, Prove | None]:
+            self.gate.prove(chosen, {name: table.column_names for name, table in lent.items()})
+            return self.gate.reading(chosen), self.gate.proving(chosen)
+
+        return Reader(
+            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold
+        )
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store what was drawn before public SQL failed on it. Charged is that, where a rule says what a part of it costs."""

@@ -264,6 +264,7 @@ class AutoBounded(Part):
         lowest, highest: the ladder's ends, as exponents of two.
         low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.
         beside: aggregates with AUTO in the statement, which share the chance of a bound far too wide (:data:`SHARED` at least).
+        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
     """
 
     query: str
@@ -279,6 +280,7 @@ class AutoBounded(Part):
     low: Fraction | None = None
     high: Fraction | None = None
     beside: int = SHARED
+    in_all: bool = False
 
     @property
     def ladders(self) -> tuple[Ladder | None, Ladder | None]:
@@ -336,7 +338,7 @@ class AutoBounded(Part):
         moves = [(RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES)]
         if self.kind not in _NOISY:
             moves.append((RUNG_SQUARES, 1 << 2 * PLACES))
-        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves)))
+        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves), in_all=self.in_all))
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))

@@ -100,6 +100,12 @@ class Read(Protocol):
         ...
 
 
+NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
+"""Turns a text, with the relations lent to it, into its checked normal form."""
+Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
+"""Proves what an engine of another language runs in a text's place."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """A :class:`Read` over an engine.
@@ -114,6 +120,8 @@ class Reader:
         values: integers for the parameters of texts.
         prove: proves what the engine runs in a text's place; it gets the normal form, the same with its values filled in,
             what is lent, and these values.
+        hold: proves the texts of an operator that is chosen while another releases, and returns ``exact`` and ``prove`` for
+            what that one claims alone.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -121,9 +129,10 @@ class Reader:
     room: int = 0
     stream: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
     scratch: Callable[[str, Mapping[str, pa.Table]], pa.Table] | None = None
-    exact: Callable[[str, Mapping[str, pa.Table]], str] | None = None
+    exact: NormalForm | None = None
     values: Mapping[str, int] = field(default_factory=dict)
-    prove: Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None] | None = None
+    prove: Prove | None = None
+    hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -170,6 +179,19 @@ def bind_parameters(read: Read, values: Mapping[str, int]) -> Reader:
     """Return a reader that fills these integers into the parameters of texts."""
     reader = Reader.over(read)
     return replace(reader, values={**reader.values, **values})
+
+
+def hold_to(read: Read, operator: Operator) -> Reader:
+    """Return a reader of what one operator claims, for a choice that another makes while it releases.
+
+    Raises:
+        Unproved: one of its texts may do more than it charges for; nothing of it was read.
+    """
+    reader = Reader.over(read)
+    if reader.hold is None:
+        return reader
+    exact, prove = reader.hold(operator)
+    return replace(reader, exact=exact, prove=prove)
 
 
 def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
@@ -255,6 +277,7 @@ class RowsClaim:
         moves: sums, with the distance that one row moves each by.
         each: a column of public candidates: a unit's rows may count for each of them.
         scores: what is claimed of the candidates' scores.
+        in_all: True where ``rows`` are those of all groups together: then a unit may be in as many groups as it has rows.
     """
 
     rows: int
@@ -264,6 +287,7 @@ class RowsClaim:
     moves: tuple[tuple[str, int], ...] = ()
     each: str | None = None
     scores: ScoresClaim | None = None
+    in_all: bool = False
 
 
 @dataclass(frozen=True)

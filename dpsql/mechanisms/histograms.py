@@ -74,6 +74,8 @@ class DistinctCount(Part):
     name: str
     noise: LaplaceNoise
     confidence: float = 0.95
+    in_all: bool = False
+    """True where the rows of the noise's sensitivity are those of all groups together."""
 
     @property
     def event(self) -> Event:
@@ -84,7 +86,8 @@ class DistinctCount(Part):
         return Count(self.name, Statistic("n", self.noise))
 
     def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.noise.sensitivity, self.noise.groups, self.keys, moves=(("n", 1),))
+        rows, groups = self.noise.sensitivity, self.noise.groups
+        claim = RowsClaim(rows, groups, self.keys, moves=(("n", 1),), in_all=self.in_all)
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
@@ -128,13 +131,16 @@ class Histogram(Part):
     name: str
     bins: int
     noise: LaplaceNoise
+    in_all: bool = False
+    """True where the rows of the noise's sensitivity are those of all groups together."""
 
     @property
     def event(self) -> Event:
         return self.noise.event if self.noise.sensitivity == 1 else PureDP(self.noise.epsilon)
 
     def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.noise.sensitivity, self.noise.groups, self.keys, moves=((BIN_ROWS, 1),))
+        rows, groups = self.noise.sensitivity, self.noise.groups
+        claim = RowsClaim(rows, groups, self.keys, moves=((BIN_ROWS, 1),), in_all=self.in_all)
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
@@ -172,7 +178,9 @@ OUTSIDE = Fraction(1, 10**9)
 """The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
 
 
-def bound_distinct_sum(rows: int, low: int, high: int, values: Sequence[int] | None = None) -> int:
+def bound_distinct_sum(
+    rows: int, low: int, high: int, values: Sequence[int] | None = None, spread: bool = False
+) -> int:
     """Return how far ``rows`` values that were not there can move a sum of different values.
 
     Args:
@@ -180,12 +188,15 @@ def bound_distinct_sum(rows: int, low: int, high: int, values: Sequence[int] | N
         low: the least of all integers that may occur, where ``values`` does not list them.
         high: the greatest of them.
         values: the only values that may occur.
+        spread: whether they may be in as many groups, of whose sums the changes are added up.
 
     >>> bound_distinct_sum(2, -1, 4), bound_distinct_sum(2, -9, 4), bound_distinct_sum(9, 0, 3)
     (7, 17, 6)
-    >>> bound_distinct_sum(2, 0, 100, [5, 7, 100])
-    107
+    >>> bound_distinct_sum(2, 0, 100, [5, 7, 100]), bound_distinct_sum(2, 0, 100, [5, 7, 100], spread=True)
+    (107, 200)
     """
+    if spread:
+        return rows * bound_distinct_sum(1, low, high, values)
     if values is not None:
         held = sorted({min(max(v, low), high) for v in values})
         above = [v for v in held if v > 0][-rows:]
@@ -214,6 +225,7 @@ class DistinctSum(Part):
         noise: of the sum, in grid steps; its sensitivity is at least that of :func:`bound_distinct_sum`.
         steps: grid steps to a unit.
         values: the only values that count, in grid steps; None where all between the ends do.
+        in_all: whether ``rows`` are those of all groups together: spread over groups, each may bring the largest value.
     """
 
     query: str
@@ -226,9 +238,10 @@ class DistinctSum(Part):
     steps: Fraction = Fraction(1)
     values: tuple[int, ...] | None = None
     confidence: float = 0.95
+    in_all: bool = False
 
     def __post_init__(self) -> None:
-        least = bound_distinct_sum(self.rows, self.low, self.high, self.values)
+        least = bound_distinct_sum(self.rows, self.low, self.high, self.values, self.in_all)
         if self.low > self.high or self.rows < 1 or self.noise.sensitivity < least:
             raise ValueError("a sum of different values needs a grid, and noise for what one unit can bring")
 
@@ -241,7 +254,7 @@ class DistinctSum(Part):
         return Sum(self.name, Statistic(self.name, self.noise), self.steps)
 
     def claims(self) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.query, RowsClaim(self.rows, self.noise.groups, self.keys))
+        yield ClaimedText(self.query, RowsClaim(self.rows, self.noise.groups, self.keys, in_all=self.in_all))
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)
@@ -303,6 +316,7 @@ class Quantiles(Part):
         whole: show integers (where ``steps`` is 1).
         column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
         geometric: what steps stand for, where the bounds are nobody's: utilities and charge are the same on any grid.
+        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
     """
 
     assumes_rows = True
@@ -320,6 +334,7 @@ class Quantiles(Part):
     whole: bool = False
     column: str | None = None
     geometric: GeometricGrid | None = None
+    in_all: bool = False
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
@@ -332,7 +347,7 @@ class Quantiles(Part):
         return BoundedRange(self.epsilon, self.groups * len(self.ranks))
 
     def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.groups, self.keys)
+        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
         yield ClaimedText(self.query, claim)
         if self.column_route is not None:
             yield from self.column_route.claims(claim)

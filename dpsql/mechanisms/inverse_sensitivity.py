@@ -337,6 +337,7 @@ class InverseSensitivity(Part):
         groups: groups that one privacy unit may be in.
         steps: grid steps to a unit.
         column: gives ``GRID_STEP`` of every row, where nothing is grouped: not clamped yet, NULL where missing.
+        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
     """
 
     assumes_rows = True
@@ -352,6 +353,7 @@ class InverseSensitivity(Part):
     groups: int = 1
     steps: Fraction = Fraction(1)
     column: str | None = None
+    in_all: bool = False
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups) < 1:
@@ -376,7 +378,7 @@ class InverseSensitivity(Part):
         return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
 
     def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.groups, self.keys)
+        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
         yield ClaimedText(self.query, claim)
         if self.column_route is not None:
             yield from self.column_route.claims(claim)

@@ -14,6 +14,7 @@ from typing import TypeGuard
 
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise, change_noise
 
 
@@ -36,6 +37,8 @@ def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
 
 def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
     """Return the pair that all Gaussian noise of a block is calibrated for; None where it has no such noise."""
+    if isinstance(operator, CapSearch):  # its choices are made alike
+        return find_pair(operator.least)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return None
@@ -58,6 +61,9 @@ def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fra
         share = part * (noise.share if isinstance(noise, JointGaussianNoise) else 1)
         return JointGaussianNoise.calibrate_share(epsilon, delta, noise.sensitivity, noise.groups, share)
 
+    if isinstance(operator, CapSearch):
+        least, *between, most = (_calibrate(choice, part, epsilon, delta) for choice in operator.choices)
+        return replace(operator, least=least, most=most, between=tuple(between))
     if isinstance(operator, Together):
         inner = operator.aggregation
         return operator if inner is None else replace(operator, aggregation=_change(inner, change))

@@ -288,6 +288,7 @@ class MostFrequent(Part):
         epsilon: for all groups of a unit together.
         rows: rows of one privacy unit in one group.
         groups: groups that one privacy unit may be in.
+        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
     """
 
     query: str
@@ -297,6 +298,7 @@ class MostFrequent(Part):
     epsilon: Fraction
     rows: int = 1
     groups: int = 1
+    in_all: bool = False
 
     def __post_init__(self) -> None:
         if self.epsilon <= 0 or min(self.bins, self.rows, self.groups) < 1:
@@ -312,7 +314,7 @@ class MostFrequent(Part):
         return self.epsilon / (self.groups * self.rows)
 
     def claims(self) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.groups, self.keys, moves=((BIN_ROWS, 1),))
+        claim = RowsClaim(self.rows, self.groups, self.keys, moves=((BIN_ROWS, 1),), in_all=self.in_all)
         yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:

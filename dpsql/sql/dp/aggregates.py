@@ -152,8 +152,11 @@ class AggregateCall:
     name: str
     options: dict[str, Any]
     exact: Exact
-    groups: int
-    """Groups that one unit may touch."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups have noise for all rows of a unit that count: one under a row budget, which they share."""
+        return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(
         self, kind: str, said: str, formula: Formula | None = None, *,
@@ -308,12 +311,15 @@ class AggregateCall:
         """Say for EXPLAIN how far one unit moves a total."""
         shown = Fraction(self.exact.sensitivity(partial)) / Fraction(steps)
         where = "in one group" if self.block.keys else "in all"
-        return f"one privacy unit moves this by at most {float(shown):g} {where}"
+        found = ", times the cap on its rows" if self.exact.ceiling is not None and not partial.fixed else ""
+        return f"one privacy unit moves this by at most {float(shown):g} {where}{found}"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
         if weighing is None:
             return ""
+        if self.exact.ceiling is not None:
+            return "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
         rows = self.exact.rows_per_unit
         where = "in one group" if self.block.keys and self.exact.row_budget is None else "in all"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"

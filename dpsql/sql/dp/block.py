@@ -68,6 +68,8 @@ class AggregatingBlock(ABC):
     """The condition of WHERE on every row, in terms of the exact query."""
     key_nodes: list[exp.Expr] = field(default_factory=list)
     """The keys in terms of the exact query."""
+    per_unit_groups: int = 1
+    """Groups that one unit may be in."""
     key_sources: dict[str, exp.Expr] = field(default_factory=dict)
     """The analyst's own words for the keys, by their names in the exact query."""
     column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)

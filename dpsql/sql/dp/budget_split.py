@@ -19,7 +19,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.functions import NO_NOISY_FORM
-from dpsql.sql.parse.options import Options
+from dpsql.sql.parse.options import AUTO, Options
 from dpsql.sql.relations.relation import From
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def require_rows(
     bound: From, options: Options, place: exp.Expr | None,
-    hint: str = "ask the owner for max_rows, or write OPTIONS (max_rows_contributed = 10).",
+    hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.",
 ) -> int:  # fmt: skip
     """Return how many rows of one unit count in a group.
 
@@ -37,6 +37,7 @@ def require_rows(
     """
     if bound.row_level:
         return 1
+    refuse_auto(options, "max_rows_contributed")
     rows = options.get("max_rows_contributed", bound.max_rows)
     if rows is None:
         unbounded = f"nothing bounds how many rows of {bound.subject} one privacy unit has."
@@ -52,11 +53,23 @@ def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int
     """
     if bound.row_level:
         return 1
+    refuse_auto(options, "max_groups_contributed")
     groups = options.get("max_groups_contributed", bound.max_groups)
     if groups is None:
-        hint = "write OPTIONS (max_groups_contributed = 3), or ask the owner for max_groups."
+        hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_groups."
         raise privacy_error(place, "nothing says how many groups one privacy unit may be in.", hint)
     return int(groups)
+
+
+def refuse_auto(options: Options, name: str) -> None:
+    """Refuse AUTO where a cap has to be known before anything is answered.
+
+    Raises:
+        PrivacyError: AUTO is asked for.
+    """
+    if options.get(name) == AUTO:
+        what = f"{name} = AUTO is for counts, sums and what is made of them, in SELECT WITH DP."
+        raise options.refuse(name, what, f"write a number, such as {name} = 10.", PrivacyError)
 
 
 def _without(options: Options, select: exp.Select) -> str:

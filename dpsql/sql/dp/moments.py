@@ -105,11 +105,11 @@ def _count_values(asked: AggregateCall) -> Aggregate:
     value = asked.block.filtered(asked.call, to_sql(asked.block.expression(asked.call.args[0]).node))
 
     def part(epsilon: Fraction) -> DistinctCount:
-        keys, groups = asked.exact.names, asked.groups
-        held = asked.exact.held(value, groups)
+        exact, keys, groups = asked.exact, asked.exact.names, asked.groups
+        held = exact.held(value, groups)
         query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
-        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, groups)
-        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence)
+        noise = LaplaceNoise(epsilon, exact.rows_per_unit, groups)
+        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence, exact.budgeted)
 
     return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
 
@@ -188,7 +188,7 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         what = "AUTO bounds are for SUM(x), not for SUM(DISTINCT x)."
         raise privacy_error(asked.call.node, what, "write contribution_bounds_per_row => (0, 100).")
-    rows = asked.require_rows()
+    asked.require_rows()
     typed = asked.block.expression(asked.call.args[0])
     low, high, origin = asked.bounds(typed)
     grid = grids.choose_grid(typed.type, low, high)
@@ -200,19 +200,20 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
             "the declared values",
         )
     y = asked.block.filtered(asked.call, to_sql(grids.write_steps(typed, grid)))
-    most = max(1, bound_distinct_sum(rows, grid.low, grid.high, values))
+    exact = asked.exact
+
+    def bound_change() -> int:
+        return max(1, bound_distinct_sum(exact.rows_per_unit, grid.low, grid.high, values, exact.budgeted))
 
     def part(epsilon: Fraction) -> DistinctSum:
-        noise = LaplaceNoise(epsilon, most, asked.groups)
-        query = write_histogram(
-            asked.exact, asked.exact.names, y, grids.write_clamped("v", grid), asked.groups
-        )
+        noise = LaplaceNoise(epsilon, bound_change(), asked.groups)
+        query = write_histogram(exact, exact.names, y, grids.write_clamped("v", grid), asked.groups)
         return DistinctSum(
-            query, asked.exact.names, asked.name, grid.low, grid.high, rows, noise, Fraction(grid.steps), values,
-            asked.block.confidence,
+            query, exact.names, asked.name, grid.low, grid.high, exact.rows_per_unit, noise, Fraction(grid.steps), values,
+            asked.block.confidence, exact.budgeted,
         )  # fmt: skip
 
-    moved = f"one privacy unit moves this by at most {float(Fraction(most) / Fraction(grid.steps)):g}"
+    moved = f"one privacy unit moves this by at most {float(Fraction(bound_change()) / Fraction(grid.steps)):g}"
     held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
     said = f"add the different values of {asked.source()}, {held}; {moved}"
     integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"

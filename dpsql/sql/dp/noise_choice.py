@@ -261,6 +261,8 @@ class NoiseChoice:
         if self._in_own_currency:
             declared = choose_declared_delta(self.catalog.policy.budget, self.options) / aggregates
             gaussian = self.maker.add_gaussian_of_mu(dealt, declared)
+            if self.word != "GAUSSIAN" and self.chosen is not None:
+                return gaussian if self.chosen.is_gaussian else self.maker.add_laplace(dealt)
             return gaussian if self.word == "GAUSSIAN" else self._take_better(dealt, gaussian, "")
         if not self.delta_parts:
             return self._take_laplace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, GroupSelection, compose_events
 from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
+from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
@@ -29,7 +31,7 @@ from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
-from dpsql.sql.parse.options import Call, call_of, refuse_equals
+from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
 from dpsql.sql.relations.relation import INTERNAL
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
@@ -54,7 +56,8 @@ class NoisyBlock(AggregatingBlock):
     noise: MomentNoise | None = None
     """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
     exact: Exact = field(init=False)
-    per_unit_groups: int = 1
+    caps: AutoCaps | None = None
+    """The caps on a unit that are found before the answer."""
 
     def bind(self) -> None:
         """Bind the keys first (they decide the bounding), then every clause above them."""
@@ -78,14 +81,16 @@ class NoisyBlock(AggregatingBlock):
                 f"these groups are private, and small ones left out: {keeping} shows all"
             )
         self._check_strategy()
-        groups = self._groups()
+        self.caps = find_auto_caps(self)
+        self.options = without_auto(self.options, self.caps)
+        groups = self._groups() if self.caps is None else self.caps.given
         size = self.domain.size if self.domain is not None else None
         rows = self.options.get("max_rows_contributed")
         free = size is not None and groups is not None and size <= groups and rows is None
-        self.per_unit_groups = min(x for x in (groups, size, rows) if x is not None) if keys else 1
+        self.per_unit_groups = min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
         self.exact = Exact(
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
-            self.domain,
+            self.domain, None if self.caps is None else self.caps.rows,
         )  # fmt: skip
         self.bind_clauses()
 
@@ -194,9 +199,7 @@ class NoisyBlock(AggregatingBlock):
         """
         refuse_equals(call, NAMED_ARGUMENTS)
         options = call.read(NAMED_ARGUMENTS)
-        return self.known[call.name](
-            AggregateCall(self, call, name, options, self.exact, self.per_unit_groups)
-        )
+        return self.known[call.name](AggregateCall(self, call, name, options, self.exact))
 
     # -- the price ----------------------------------------------------------------------------------------------
 
@@ -225,13 +228,15 @@ class NoisyBlock(AggregatingBlock):
             self.options.get("group_selection_epsilon"),
             self.options.nodes.get("group_selection_epsilon"),
         )
-        deltas = choice.delta_parts + private
-        share = deal(self.binder, self.options, self.select, shares + [selecting] * private, deltas)
+        deltas, said = choice.delta_parts + private, tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates)
+        split = partial(deal, self.binder, select=self.select, shares=shares + [selecting] * private, deltas=deltas)
+        if self.caps is not None:
+            self._find_caps(CapBuilder(self, self.caps, aggregates), split, choice, said)
+            return
+        share = split(self.options)
         fitted = self._fit(aggregates, share, private, choice)
-        if choice.delta_parts and not fitted.is_gaussian:
-            share = replace(share, delta_parts=int(private), delta=share.delta if private else Fraction(0))
+        share = _free_delta(share, choice, fitted, private)
         operator = self._operator(aggregates, share, private, fitted)
-        said = (f"{label_of(a.call)}: {a.said}." for a in aggregates)
         sentences = (*self._protection(), *said, *fitted.sentences, *self._compare(operator))
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
@@ -240,6 +245,50 @@ class NoisyBlock(AggregatingBlock):
     @property
     def _maker(self) -> NoiseMaker:
         return NoiseMaker(self.exact, self.per_unit_groups)
+
+    def _find_caps(
+        self, caps: CapBuilder, split: Callable[[Options], BudgetShare], choice: NoiseChoice, said: tuple[str, ...]
+    ) -> None:
+        """Give the plan the operator that finds the caps, and before it, where they are private, the choice of groups.
+
+        Args:
+            caps: makes the operators.
+            split: deals the budget that is left by the searches.
+            choice: of the noise, which is made once, for caps in the middle.
+            said: what EXPLAIN says of the aggregates.
+        """
+        aggregates, private = list(caps.aggregates), caps.private
+        options, searched = caps.reduce(self.options)
+        share = split(options)
+        caps.use_middle()
+        fitted = self._fit(aggregates, share, private, replace(choice, maker=self._maker))
+        share, chosen = _free_delta(share, choice, fitted, private), self.noise
+
+        def answer() -> Operator:
+            noise = replace(choice, maker=self._maker, chosen=chosen)
+            return self._operator(aggregates, share, False, self._fit(aggregates, share, False, noise))
+
+        inputs, groups = self.bound.inputs, self._count_groups()
+        told, searches = self._protection(), 0
+        if private:
+            name = self.binder.name("keys") if aggregates else self.name
+            searches = caps.select_groups(name, share.amounts[-1], share.delta_part, searched, told)
+            if not aggregates:
+                return
+            lent = caps.keep_groups(name)
+            inputs, groups, told = (*inputs, lent), f"SELECT COUNT(*) AS n FROM {lent.name}", ()
+        operator = caps.search(answer, share, searched, groups)
+        self.noise = chosen
+        answers = sum((amount.total for amount in share.amounts[: len(aggregates)]), Fraction(0))
+        asked = Amount(searched.currency, answers + searched.total * (caps.searches - searches))
+        sentences = (*told, *said, *fitted.sentences)
+        self.binder.add_block(self.name, operator, self.released, inputs, sentences, self.confidence, asked)
+
+    def _count_groups(self) -> int | str:
+        """Return how many public groups there are, or a query of it where the policy does not say."""
+        if not self.keys or self.domain is None:
+            return 1
+        return self.domain.size or f"SELECT COUNT(*) AS n FROM ({self.domain.sql}) AS listed"
 
     def _compare(self, operator: Operator) -> Iterator[str]:
         """Yield sentences that compare the operator with others, for EXPLAIN."""
@@ -319,10 +368,20 @@ class NoisyBlock(AggregatingBlock):
 
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
-        said = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
+        rows = (None, None) if self.caps is not None and self.caps.rows else (self.exact.max_rows, self.exact.row_budget)
+        said = describe_protection(self.bound, *rows)
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
         if self.domain is not None:
             shown = f"Groups are public ({self.domain.origin}): all of them appear"
+        if self.caps is not None:
+            return (*said, f"{shown}.")
         return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
+
+
+def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:
+    """Return the shares with all of delta for the choice of groups, where the noise that was chosen needs none."""
+    if not choice.delta_parts or fitted.is_gaussian:
+        return share
+    return replace(share, delta_parts=int(private), delta=share.delta if private else Fraction(0))

@@ -65,8 +65,9 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     shown = bins if others is None else [*bins, others]
 
     def part(epsilon: Fraction) -> Histogram:
-        noise = LaplaceNoise(epsilon, asked.exact.rows_per_unit, asked.groups)
-        return Histogram(_write_bins(asked, value, place), asked.exact.names, asked.name, len(shown), noise)
+        noise, exact = LaplaceNoise(epsilon, asked.exact.rows_per_unit, asked.groups), asked.exact
+        query = _write_bins(asked, value, place)
+        return Histogram(query, exact.names, asked.name, len(shown), noise, exact.budgeted)
 
     origin = "true and false" if kind == BOOLEAN else "declared by the policy"
     said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
@@ -123,8 +124,10 @@ def _mode(asked: AggregateCall) -> Aggregate:
     value = f"({to_sql(typed.node)})"
 
     def part(epsilon: Fraction) -> MostFrequent:
-        query, rows = _write_bins(asked, value, place), asked.exact.rows_per_unit
-        return MostFrequent(query, asked.exact.names, asked.name, many, epsilon, rows, asked.groups)
+        query, exact = _write_bins(asked, value, place), asked.exact
+        return MostFrequent(
+            query, exact.names, asked.name, many, epsilon, exact.rows_per_unit, asked.groups, exact.budgeted
+        )
 
     said = f"choose among the {many} public values of {asked.source()} by how many rows have each"
     return asked.make("BIGINT", said, part=part, intervals=False, shown=shown)
@@ -298,14 +301,14 @@ def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedR
     y = asked.block.filtered(
         asked.call, f"CASE WHEN ABS({number}) < CAST('Infinity' AS DOUBLE) THEN {number} END"
     )
-    query = write_histogram(asked.exact, asked.exact.names, y, grid.write_step("v"), asked.groups)
     whole = typed.type.kind == "INTEGER" and high <= 63 and asked.call.name not in ("MEDIAN", "QUANTILE_CONT")
 
     def part(epsilon: Fraction) -> Quantiles:
-        names = (asked.name,) * len(ranks)
+        names, exact = (asked.name,) * len(ranks), asked.exact
+        query = write_histogram(exact, exact.names, y, grid.write_step("v"), asked.groups)
         return Quantiles(
-            query, asked.exact.names, names, ranks, -grid.last, grid.last, epsilon, asked.exact.rows_per_unit,
-            asked.groups, whole=whole, geometric=grid,
+            query, exact.names, names, ranks, -grid.last, grid.last, epsilon, exact.rows_per_unit, asked.groups,
+            whole=whole, geometric=grid, in_all=exact.budgeted,
         )  # fmt: skip
 
     kind = ("BIGINT" if whole else "DOUBLE") + "[]" * (len(ranks) > 1)
@@ -385,14 +388,14 @@ def quantile_parts(
         if (q := item.quantile) is not None:
             wanted = [(item.name, rank, share / len(q.ranks)) for rank in q.ranks]
             by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).extend(wanted)
-    parts = []
+    parts, groups = [], 1 if exact.budgeted else groups
     for (y, narrow, grid, whole), items in by_column.items():
         query, column = write_points(exact, y, narrow, grid, groups)
         names, ranks, shares = zip(*items, strict=True)
         parts.append(
             Quantiles(
                 query, keys, names, ranks, grid.low, grid.high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
-                Fraction(grid.steps), whole, column,
+                Fraction(grid.steps), whole, column, in_all=exact.budgeted,
             )
         )  # fmt: skip
     return tuple(parts)
@@ -440,7 +443,7 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
     )
     return AutoBounded(
         query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, asked.groups, block.confidence,
-        least, most, _count_auto(asked),
+        least, most, _count_auto(asked), exact.budgeted,
     )  # fmt: skip
 
 

@@ -155,6 +155,8 @@ class Exact:
     row_budget: int | None = None
     """Rows of one unit that count over all groups (``max_rows_contributed``)."""
     domain: PublicGroups | None = None
+    ceiling: int | None = None
+    """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
@@ -191,14 +193,20 @@ class Exact:
         """
         if self.bound.unit is None:
             return None
-        bits = _UNIT_BITS - (2 * max(1, most) * self.rows_per_unit).bit_length()
-        scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - self.rows_per_unit.bit_length())))
+        rows = self.rows_per_unit if self.ceiling is None else self.ceiling
+        bits = _UNIT_BITS - (2 * max(1, most) * rows).bit_length()
+        scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - rows.bit_length())))
         return Weighing(y, scale)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the keys."""
         return tuple(key.name for key in self.keys)
+
+    @property
+    def budgeted(self) -> bool:
+        """True where a unit's rows are bounded over all groups together."""
+        return self.row_budget is not None and bool(self.keys)
 
     @property
     def partials(self) -> tuple[Partial, ...]:
@@ -226,19 +234,27 @@ class Exact:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def rows(self, inside: bool = True) -> str:
-        """Write the rows with what aggregates need; ``inside`` leaves out those outside of the public groups."""
+    def rows(self, inside: bool | None = None) -> str:
+        """Write the rows with what aggregates need.
+
+        Args:
+            inside: whether to leave out those outside of the public groups; by default where they would use up what counts.
+        """
         values = {name: sql for sql, name in self._values.items()}
         held = []
-        if inside and self.domain is not None and self.groups is not None:
+        inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
+        if inside and self.domain is not None:
             held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
         return _write_rows(self.bound, self.keys, values, [self.where, *held])
 
     def held(self, value: str, groups: int) -> str:
-        """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``."""
-        most = groups if self.keys else None
+        """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``.
+
+        Under a row budget a unit has that many rows over all groups, and as many groups as it has rows.
+        """
+        most = groups if self.keys and not self.budgeted else None
         return write_bounded_rows(
-            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain
+            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain, self.budgeted
         )
 
     def sql(self) -> str:
@@ -265,7 +281,7 @@ class Exact:
 
     def _user_level(self) -> str:
         names = self.names
-        budgeted = self.row_budget is not None and bool(names)
+        budgeted = self.budgeted
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
         items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
@@ -276,14 +292,14 @@ class Exact:
             items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
+        if self.groups is not None and names:
+            before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
+            text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
             most = f"CAST(LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
-        elif self.groups is not None and names:
-            before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
-            text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
         sums = (f"{sql} // 2" if p.doubled else sql for sql, p in zip(bounded, self.partials, strict=True))
         return self._totals(sums, f"({text}) AS kept")
@@ -343,9 +359,9 @@ def _write_rows(
 
 def write_bounded_rows(
     bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
-    groups: int | None, domain: PublicGroups | None = None,
+    groups: int | None, domain: PublicGroups | None = None, in_all: bool = False,
 ) -> str:  # fmt: skip
-    """Write private rows as they are, at most ``rows`` of a unit in a group and ``groups`` groups of it.
+    """Write private rows as they are, at most ``rows`` of a unit in a group (or ``in_all``) and ``groups`` groups of it.
 
     Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
@@ -366,12 +382,14 @@ def write_bounded_rows(
         conditions.append(
             f"first_value({_U}) OVER (ORDER BY {', '.join(order)} {before}) IS DISTINCT FROM {_U}"
         )
-    else:
+    elif not in_all:
         order += names
     if rows is not None:
-        hashes.append(f"{write_secret_order(values)} AS {_U}_rows")
+        told = [*names, *values] if in_all else values
+        hashes.append(f"{write_secret_order(told)} AS {_U}_rows")
         by = ", ".join([*order, f"{_U}_rows"])
-        other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in (_U, *names)]
+        same = (_U,) if in_all else (_U, *names)
+        other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in same]
         conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
     if conditions:
         text = f"SELECT * FROM (SELECT *, {', '.join(hashes)} FROM ({text}) AS rows) AS rows QUALIFY {' AND '.join(conditions)}"

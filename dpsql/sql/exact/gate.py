@@ -20,7 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.mechanisms.base import ClaimedText, Operator, list_claims
+from dpsql.mechanisms.base import ClaimedText, Operator, Prove, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import restore_values, write_by_shape, write_normal_form
 from dpsql.sql.lock.check import Serialise
@@ -30,7 +30,6 @@ from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.plan_size import write_shared
 from dpsql.sql.relations.relation import UNIT
 
-Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
 MAX_KEPT = 1000
 """Texts, but for their values, whose normal forms are remembered."""
 

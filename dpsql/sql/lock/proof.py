@@ -102,6 +102,11 @@ def _compare(value: Value, rows: Number, groups: Number, charged: base.Sensitivi
 
 def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
     for facts, keys in _keys(relation, claim.keys):
+        if claim.in_all:
+            whole = facts.rows_of((), symbols.made)
+            if whole is None or whole > claim.rows:
+                refuse("more rows of one unit than are charged")
+            continue
         rows, groups = facts.rows_of(keys, symbols.made), facts.groups_of(keys, symbols.made)
         if (rows is None or rows > claim.rows) and not _each(relation, claim, symbols):
             refuse("more rows of one unit than are charged")

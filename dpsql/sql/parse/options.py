@@ -186,6 +186,16 @@ def _consistent(node: exp.Expr, what: str) -> bool | str:
     return read_truth(node, what)
 
 
+AUTO = "AUTO"
+
+
+def read_cap(node: exp.Expr, what: str) -> int | str:
+    """Read a whole number of at least 1, or AUTO."""
+    if isinstance(node, exp.Column | exp.Var) and node.name.upper() == AUTO:
+        return AUTO
+    return read_whole(node, what)
+
+
 Readers = Mapping[str, Callable[[exp.Expr, str], Any]]
 
 COMMON_OPTIONS: Readers = {
@@ -194,8 +204,8 @@ COMMON_OPTIONS: Readers = {
     "rho": read_rho,
     "delta": read_delta,
     "privacy_unit_column": read_word,
-    "max_groups_contributed": read_whole,
-    "max_rows_contributed": read_whole,
+    "max_groups_contributed": read_cap,
+    "max_rows_contributed": read_cap,
     "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
     "min_privacy_units_per_group": read_whole,
     "group_selection_epsilon": read_epsilon,

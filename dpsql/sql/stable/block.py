@@ -81,13 +81,13 @@ def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedSta
     grid = choose_points(typed.type, low, high)
     steps = (grids.write_steps(typed, grid, narrow) for narrow in (False, True))
     y, narrow = (asked.block.filtered(call, to_sql(node)) for node in steps)
-    statistic = statistic_on(grid)
-    query, column = write_points(asked.exact, y, narrow, grid, asked.groups)
+    statistic, exact = statistic_on(grid), asked.exact
 
     def part(epsilon: Fraction) -> InverseSensitivity:
+        query, column = write_points(exact, y, narrow, grid, asked.groups)
         return InverseSensitivity(
-            query, asked.exact.names, asked.name, statistic, grid.low, grid.high, epsilon, asked.exact.rows_per_unit,
-            asked.groups, Fraction(grid.steps), column,
+            query, exact.names, asked.name, statistic, grid.low, grid.high, epsilon, exact.rows_per_unit, asked.groups,
+            Fraction(grid.steps), column, exact.budgeted,
         )  # fmt: skip
 
     said = f"{statistic.describe()}, of {asked.source()} held to [{float(low):g}, {float(high):g}] ({origin})"

@@ -1,0 +1,340 @@
+"""Caps on what one privacy unit adds, found privately: ``max_rows_contributed = AUTO``, ``max_groups_contributed = AUTO``.
+
+A cap costs twice: what lies beyond it is lost, and the noise grows with it. From cap c to the next one, c', the statistics
+
+    q(c) = sum over units of (min(n, c') - min(n, c)) / (c' - c)        n: the unit's rows, or the groups it is in
+
+say what would be gained: ``(c' - c) q(c)`` rows, for noise that is larger by ``c' - c`` times a public number. So the sparse
+vector technique climbs from 1, mostly by doubling, and stops at the first cap with q of at most a public tolerance, at which
+the two are equal. The noise of a cap is then that of any cap that is given: a constant.
+
+Relation: ADD_REMOVE. Sensitivity: a unit adds between 0 and 1 to every q, for it counts once, with all of its rows together:
+1, and monotone. (Counted once for each of its groups, it would move q by as many.) What a cap loses, the sum of
+``max(0, n - c)``, has no bounded sensitivity and is never looked at. Guarantee: pure epsilon of the search
+(:mod:`dpsql.mechanisms.selection.above_threshold`), and of each choice what it declares; which one is taken was released
+before, so the whole is their adaptive composition, charged for the dearest choice. Caller: the query counts each unit once.
+
+Where the noise on the questions is large, one tolerance would do badly: a small one passes rungs with nothing beyond, up to
+the top; a large one stops too early. So each rung also asks about the rung two below it, with a larger tolerance, and about the
+one three below it, with one that statistics of 0 rows miss with a chance of :data:`RUNAWAY`. The proof allows each question
+its own tolerance.
+
+``halfway`` is for a cap that only has to suit most units, where nothing is lost by a lower one: of each unit a half is
+subtracted from q, so the search stops where no more than half of the units gain. Then q moves by a half either way: the
+threshold is shifted by a half in the proof, and a question by 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.auto_bounds import find_tolerance
+from dpsql.mechanisms.selection.above_threshold import split_epsilon
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.samplers import draw_geometric
+from dpsql.noise.selection import flip_coins
+from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.privacy.events import Event, SparseVector, compose_events
+
+SIZE, UNITS = "n", "units"
+"""Columns of the histogram: what a unit has (no more than the last cap), and how many units have so much."""
+
+RUNAWAY = Fraction(1, 10**9)
+"""The greatest chance of a cap more than 8 times what any unit has."""
+
+_SOONER = 7
+"""How many scales of the threshold's noise may lie beyond the rung two below, for a rung to be taken all the same."""
+
+
+def list_caps(top: int) -> tuple[int, ...]:
+    """List the caps that are tried: 1, 2, 4 and so on, and the highest.
+
+    >>> list_caps(20), list_caps(1)
+    ((1, 2, 4, 8, 16, 20), (1,))
+    """
+    return (*(1 << i for i in range((top - 1).bit_length())), top)
+
+
+@dataclass(frozen=True)
+class CapLadder:
+    """The caps to climb, and the budget for it.
+
+    Args:
+        caps: ascending; the last is taken where no other is, without a question.
+        epsilon: of the search.
+        tolerance: what q of a cap may be.
+        halfway: whether a half of each unit is subtracted from q.
+    """
+
+    caps: tuple[int, ...]
+    epsilon: Fraction
+    tolerance: int
+    halfway: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.caps or self.caps[0] < 1 or any(a >= b for a, b in pairwise(self.caps)):
+            raise ValueError("caps ascend, from 1 at least")
+        if self.epsilon <= 0 or self.tolerance < 0:
+            raise ValueError("a ladder needs an epsilon above 0 and a tolerance of at least 0")
+
+    @property
+    def event(self) -> SparseVector:
+        """The charge of climbing it."""
+        return SparseVector(*split_epsilon(self.epsilon, 1, monotone=True), 1)
+
+    @property
+    def rates(self) -> tuple[Fraction, Fraction]:
+        """The rates of the threshold's and of the questions' geometric noise, per unit."""
+        first, second = self.event.epsilon1, self.event.epsilon2
+        return (2 * first, second) if self.halfway else (first, second)
+
+    @cached_property
+    def grid(self) -> int:
+        """The steps to a unit of q, so that every q is a whole number of them."""
+        return math.lcm(*(b - a for a, b in pairwise(self.caps)), 2)
+
+    @property
+    def questions(self) -> tuple[tuple[int, int, int], ...]:
+        """The questions in order: the rung that a yes takes, the rung whose q is looked at, and what that may be."""
+        sooner = self.tolerance + math.ceil(_SOONER / self.rates[0])
+        surely = max(sooner, find_tolerance(self.rates, RUNAWAY))
+        asked = []
+        for place in range(len(self.caps) - 1):
+            tiers = ((0, self.tolerance), (2, sooner), (3, surely))
+            asked += [(place, place - back, tolerance) for back, tolerance in tiers if back <= place]
+        return tuple(asked)
+
+    def measure(self, sizes: Sequence[int], units: Sequence[int]) -> list[int]:
+        """Return q of each cap but the last, in steps of the grid: one unit moves each by at most ``grid``, all the same way.
+
+        Args:
+            sizes: what units have. units: how many have so much.
+        """
+        half = self.grid // 2 * sum(units) if self.halfway else 0
+        found = []
+        for cap, following in pairwise(self.caps):
+            gained = sum(
+                many * (min(size, following) - min(size, cap)) for size, many in zip(sizes, units, strict=True)
+            )
+            found.append(gained * (self.grid // (following - cap)) - half)
+        return found
+
+    def climb(self, statistics: Sequence[int], entropy: Entropy) -> int:
+        """Find the first cap that a question takes, by its place; the last where none does.
+
+        Args:
+            statistics: as :meth:`measure` gives them.
+        """
+        first, second = (rate / self.grid for rate in self.rates)
+        noise = int(draw_geometric(first, 1, entropy)[0])
+        asked = self.questions
+        short = [
+            noise - tolerance * self.grid + statistics[beyond] for _, beyond, tolerance in asked
+        ]
+        # Minus q, with its noise, reaches the noisy threshold with probability exp(-rate * short), or 1: one exact coin each.
+        found = np.flatnonzero(flip_coins(np.array(short, dtype=object), second, entropy)) if asked else []
+        return asked[int(found[0])][0] if len(found) else len(self.caps) - 1
+
+
+@dataclass(frozen=True)
+class CapSearch(base.Operator):
+    """A cap that is found privately, and the choice of an operator by it.
+
+    Args:
+        option: what the cap is called: ``max_rows_contributed`` or ``max_groups_contributed``.
+        query: gives :data:`SIZE` and :data:`UNITS`; each unit is in one row only.
+        caps: as of :class:`CapLadder`.
+        epsilon: of the search.
+        cost: by how much the noise on one group's answer grows with the cap, in rows or units.
+        groups: how many groups are answered, or a public query that gives it as ``n``.
+        least, most: the operators for the first and for the last cap.
+        between: those for the others. They follow from how the two are made, so they are no part of what is compared.
+        halfway: as of :class:`CapLadder`; then ``cost`` plays no part.
+    """
+
+    option: str
+    query: str
+    caps: tuple[int, ...]
+    epsilon: Fraction
+    cost: Fraction
+    groups: int | str
+    least: base.Operator
+    most: base.Operator
+    between: tuple[base.Operator, ...] = field(default=(), compare=False, repr=False)
+    halfway: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.caps) != len(self.choices) or len(self.caps) < 2:
+            raise ValueError("an operator for each cap, of which there are two at least")
+
+    @property
+    def choices(self) -> tuple[base.Operator, ...]:
+        """The operators by the places of their caps."""
+        return (self.least, *self.between, self.most)
+
+    def ladder(self, groups: int) -> CapLadder:
+        """Return the ladder for so many groups: to lose what is beyond a cap costs about as much as the noise of the next.
+
+        Args:
+            groups: the number of groups whose noise grows.
+        """
+        tolerance = 0 if self.halfway else math.ceil(max(1, groups) * self.cost)
+        return CapLadder(self.caps, self.epsilon, tolerance, self.halfway)
+
+    @property
+    def confidence(self) -> float | None:  # type: ignore[override]
+        """The level of the intervals that its choices show."""
+        return self.least.confidence
+
+    @cached_property
+    def event(self) -> Event:  # type: ignore[override]
+        return compose_events([self.ladder(1).event, find_dearest([choice.event for choice in self.choices])])
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query, *self.most.queries)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.query, *self._counts, *self.least.checked, *self.most.checked)))
+
+    @property
+    def _counts(self) -> tuple[str, ...]:
+        """The query of how many groups there are, where that is not known yet."""
+        return (self.groups,) if isinstance(self.groups, str) else ()
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.least.local, *self.most.local)))
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.least.apart, *self.most.apart)))
+
+    @property
+    def provides(self) -> Mapping[str, base.Columns]:
+        return {**self.least.provides, **self.most.provides}
+
+    def claims(self) -> Iterator[base.ClaimedText]:
+        """Yield the texts of the search and of the choices at both ends; those between are claimed when one is taken."""
+        yield base.ClaimedText(self.query, base.RowsClaim(1, moves=((UNITS, 1),)))
+        for text in self._counts:
+            yield base.ClaimedText(text, base.PublicClaim())
+        for choice in (self.least, self.most):
+            yield from choice.claims()
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader = base.add_salt(read, (self.query, *self.most.checked), entropy)
+        groups = self.groups
+        if isinstance(groups, str):
+            groups = int(reader(groups).column("n")[0].as_py())
+        table = reader(self.query)
+        ladder = self.ladder(groups)
+        sizes, units = (_list_integers(read_integers(table.column(name))) for name in (SIZE, UNITS))
+        place = ladder.climb(ladder.measure(sizes, units), entropy)
+        choice = self.choices[place]
+        released = choice.release(base.hold_to(reader, choice), entropy)
+        return base.Release(
+            released.table, self.event, (self._note(place), *released.notes), _mark(released.noisy, place)
+        )
+
+    def _note(self, place: int) -> str:
+        """Say which cap was found."""
+        cap, what = self.caps[place], _WHAT[self.option]
+        found = f"{self.option} = {cap}"
+        if self.halfway:
+            return f"the groups were chosen by {cap} of each unit's at most, a cap that was found privately"
+        if not place:
+            return f"{found}: no larger cap was found to be worth its noise; a larger epsilon may find one"
+        if place == len(self.caps) - 1:
+            return f"{found} was found privately, the largest that is asked about: of a unit with more {what}, {cap} count"
+        return f"{found} was found privately: of a unit with more {what}, {cap} count"
+
+    @property
+    def can_show_again(self) -> bool:
+        return all(choice.can_show_again for choice in self.choices)
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        if noisy is None or not self.can_show_again:
+            raise ValueError("the intervals of this release can't be made again")
+        place, inner = _unmark(noisy)
+        return self.choices[place].show_again(released, inner)
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        what, top = _WHAT[self.option], self.caps[-1]
+        many = "half of the units"
+        if not self.halfway:
+            units = math.ceil(self.cost * (self.groups if isinstance(self.groups, int) else 1))
+            each = " for each group" if isinstance(self.groups, str) else ""
+            many = f"about {units} unit{'s' * (units != 1)}{each}"
+        listed = ", ".join(map(str, self.caps if len(self.caps) < 6 else (*self.caps[:4], "...", top)))
+        found = (
+            f"{self.option} is found privately among {listed}, by ABOVE_THRESHOLD (ε={float(self.epsilon):g}): it climbs "
+            f"as long as more than {many} have {what} beyond the cap."
+        )
+        if isinstance(self.least, CapSearch):
+            return (found, *self.least.sentences(confidence))
+        inner = (f"With {self.option} = 1: {line}" for line in self.least.sentences(confidence))
+        return (found, *inner, f"Noise grows with {self.option}.")
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
+        for error in self.least.expect_errors(factor, confidence):
+            yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
+
+
+_WHAT = {"max_rows_contributed": "rows", "max_groups_contributed": "groups"}
+"""What the caps count, by the option that they stand for."""
+_PLACES = b"dpsql_caps"
+
+
+def _list_integers(values: Integers) -> list[int]:
+    return [int(v) for v in values]
+
+
+def _mark(noisy: pa.Table | None, place: int) -> pa.Table:
+    """Note beside the noisy integers which choice they are of."""
+    table = pa.table({}) if noisy is None else noisy
+    told = dict(table.schema.metadata or {})
+    places = [place, *json.loads(told.get(_PLACES, b"[]"))]
+    return table.replace_schema_metadata({**told, _PLACES: json.dumps(places).encode()})
+
+
+def _unmark(noisy: pa.Table) -> tuple[int, pa.Table | None]:
+    told = dict(noisy.schema.metadata or {})
+    place, *rest = json.loads(told.pop(_PLACES))
+    if rest:
+        told[_PLACES] = json.dumps(rest).encode()
+    inner = noisy.replace_schema_metadata(told)
+    return place, inner if noisy.num_columns or rest else None
+
+
+def find_dearest(events: Iterable[Event]) -> Event:
+    """Return an event that costs as much as any of these, in every currency: made of the dearest of each of their parts.
+
+    They are made alike, for caps that differ: each has the same parts in the same order.
+
+    Raises:
+        ValueError: they are not, or no part is the dearest in all currencies.
+    """
+    leaves = [event.leaves() for event in events]
+    return compose_events(_find_dearest_leaf(alike) for alike in zip(*leaves, strict=True))
+
+
+def _find_dearest_leaf(events: Sequence[Event]) -> Event:
+    different = list(dict.fromkeys(events))
+    found = max(different, key=lambda event: event.rho)
+    for event in different:
+        pairs = zip((*event.basic, event.delta, event.rho, event.mu), (*found.basic, found.delta, found.rho, found.mu), strict=True)
+        if any(one > other for one, other in pairs):
+            raise ValueError("no event is the dearest in every currency")
+    return found
