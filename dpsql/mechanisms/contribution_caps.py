@@ -72,13 +72,13 @@ class CapLadder:
     Args:
         caps: ascending; the last is taken where no other is, without a question.
         epsilon: of the search.
-        tolerance: what q of a cap may be.
+        tolerance: what q of a cap may be, in units.
         halfway: whether a half of each unit is subtracted from q.
     """
 
     caps: tuple[int, ...]
     epsilon: Fraction
-    tolerance: int
+    tolerance: Fraction
     halfway: bool = False
 
     def __post_init__(self) -> None:
@@ -105,14 +105,17 @@ class CapLadder:
 
     @property
     def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """The questions in order: the rung that a yes takes, the rung whose q is looked at, and what that may be."""
-        sooner = self.tolerance + math.ceil(_SOONER / self.rates[0])
-        surely = max(sooner, find_tolerance(self.rates, RUNAWAY))
-        asked = []
-        for place in range(len(self.caps) - 1):
-            tiers = ((0, self.tolerance), (2, sooner), (3, surely))
-            asked += [(place, place - back, tolerance) for back, tolerance in tiers if back <= place]
-        return tuple(asked)
+        """The questions in order: the rung that a yes takes, the rung whose q is looked at, and what that may be, in steps."""
+        here = math.floor(self.tolerance * self.grid)
+        sooner = math.floor((self.tolerance + _SOONER / self.rates[0]) * self.grid)
+        surely = max(sooner, find_tolerance((self.rates[0] / self.grid, self.rates[1] / self.grid), RUNAWAY))
+        tiers = ((0, here), (2, sooner), (3, surely))
+        return tuple(
+            (place, place - back, tolerance)
+            for place in range(len(self.caps) - 1)
+            for back, tolerance in tiers
+            if back <= place
+        )
 
     def measure(self, sizes: Sequence[int], units: Sequence[int]) -> list[int]:
         """Return q of each cap but the last, in steps of the grid: one unit moves each by at most ``grid``, all the same way.
@@ -138,9 +141,7 @@ class CapLadder:
         first, second = (rate / self.grid for rate in self.rates)
         noise = int(draw_geometric(first, 1, entropy)[0])
         asked = self.questions
-        short = [
-            noise - tolerance * self.grid + statistics[beyond] for _, beyond, tolerance in asked
-        ]
+        short = [noise - tolerance + statistics[beyond] for _, beyond, tolerance in asked]
         # Minus q, with its noise, reaches the noisy threshold with probability exp(-rate * short), or 1: one exact coin each.
         found = np.flatnonzero(flip_coins(np.array(short, dtype=object), second, entropy)) if asked else []
         return asked[int(found[0])][0] if len(found) else len(self.caps) - 1
@@ -188,7 +189,7 @@ class CapSearch(base.Operator):
         Args:
             groups: the number of groups whose noise grows.
         """
-        tolerance = 0 if self.halfway else math.ceil(max(1, groups) * self.cost)
+        tolerance = Fraction(0) if self.halfway else max(1, groups) * self.cost
         return CapLadder(self.caps, self.epsilon, tolerance, self.halfway)
 
     @property

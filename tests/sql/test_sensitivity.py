@@ -18,18 +18,30 @@ from sqlglot import exp
 import dpsql
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
-from dpsql.mechanisms.base import Operator, Reader
+from dpsql.mechanisms.auto_bounds import AutoBounded
+from dpsql.mechanisms.base import SALT, Operator, Reader
+from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.histograms import DistinctSum, Histogram, Quantiles
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs
-from dpsql.plan import Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.exact_query import Exact, write_bounded_rows
 from dpsql.sql.relations import joins, subqueries
 from tests.support import inside
-from tests.support.grammar import LIMITS, UNITS, Databases, open_databases, statements
-from tests.support.moves import fill, group_of, histogram, read, rows_by_key, violations, violations_of_part
+from tests.support.grammar import LIMITS, UNITS, WITHOUT_CAPS, Databases, open_databases, statements
+from tests.support.moves import (
+    fill,
+    group_of,
+    histogram,
+    read,
+    rows_by_key,
+    rungs,
+    units_beyond,
+    violations,
+    violations_of_part,
+)
 from tests.support.small import open_small
 
 DATABASES = 32
@@ -185,7 +197,11 @@ def in_schema(query: str, schema: str) -> str:
     return query.replace('"memory"."main"."g"', "main.g").replace('"memory"."main".', f"{schema}.")
 
 
-def parts_of(operator: Operator) -> tuple[Aggregation | Part, ...]:
+def parts_of(operator: Operator) -> tuple[Aggregation | Part | CapSearch, ...]:
+    """What reads exact rows, with the search of a cap before what is answered for the caps at its ends, and one between."""
+    if isinstance(operator, CapSearch):
+        few = dict.fromkeys((operator.least, operator.choices[len(operator.caps) // 2], operator.most))
+        return (operator, *(part for choice in few for part in parts_of(choice)))
     if isinstance(operator, Together):
         return operator.parts if operator.aggregation is None else (operator.aggregation, *operator.parts)
     assert isinstance(operator, Aggregation)
@@ -227,6 +243,10 @@ def exact(databases: Databases, operator: Operator, schema: str) -> list[dict[An
         con, query = databases.con, in_schema(inside.write_alone(databases.session, part.query), schema)
         if isinstance(part, Histogram | MostFrequent):
             found.append(histogram(con, query, part.keys, ("bin", "n")))
+        elif isinstance(part, CapSearch):
+            found.append(histogram(con, query, (), ("n", "units")).get((), {}))
+        elif isinstance(part, AutoBounded):
+            found.append(rungs(con, query, part.keys))
         elif isinstance(part, Quantiles | InverseSensitivity | DistinctSum):
             found.append(histogram(con, query, part.keys))
         else:
@@ -241,6 +261,8 @@ def differences(
     for part, here, there in zip(parts_of(operator), before, after, strict=True):
         if isinstance(part, Aggregation):
             found += violations(part, here, there, budgeted)
+        elif isinstance(part, CapSearch):
+            found += units_beyond(here, there)
         else:
             found += violations_of_part(part, here, there)
     return found
@@ -255,9 +277,11 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
     for block in plan.blocks:
         for item in block.inputs:
             databases.con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
-        budgeted = "max_rows_contributed" in text
+        budgeted = "max_rows_contributed" in text or "contributed = AUTO" in text
         first = parts_of(block.operator)[0]
         before = exact(databases, block.operator, f"d{number}")
+        if len(plan.blocks) > 1:  # groups that are kept are public for what comes after: here those of these rows
+            keep_groups(databases, block, f"d{number}")
         packed = by_packed_rows(databases, first, f"d{number}") if isinstance(first, Aggregation) else None
         for gone in units:
             after = exact(databases, block.operator, f"d{number}_{gone}")
@@ -267,6 +291,13 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
                 there = by_packed_rows(databases, first, f"d{number}_{gone}")
                 found += violations(first, packed, after[0] if there is None else there, budgeted)
     return found
+
+
+def keep_groups(databases: Databases, block: PrivateBlock, schema: str) -> None:
+    last = parts_of(block.operator)[-1]
+    if isinstance(last, Aggregation) and last.keys and not last.outputs:
+        query = in_schema(inside.write_alone(databases.session, last.query), schema).replace(SALT, "12345")
+        databases.con.execute(f"CREATE OR REPLACE TEMP TABLE {block.name} AS {query}")
 
 
 NUMBERS = st.integers(0, DATABASES - 1)
@@ -285,6 +316,48 @@ QUIET = settings(QUIET, suppress_health_check=[HealthCheck.too_slow, HealthCheck
 def test_no_unit_moves_more_than_is_declared(databases: Databases, text: str, number: int) -> None:
     """500 cases: a statement, a database, and a unit that goes."""
     assert check_in(databases, text, number, UNITS) == [], (text, databases.contents(number))
+
+
+@pytest.fixture(scope="module")
+def without_caps() -> Iterator[Databases]:
+    opened = open_databases(DATABASES, policy=WITHOUT_CAPS)
+    with opened.con, opened.session:
+        yield opened
+
+
+def ask_for_caps(text: str) -> str:
+    """The statement with AUTO for both caps, in place of what it says."""
+    text = re.sub(r"max_(rows|groups)_contributed = \w+(, )?", "", text)
+    text = text.replace("OPTIONS (", "OPTIONS (max_rows_contributed = AUTO, max_groups_contributed = AUTO, ")
+    return f"{text} "  # the plan of the same text under the other policy is another
+
+
+@settings(QUIET, max_examples=200 // len(UNITS) + 1)
+@given(statements(1), NUMBERS)
+def test_no_unit_moves_more_than_is_declared_where_caps_are_found(
+    without_caps: Databases, text: str, number: int
+) -> None:
+    """200 cases in which the policy leaves the caps out."""
+    text = ask_for_caps(text)
+    assert check_in(without_caps, text, number, UNITS) == [], (text, without_caps.contents(number))
+
+
+@pytest.mark.stochastic
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("slice_", range(SLICES))
+def test_no_unit_moves_more_than_is_declared_where_caps_are_found_at_length(
+    without_caps: Databases, slice_: int
+) -> None:
+    """20,000 cases with everything AUTO, in slices that can be run apart."""
+
+    @seed(SLICES * int(os.environ.get("DPSQL_FUZZ_SEED", "0")) + slice_)
+    @settings(QUIET, max_examples=CASES // SLICES // len(UNITS) + 1)
+    @given(statements(2), NUMBERS)
+    def search(text: str, number: int) -> None:
+        text = ask_for_caps(text)
+        assert check_in(without_caps, text, number, UNITS) == [], (text, without_caps.contents(number))
+
+    search()
 
 
 @pytest.mark.stochastic
@@ -364,18 +437,22 @@ def test_the_check_notices_a_join_that_mixes_units(
             "SELECT WITH STABLE OPTIONS (max_groups_contributed = 1) k, TRIMMED_MEAN(x, 0.1) FROM t GROUP BY k",
         ),
         ("noise", "SELECT SUM(DISTINCT n) FROM t"),
+        ("rows", "SELECT WITH DP OPTIONS (max_rows_contributed = 2) k, HISTOGRAM(f) FROM t GROUP BY k"),
+        ("rows", "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) k, COUNT(DISTINCT n) FROM t GROUP BY k"),
     ],
 )
 def test_the_check_notices_rows_that_are_not_cut(
     databases: Databases, doctored: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def uncut(bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any) -> str:
+    def uncut(
+        bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any, in_all: bool
+    ) -> str:
         kept = (None, groups) if doctored == "rows" else (rows, None)
         return write_bounded_rows(bound, where, keys, values, *kept, domain)
 
     with monkeypatch.context() as patch:
         if doctored == "noise":  # what one row may bring, and not what all of a unit's may
-            patch.setattr("dpsql.sql.dp.moments.bound_distinct_sum", lambda rows, low, high, values: high)
+            patch.setattr("dpsql.sql.dp.moments.bound_distinct_sum", lambda rows, low, high, *more: high)
             patch.setattr(DistinctSum, "__post_init__", lambda self: None)
         else:
             patch.setattr("dpsql.sql.exact.exact_query.write_bounded_rows", uncut)

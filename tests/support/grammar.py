@@ -10,6 +10,7 @@ rest on what the owner's data only should be.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 import duckdb
@@ -134,7 +135,11 @@ class Databases:
         return "\n".join(f"{name}: {self.con.sql(f'FROM d{number}.{name}').fetchall()}" for name in SCHEMA)
 
 
-def open_databases(count: int, seed: int = 7) -> Databases:
+WITHOUT_CAPS = re.sub(r"max_(rows|groups) = \d+\n", "", POLICY)
+"""The same where the owner says nothing of how many rows or groups a unit has."""
+
+
+def open_databases(count: int, seed: int = 7, policy: str = POLICY) -> Databases:
     con = duckdb.connect(config={"threads": 1})  # the tables are tiny
     con.execute(f"CREATE TABLE g AS {PUBLIC}")
     for name, columns in SCHEMA.items():
@@ -165,7 +170,7 @@ def open_databases(count: int, seed: int = 7) -> Databases:
                     "m": f"({pair}) IS NOT TRUE",
                 }.get(name, f"unit IS DISTINCT FROM {gone}")
                 con.execute(f"CREATE TABLE d{number}_{gone}.{name} AS FROM d{number}.{name} WHERE {kept}")
-    return Databases(con, dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)), count)
+    return Databases(con, dpsql.connect(con, policy=dpsql.Policy.loads(policy)), count)
 
 
 # -- sources ----------------------------------------------------------------------------------------------------
@@ -340,7 +345,13 @@ _KEYS = [
     "CUBE (f, n % 2)",
     "GROUPING SETS ((k), (f, k), ())",
 ]
-_OPTIONS = ["max_groups_contributed = 1", "max_groups_contributed = 2", "max_rows_contributed = 3", ""]
+_OPTIONS = [
+    "max_groups_contributed = 1", "max_groups_contributed = 2", "max_rows_contributed = 3", "", "max_rows_contributed = AUTO",
+    "max_groups_contributed = AUTO", "max_rows_contributed = AUTO, max_groups_contributed = AUTO",
+]  # fmt: skip
+
+
+_AUTO = "contribution_bounds_per_row => AUTO"
 
 
 @st.composite
@@ -356,6 +367,7 @@ def aggregates(draw: Draw, row_level: bool) -> str:
              f"VAR_POP({number}, {bounded})", f"MEDIAN({number}, {bounded})", f"SUM({number})", f"AVG({number})",
              f"CORR({number}, x, {bounded})", f"COVAR_POP(x, {number})", f"REGR_SLOPE(n, {number}, {bounded})", "SUM(f)",
              "HISTOGRAM(f)", "HISTOGRAM(n, [1, 3])", "HISTOGRAM_EXACT(k, ['a', 'b'])", "MODE(f)", "MODE(n)", "MODE(k)",
+             f"SUM({number}, {_AUTO})", f"AVG({number}, {_AUTO})", f"STDDEV({number}, {_AUTO})", f"MEDIAN({number}, {_AUTO})",
              f"SUM(DISTINCT {number}, {bounded})", "SUM(DISTINCT n)", f"APPROX_QUANTILES({number}, 3, {bounded})",
              f"ANON_SUM({number} CLAMPED BETWEEN {low} AND {high})", f"ANON_VAR_POP(x CLAMPED BETWEEN {low} AND {high})"]
         )

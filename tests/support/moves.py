@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from dpsql.mechanisms.aggregation import Aggregation, Part
+from dpsql.mechanisms.auto_bounds import PLACES, AutoBounded
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram, Quantiles
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
@@ -97,10 +98,12 @@ def beyond(noise: Noise, changes: list[int], name: str, budgeted: bool) -> list[
 def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
     """The same for values that are counted, and for the rows that quantiles are chosen from."""
     if isinstance(part, DistinctCount):
-        return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", False)
+        return beyond(part.noise, moved(before, after, "n"), "COUNT(DISTINCT)", part.in_all)
     if isinstance(part, DistinctSum):
         sums = ({key: {"sum": _distinct_sum(part, g)} for key, g in side.items()} for side in (before, after))
-        return beyond(part.noise, moved(*sums, "sum"), "SUM(DISTINCT)", False)
+        return beyond(part.noise, moved(*sums, "sum"), "SUM(DISTINCT)", part.in_all)
+    if isinstance(part, AutoBounded):
+        return _violations_of_bounds(part, before, after)
     assert isinstance(part, Quantiles | InverseSensitivity | Histogram | MostFrequent)
     groups, most = (
         (part.groups, part.rows)
@@ -112,9 +115,46 @@ def violations_of_part(part: Part, before: dict[Any, Any], after: dict[Any, Any]
         here, there = before.get(key, {}), after.get(key, {})
         rows = sum(abs(here.get(value, 0) - there.get(value, 0)) for value in here.keys() | there.keys())
         changes += [rows] if rows else []
+    return _rows_beyond(changes, groups, most, part.in_all)
+
+
+def _rows_beyond(changes: list[int], groups: int, most: int, in_all: bool) -> list[str]:
+    if in_all:
+        return [f"{sum(changes)} rows move in all"] if sum(changes) > most else []
     if len(changes) > groups or max(changes, default=0) > most:
         return [f"the rows of a quantile or a histogram move by {changes}"]
     return []
+
+
+def _violations_of_bounds(part: AutoBounded, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
+    """What is counted on the rungs, and added up there."""
+    found, changes = [], []
+    for key in before.keys() | after.keys():
+        here, there = before.get(key, {}), after.get(key, {})
+        rows = 0
+        for rung in here.keys() | there.keys():
+            pairs = zip(here.get(rung, (0, 0, 0)), there.get(rung, (0, 0, 0)), strict=True)
+            n, *sums = (abs(a - b) for a, b in pairs)
+            rows += n
+            if any(moved > n << PLACES * power for power, moved in enumerate(sums, 1)):
+                found.append(f"sums of a rung move by {sums} with {n} rows")
+        changes += [rows] if rows else []
+    return found + _rows_beyond(changes, part.groups, part.rows, part.in_all)
+
+
+def rungs(con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Any]:
+    """The rows, the totals and the squares of each sign and rung, by group: what bounds are found from."""
+    found: dict[tuple[Any, ...], dict[Any, tuple[int, ...]]] = {}
+    for row in dicts(con, query.replace(SALT, "12345")):
+        sums = tuple(int(row.get(name) or 0) for name in ("n", "total", "squares"))
+        found.setdefault(group_of(row, keys), {})[row["sign"], row["rung"]] = sums
+    return found
+
+
+def units_beyond(before: dict[Any, int], after: dict[Any, int]) -> list[str]:
+    """What a cap is found from: a unit counts once."""
+    units = sum(abs(before.get(size, 0) - after.get(size, 0)) for size in before.keys() | after.keys())
+    return [f"{units} units move by one"] if units > 1 else []
 
 
 def _distinct_sum(part: DistinctSum, group: dict[int, int]) -> int:

@@ -328,5 +328,5 @@ class CapBuilder:
 
 
 def _price_search(epsilon: Fraction) -> SparseVector:
-    return CapLadder((1, 2), epsilon, 0).event
+    return CapLadder((1, 2), epsilon, Fraction(0)).event
 
