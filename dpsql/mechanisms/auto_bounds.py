@@ -338,7 +338,9 @@ class AutoBounded(Part):
         moves = [(RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES)]
         if self.kind not in _NOISY:
             moves.append((RUNG_SQUARES, 1 << 2 * PLACES))
-        yield ClaimedText(self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves), in_all=self.in_all))
+        yield ClaimedText(
+            self.query, RowsClaim(self.rows, self.groups, self.keys, moves=tuple(moves), in_all=self.in_all)
+        )
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         sign, rung = (read_integers(table.column(c)).astype(np.int64) for c in (SIGN, RUNG))

@@ -44,7 +44,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
 from dpsql.numerics.exact_numbers import Integers, read_integers
-from dpsql.privacy.events import Event, SparseVector, compose_events
+from dpsql.privacy.events import Event, PureDP, SparseVector, compose_events
 
 SIZE, UNITS = "n", "units"
 """Columns of the histogram: what a unit has (no more than the last cap), and how many units have so much."""
@@ -124,10 +124,11 @@ class CapLadder:
             sizes: what units have. units: how many have so much.
         """
         half = self.grid // 2 * sum(units) if self.halfway else 0
-        found = []
+        found: list[int] = []
         for cap, following in pairwise(self.caps):
             gained = sum(
-                many * (min(size, following) - min(size, cap)) for size, many in zip(sizes, units, strict=True)
+                many * (min(size, following) - min(size, cap))
+                for size, many in zip(sizes, units, strict=True)
             )
             found.append(gained * (self.grid // (following - cap)) - half)
         return found
@@ -198,7 +199,7 @@ class CapSearch(base.Operator):
         return self.least.confidence
 
     @cached_property
-    def event(self) -> Event:  # type: ignore[override]
+    def event(self) -> Event:
         return compose_events([self.ladder(1).event, find_dearest([choice.event for choice in self.choices])])
 
     @property
@@ -320,22 +321,29 @@ def _unmark(noisy: pa.Table) -> tuple[int, pa.Table | None]:
 
 
 def find_dearest(events: Iterable[Event]) -> Event:
-    """Return an event that costs as much as any of these, in every currency: made of the dearest of each of their parts.
+    """Return an event that costs at least as much as any of these, in every currency: made of the dearest of their parts.
 
-    They are made alike, for caps that differ: each has the same parts in the same order.
+    They are made alike, for caps that differ: each has the same parts in the same order. Noise of the lowest cap is the
+    dearest: of the steps that it moves by and of the groups that share it there are fewest, and a share of the loss is never
+    dearer than the loss at once. Parts of one kind are compared by what they cost, to within the rounding of these numbers.
 
     Raises:
-        ValueError: they are not, or no part is the dearest in all currencies.
+        ValueError: they are not made alike, or no part is the dearest in all currencies.
     """
     leaves = [event.leaves() for event in events]
     return compose_events(_find_dearest_leaf(alike) for alike in zip(*leaves, strict=True))
 
 
+_ROUNDED = 1 + Fraction(1, 10**15)
+
+
 def _find_dearest_leaf(events: Sequence[Event]) -> Event:
-    different = list(dict.fromkeys(events))
-    found = max(different, key=lambda event: event.rho)
-    for event in different:
-        pairs = zip((*event.basic, event.delta, event.rho, event.mu), (*found.basic, found.delta, found.rho, found.mu), strict=True)
-        if any(one > other for one, other in pairs):
-            raise ValueError("no event is the dearest in every currency")
-    return found
+    costs = {event: (*event.basic, event.delta, event.rho, event.mu) for event in events}
+    for found in sorted(costs, key=lambda event: costs[event][3:], reverse=True):
+        most = [amount * _ROUNDED for amount in costs[found]]
+        if all(one <= other for cost in costs.values() for one, other in zip(cost, most, strict=True)):
+            return found
+    pure = [event.pure for event in costs if event.pure is not None]
+    if len(pure) == len(costs):
+        return PureDP(max(pure))
+    raise ValueError("no event is the dearest in every currency")

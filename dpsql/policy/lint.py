@@ -322,9 +322,15 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
         for key in ("max_rows", "max_groups")
     )
     if open_rows:
-        findings.missing.append(f"{table.name}: max_rows, the rows of one {column} that count in one group.")
+        findings.advice.append(
+            f"{table.name}: max_rows, the rows of one {column} that count in one group; without it each statement names a "
+            "cap, or asks for one to be found: max_rows_contributed = AUTO. What reads rows as they are (PTR, STABLE, "
+            "EXPMECH, ABOVE_THRESHOLD) needs a number."
+        )
     if open_groups:
-        findings.advice.append(f"{table.name}: max_groups; without it each grouped statement must name it.")
+        findings.advice.append(
+            f"{table.name}: max_groups; without it each grouped statement must name it, or write AUTO."
+        )
     for name in table.columns:
         if name.lower() not in names:
             findings.missing.append(

@@ -1,4 +1,4 @@
-"""Caps that are found: a unit moves each question by at most 1, what is lost is what is declared, and the search ends where it should."""
+"""Caps that are found: a unit moves each question by at most 1, the loss is the declared one, and the search ends well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpsql.mechanisms.contribution_caps import RUNAWAY, CapLadder, CapSearch, fi
 from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import DiscreteLaplace, PureDP, SparseVector, compose_events
+from dpsql.privacy.events import DiscreteLaplace, GroupSelection, PureDP, SparseVector, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.operator_contract import OperatorContract
 
@@ -171,7 +171,13 @@ def counted(cap: int) -> Aggregation:
 def search(top: int = 8, **more: object) -> CapSearch:
     caps = list_caps(top)
     least, *between, most = map(counted, caps)
-    given = {"option": "max_rows_contributed", "cost": Fraction(2), "groups": 1, "epsilon": Fraction(1, 2), **more}
+    given = {
+        "option": "max_rows_contributed",
+        "cost": Fraction(2),
+        "groups": 1,
+        "epsilon": Fraction(1, 2),
+        **more,
+    }
     return CapSearch(query="SELECT units", caps=caps, least=least, most=most, between=tuple(between), **given)
 
 
@@ -186,7 +192,9 @@ class TestCapSearch(OperatorContract):
     def test_it_reads_what_it_claims(self) -> None:
         """The choice between the ends is claimed where it is taken: the reader is held to it."""
         held: list[object] = []
-        reader = Reader(lambda text, lent: self.exact(text), hold=lambda chosen: held.append(chosen) or (None, None))
+        reader = Reader(
+            lambda text, lent: self.exact(text), hold=lambda chosen: held.append(chosen) or (None, None)
+        )
         self.operator.release(reader, Entropy())
         assert len(held) == 1
         assert held[0] in self.operator.choices
@@ -218,7 +226,13 @@ def test_the_cap_that_is_found_is_the_one_of_the_answer() -> None:
 def test_searches_stand_in_searches() -> None:
     inner = search()
     outer = replace(
-        inner, option="max_groups_contributed", query="SELECT groups", caps=(1, 2), least=inner, most=inner, between=()
+        inner,
+        option="max_groups_contributed",
+        query="SELECT groups",
+        caps=(1, 2),
+        least=inner,
+        most=inner,
+        between=(),
     )
 
     def execute(text: str, lent: object) -> pa.Table:
@@ -247,7 +261,11 @@ def test_what_is_reserved_is_the_dearest_choice() -> None:
     dearest = find_dearest(gaussian)
     assert dearest in gaussian
     assert all(event.mu <= dearest.mu for event in gaussian)
+    huge = [GroupSelection(Fraction(10**6), Fraction(1, 10**6), 1 << i) for i in range(11)]
+    assert find_dearest(huge) == huge[0]
+    mixed = [PureDP(Fraction(1, 2)), DiscreteLaplace(Fraction(51, 100), 1 << 20)]
+    assert find_dearest(mixed) == PureDP(Fraction(51, 100))
     with pytest.raises(ValueError, match="dearest"):
-        find_dearest([PureDP(Fraction(1, 2)), DiscreteLaplace(Fraction(51, 100), 1 << 20)])
+        find_dearest([GroupSelection(ONE, Fraction(1, 10**6)), PureDP(Fraction(2))])
     with pytest.raises(ValueError, match="zip"):
         find_dearest([PureDP(ONE), compose_events([PureDP(ONE), PureDP(ONE)])])

@@ -280,7 +280,9 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
         budgeted = "max_rows_contributed" in text or "contributed = AUTO" in text
         first = parts_of(block.operator)[0]
         before = exact(databases, block.operator, f"d{number}")
-        if len(plan.blocks) > 1:  # groups that are kept are public for what comes after: here those of these rows
+        if (
+            len(plan.blocks) > 1
+        ):  # groups that are kept are public for what comes after: here those of these rows
             keep_groups(databases, block, f"d{number}")
         packed = by_packed_rows(databases, first, f"d{number}") if isinstance(first, Aggregation) else None
         for gone in units:
@@ -438,7 +440,10 @@ def test_the_check_notices_a_join_that_mixes_units(
         ),
         ("noise", "SELECT SUM(DISTINCT n) FROM t"),
         ("rows", "SELECT WITH DP OPTIONS (max_rows_contributed = 2) k, HISTOGRAM(f) FROM t GROUP BY k"),
-        ("rows", "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) k, COUNT(DISTINCT n) FROM t GROUP BY k"),
+        (
+            "rows",
+            "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) k, COUNT(DISTINCT n) FROM t GROUP BY k",
+        ),
     ],
 )
 def test_the_check_notices_rows_that_are_not_cut(

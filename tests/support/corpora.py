@@ -29,6 +29,15 @@ POLICIES = {
             default_delta=POLICY.budget.default_delta,
         ),
     ),
+    "no_caps": dataclasses.replace(
+        POLICY,
+        tables={
+            name: dataclasses.replace(table, max_rows=None, max_groups=None)
+            if not table.row_level and not table.public
+            else table
+            for name, table in POLICY.tables.items()
+        },
+    ),
     "spent": dataclasses.replace(
         POLICY,
         budget=dataclasses.replace(POLICY.budget, epsilon=Fraction(1, 5), default_epsilon=Fraction(1, 10)),

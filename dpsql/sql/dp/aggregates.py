@@ -319,7 +319,9 @@ class AggregateCall:
         if weighing is None:
             return ""
         if self.exact.ceiling is not None:
-            return "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
+            return (
+                "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
+            )
         rows = self.exact.rows_per_unit
         where = "in one group" if self.block.keys and self.exact.row_budget is None else "in all"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"

@@ -19,11 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapLadder, CapSearch, list_caps
@@ -31,15 +27,13 @@ from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.plan import Input
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace, GroupSelection, SparseVector
-from dpsql.sql.dp.budget_split import within_limit, within_limits
+from dpsql.sql.dp.aggregates import Aggregate
+from dpsql.sql.dp.block import AggregatingBlock
+from dpsql.sql.dp.budget_split import BudgetShare, within_limit, within_limits
 from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
 from dpsql.sql.normalize import Released
+from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.parse.options import AUTO, Options
-
-if TYPE_CHECKING:
-    from dpsql.sql.dp.aggregates import Aggregate
-    from dpsql.sql.dp.budget_split import BudgetShare
-    from dpsql.sql.dp.noisy_block import NoisyBlock
 
 ROWS, GROUPS = "max_rows_contributed", "max_groups_contributed"
 MOST_ROWS = 1 << 20
@@ -48,8 +42,8 @@ MOST_GROUPS = 1 << 10
 """The highest cap on the groups of a unit that is tried where the policy has none."""
 SHARE, SHARE_OF_MANY = Fraction(1, 4), Fraction(1, 8)
 """The part of epsilon that finds the caps; the smaller one where noise on many numbers weighs more than the caps do."""
-MANY = 16
-"""The numbers from which on there are many."""
+MANY_NUMBERS = 16
+"""The noisy numbers from which on there are many."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class AutoCaps:
     given: int | None = None
 
 
-def find_auto_caps(block: NoisyBlock) -> AutoCaps | None:
+def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     """Return the caps that a block asks for; None where it asks for none.
 
     Where only one is asked for, the other is found too if it is needed and nothing else gives it.
@@ -104,7 +98,9 @@ def find_auto_caps(block: NoisyBlock) -> AutoCaps | None:
 
 def without_auto(options: Options, caps: AutoCaps | None) -> Options:
     """Return the options with the lowest cap for each that is to be found, and without AUTO."""
-    values = {name: value for name, value in options.values.items() if value != AUTO or name not in (ROWS, GROUPS)}
+    values = {
+        name: value for name, value in options.values.items() if value != AUTO or name not in (ROWS, GROUPS)
+    }
     found = {} if caps is None else {ROWS: caps.rows, GROUPS: caps.groups}
     values |= {name: 1 for name, top in found.items() if top is not None}
     return replace(options, values=values)
@@ -113,7 +109,8 @@ def without_auto(options: Options, caps: AutoCaps | None) -> Options:
 def write_unit_sizes(exact: Exact, top: int, groups: bool) -> str:
     """Write the query of how many units have how many rows (or ``groups``): each counts once, with no more than ``top``."""
     names = exact.names
-    pairs = f"SELECT u, {', '.join([*names, 'COUNT(*) AS n'])} FROM ({exact.rows(inside=True)}) AS rows{write_group_by(['u', *names])}"
+    rows, by = exact.rows(inside=True), write_group_by(["u", *names])
+    pairs = f"SELECT {', '.join(['u', *names, 'COUNT(*) AS n'])} FROM ({rows}) AS rows{by}"
     if groups:
         sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({pairs}) AS pairs GROUP BY u"
     elif exact.groups is not None and names:
@@ -121,7 +118,7 @@ def write_unit_sizes(exact: Exact, top: int, groups: bool) -> str:
         pairs = f"SELECT * FROM ({pairs}) AS pairs QUALIFY {kept}"
         sized = f"SELECT u, LEAST(SUM(n), {top}) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
     else:
-        sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({exact.rows(inside=True)}) AS rows GROUP BY u"
+        sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({rows}) AS rows GROUP BY u"
     head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
     return f"{head}SELECT {SIZE}, COUNT(*) AS {UNITS} FROM ({sized}) AS sized GROUP BY {SIZE}"
 
@@ -131,12 +128,14 @@ class CapBuilder:
     """Makes the operators of a block whose caps are found.
 
     Args:
-        block: the block; its exact query is written anew for each cap.
+        block: the block.
+        exact: its exact query, which is written anew for each cap.
         caps: the caps to find.
         aggregates: what is asked for.
     """
 
-    block: NoisyBlock
+    block: AggregatingBlock
+    exact: Exact
     caps: AutoCaps
     aggregates: Sequence[Aggregate]
 
@@ -149,13 +148,13 @@ class CapBuilder:
     def _rows(self) -> int | None:
         """The highest cap on rows, where any answer depends on it."""
         own = any(a.part is not None or a.quantile is not None for a in self.aggregates)
-        needed = own or any(not partial.fixed for partial in self.block.exact.partials)
+        needed = own or any(not partial.fixed for partial in self.exact.partials)
         return self.caps.rows if needed else None
 
     @cached_property
     def _groups(self) -> int | None:
         """The highest cap on groups, where any answer to groups that are known depends on it."""
-        fixed = any(partial.fixed for partial in self.block.exact.partials)
+        fixed = any(partial.fixed for partial in self.exact.partials)
         needed = fixed or (self._rows is None and self.block.options.get(ROWS) is None)
         return self.caps.groups if needed and self.aggregates else None
 
@@ -174,7 +173,7 @@ class CapBuilder:
             return Fraction(0)
         domain = self.block.domain
         size = 1 if domain is None or domain.size is None else domain.size
-        return SHARE_OF_MANY if size * len(self.aggregates) > MANY else SHARE
+        return SHARE_OF_MANY if size * len(self.aggregates) > MANY_NUMBERS else SHARE
 
     def reduce(self, options: Options) -> tuple[Options, Amount]:
         """Return the options with what is left for the answers, and what each search gets.
@@ -188,7 +187,11 @@ class CapBuilder:
         if asked is None:
             if len(named) == len(self.aggregates) and named and not self.private:
                 hint = f"write OPTIONS (epsilon = ...): {share} of it finds the caps."
-                raise BindError("caps that are found need an epsilon of the whole.", hint=hint)
+                what, place = (
+                    "caps that are found need an epsilon of the whole.",
+                    self.aggregates[0].call.node,
+                )
+                raise bind_error(place, what, hint)
             if catalog.default_epsilon is None:
                 return options, Amount("epsilon", Fraction(0))  # dealing says what is missing
             asked = Amount("epsilon", catalog.default_epsilon)
@@ -225,7 +228,7 @@ class CapBuilder:
             The number of searches that it takes.
         """
         block = self.block
-        exact = block.exact
+        exact = self.exact
         keys = Exact(exact.bound, exact.where, exact.keys, exact.max_rows, None)
 
         def build(groups: int) -> Operator:
@@ -252,14 +255,18 @@ class CapBuilder:
         released = [Released(key.name, key.type) for key in exact.keys]
         searches = int(isinstance(operator, CapSearch))
         whole = Amount(chosen.currency, chosen.total + searches * searched.total)
-        block.binder.add_block(name, operator, released, block.bound.inputs, sentences, block.confidence, whole)
+        block.binder.add_block(
+            name, operator, released, block.bound.inputs, sentences, block.confidence, whole
+        )
         return searches
 
     def keep_groups(self, name: str) -> Input:
         """Make the groups of a release the block's public groups, and return them as they are lent."""
         block = self.block
-        lent, names = block.binder.name("kept"), ", ".join(block.exact.names)
-        block.exact.domain = PublicGroups(f"SELECT DISTINCT {names} FROM {lent}", None, "kept before", nullable=True)
+        lent, names = block.binder.name("kept"), ", ".join(self.exact.names)
+        self.exact.domain = PublicGroups(
+            f"SELECT DISTINCT {names} FROM {lent}", None, "kept before", nullable=True
+        )
         return Input(lent, f"SELECT {names} FROM {name}")
 
     # -- the searches -----------------------------------------------------------------------------------------------
@@ -297,7 +304,7 @@ class CapBuilder:
             return build(1)
         if option == GROUPS:
             self._use(1, None)
-        query, caps = write_unit_sizes(self.block.exact, top, option == GROUPS), list_caps(top)
+        query, caps = write_unit_sizes(self.exact, top, option == GROUPS), list_caps(top)
         least, *between, most = map(build, caps)
         epsilon = self.find_epsilon(searched)
         return CapSearch(option, query, caps, epsilon, cost, groups, least, most, tuple(between))
@@ -312,7 +319,7 @@ class CapBuilder:
 
     def _use(self, rows: int, groups: int | None) -> None:
         """Let the exact query have these caps."""
-        block, exact = self.block, self.block.exact
+        block, exact = self.block, self.exact
         if self.caps.rows is not None:
             exact.row_budget = rows if self._rows is not None else None
         exact.groups = groups
@@ -329,4 +336,3 @@ class CapBuilder:
 
 def _price_search(epsilon: Fraction) -> SparseVector:
     return CapLadder((1, 2), epsilon, Fraction(0)).event
-

@@ -213,7 +213,9 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
             asked.block.confidence, exact.budgeted,
         )  # fmt: skip
 
-    moved = f"one privacy unit moves this by at most {float(Fraction(bound_change()) / Fraction(grid.steps)):g}"
+    moved = (
+        f"one privacy unit moves this by at most {float(Fraction(bound_change()) / Fraction(grid.steps)):g}"
+    )
     held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
     said = f"add the different values of {asked.source()}, {held}; {moved}"
     integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"

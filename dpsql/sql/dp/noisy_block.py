@@ -87,7 +87,9 @@ class NoisyBlock(AggregatingBlock):
         size = self.domain.size if self.domain is not None else None
         rows = self.options.get("max_rows_contributed")
         free = size is not None and groups is not None and size <= groups and rows is None
-        self.per_unit_groups = min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
+        self.per_unit_groups = (
+            min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
+        )
         self.exact = Exact(
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
             self.domain, None if self.caps is None else self.caps.rows,
@@ -228,10 +230,15 @@ class NoisyBlock(AggregatingBlock):
             self.options.get("group_selection_epsilon"),
             self.options.nodes.get("group_selection_epsilon"),
         )
-        deltas, said = choice.delta_parts + private, tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates)
-        split = partial(deal, self.binder, select=self.select, shares=shares + [selecting] * private, deltas=deltas)
+        deltas, said = (
+            choice.delta_parts + private,
+            tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates),
+        )
+        split = partial(
+            deal, self.binder, select=self.select, shares=shares + [selecting] * private, deltas=deltas
+        )
         if self.caps is not None:
-            self._find_caps(CapBuilder(self, self.caps, aggregates), split, choice, said)
+            self._find_caps(CapBuilder(self, self.exact, self.caps, aggregates), split, choice, said)
             return
         share = split(self.options)
         fitted = self._fit(aggregates, share, private, choice)
@@ -247,7 +254,11 @@ class NoisyBlock(AggregatingBlock):
         return NoiseMaker(self.exact, self.per_unit_groups)
 
     def _find_caps(
-        self, caps: CapBuilder, split: Callable[[Options], BudgetShare], choice: NoiseChoice, said: tuple[str, ...]
+        self,
+        caps: CapBuilder,
+        split: Callable[[Options], BudgetShare],
+        choice: NoiseChoice,
+        said: tuple[str, ...],
     ) -> None:
         """Give the plan the operator that finds the caps, and before it, where they are private, the choice of groups.
 
@@ -368,7 +379,11 @@ class NoisyBlock(AggregatingBlock):
 
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
-        rows = (None, None) if self.caps is not None and self.caps.rows else (self.exact.max_rows, self.exact.row_budget)
+        rows = (
+            (None, None)
+            if self.caps is not None and self.caps.rows
+            else (self.exact.max_rows, self.exact.row_budget)
+        )
         said = describe_protection(self.bound, *rows)
         if not self.keys:
             return said

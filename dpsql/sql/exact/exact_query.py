@@ -254,7 +254,14 @@ class Exact:
         """
         most = groups if self.keys and not self.budgeted else None
         return write_bounded_rows(
-            self.bound, self.where, self.keys, {"v": value}, self.rows_per_unit, most, self.domain, self.budgeted
+            self.bound,
+            self.where,
+            self.keys,
+            {"v": value},
+            self.rows_per_unit,
+            most,
+            self.domain,
+            self.budgeted,
         )
 
     def sql(self) -> str:

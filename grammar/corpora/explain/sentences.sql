@@ -377,3 +377,95 @@ Expected absolute error: n ±15.96.
 Expected error, with 0.95 probability, at other mu:
                  μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
   count_star()     ±392    ±196      ±78       ±39
+====
+-- case: caps that are found
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
+----
+1. Each patient_id in visits is protected.
+2. Groups are public (declared by the policy): all of them appear.
+3. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+4. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
+6. With max_rows_contributed = 1: count_star(): the count with discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
+7. With max_rows_contributed = 1: avg(amount): a total about 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
+8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
+9. Noise grows with max_rows_contributed.
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                                              ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  count_star(), with max_rows_contributed = 1                   ±80      ±40      ±16       ±8       ±4       ±1
+  avg(amount), of 1000 rows, with max_rows_contributed = 1   ±122.5   ±54.55   ±20.48   ±10.03   ±4.967   ±1.975
+====
+-- case: caps that are found, and private groups
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) city, COUNT(*) AS n, COUNT(DISTINCT patient_id) AS people FROM visits GROUP BY city
+----
+1. Each patient_id in visits is protected.
+2. Groups are private: each is shown by the number of its privacy units.
+3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups beyond the cap.
+4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
+5. Noise grows with max_groups_contributed.
+6. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+7. count(DISTINCT patient_id): count the privacy units; one privacy unit moves this by at most 1 in one group.
+8. Noise: AUTO takes Gaussian noise of ε=0.5, δ=5e-07: its expected error is 0.99 times that of Laplace noise.
+9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups beyond the cap.
+10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows beyond the cap.
+11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
+12. With max_rows_contributed = 1: count_star(): the count with rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
+13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count with rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
+14. Noise grows with max_rows_contributed.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                                                                               ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  count_star(), with max_rows_contributed = 1, with max_groups_contributed = 1                  ±201    ±105     ±44     ±23   ±12    ±5
+  count(DISTINCT patient_id), with max_rows_contributed = 1, with max_groups_contributed = 1    ±201    ±105     ±44     ±23   ±12    ±5
+====
+-- case: caps that are found, and the better noise
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) ward, COUNT(*), SUM(amount), SUM(age), SUM(week), AVG(amount), AVG(age), AVG(week), VAR_POP(amount), VAR_POP(age) FROM visits GROUP BY ward
+----
+1. Each patient_id in visits is protected.
+2. Groups are public (declared by the policy): all of them appear.
+3. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 500 in one group, times the cap on its rows.
+5. sum(age): add age, held to [0, 120] (from the policy); one privacy unit moves this by at most 120 in one group, times the cap on its rows.
+6. sum(week): add week, held to [1, 53] (from the policy); one privacy unit moves this by at most 53 in one group, times the cap on its rows.
+7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+10. var_pop(amount): VAR_POP of amount, held to [0, 500] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
+13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows beyond the cap.
+14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
+15. With max_rows_contributed = 1: count_star(): the count with rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
+16. With max_rows_contributed = 1: sum(amount): the sum with rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
+17. With max_rows_contributed = 1: sum(age): the sum with rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
+18. With max_rows_contributed = 1: sum(week): the sum with rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490 with 0.95 probability.
+19. With max_rows_contributed = 1: avg(amount): a total about 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
+20. With max_rows_contributed = 1: avg(amount): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
+21. With max_rows_contributed = 1: avg(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
+22. With max_rows_contributed = 1: avg(age): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
+23. With max_rows_contributed = 1: avg(week): a total about 27 with rounded Gaussian noise of deviation 527.543 (jointly ε=0.875, δ=1e-06); within ±1182.44 with 0.975 probability.
+24. With max_rows_contributed = 1: avg(week): divided by a count with rounded Gaussian noise of deviation 20.2901 (jointly ε=0.875, δ=1e-06); within ±45.4783 with 0.975 probability.
+25. With max_rows_contributed = 1: var_pop(amount): a sum of squares with rounded Gaussian noise of deviation 1.55314e+06 (jointly ε=0.875, δ=1e-06); within ±3.71818e+06 with 0.9833 probability.
+26. With max_rows_contributed = 1: var_pop(amount): a total about 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±9406.34 with 0.9833 probability.
+27. With max_rows_contributed = 1: var_pop(amount): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
+28. With max_rows_contributed = 1: var_pop(age): a sum of squares with rounded Gaussian noise of deviation 89460.8 (jointly ε=0.875, δ=1e-06); within ±214167 with 0.9833 probability.
+29. With max_rows_contributed = 1: var_pop(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
+30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
+31. Noise grows with max_rows_contributed.
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+
+Expected error, with 0.95 probability, at other epsilons:
+                                                                ε=0.1     ε=0.2     ε=0.5     [ε=1]      ε=2       ε=5
+  count_star(), with max_rows_contributed = 1                    ±242      ±127       ±54       ±28      ±15        ±6
+  sum(amount), with max_rows_contributed = 1                 ±120 900   ±63 260   ±26 840   ±14 060   ±7 410    ±3 241
+  sum(age), with max_rows_contributed = 1                     ±29 020   ±15 180    ±6 441    ±3 374   ±1 778      ±778
+  sum(week), with max_rows_contributed = 1                    ±12 820    ±6 705    ±2 845    ±1 490     ±785      ±344
+  avg(amount), of 1000 rows, with max_rows_contributed = 1     ±217.3    ±94.17    ±36.04    ±18.26   ±9.459    ±4.093
+  avg(age), of 1000 rows, with max_rows_contributed = 1        ±52.15     ±22.6    ±8.651    ±4.382    ±2.27   ±0.9824
+  avg(week), of 1000 rows, with max_rows_contributed = 1        ±33.4    ±13.38    ±4.943    ±2.478   ±1.277   ±0.5509

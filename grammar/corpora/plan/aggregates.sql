@@ -469,3 +469,66 @@ SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) 
 columns: n, middle
 cost: ε=0.301733148
 block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}
+====
+-- case: a cap on rows that is found
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) COUNT(*) AS n FROM visits
+----
+columns: n
+cost: ε=1
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 1}], "kind": "composed"}
+====
+-- case: both caps are found over public groups: rows in all are enough
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) ward, COUNT(*) AS n FROM visits GROUP BY ward
+----
+columns: ward, n
+cost: ε=1
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 1}], "kind": "composed"}
+====
+-- case: units are counted: groups are needed too
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) ward, COUNT(*) AS n, COUNT(DISTINCT patient_id) AS people FROM visits GROUP BY ward
+----
+columns: ward, n, people
+cost: ε=1
+block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "3/8", "kind": "discrete_laplace", "sensitivity": 1}], "kind": "composed"}
+====
+-- case: private groups are chosen first
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) city, COUNT(*) AS n FROM visits GROUP BY city
+----
+columns: city, n
+cost: ε=1, δ=1e-06
+block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"delta": "1/1000000", "epsilon": "3/8", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "discrete_laplace", "sensitivity": 1}], "kind": "composed"}
+====
+-- case: the policy's caps are ceilings
+SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(*) AS n FROM visits GROUP BY week
+----
+columns: week, n
+cost: ε=1
+block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "7/8", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+====
+-- case: a cap in mu
+-- policy: mu
+SELECT WITH DP OPTIONS (mu = 0.5, max_rows_contributed = AUTO) COUNT(*) AS n FROM visits
+----
+columns: n
+cost: ε=2.331, δ=1e-07
+block: CapSearch {"events": [{"epsilon1": "199613073/2000000000", "epsilon2": "199613073/2000000000", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"declared_delta": "1/10000000", "declared_epsilon": "2130939142242007514407853285831/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "396752083921/17179869184"}], "kind": "composed"}
+====
+-- case: caps of rows that are units are 1
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) bid, COUNT(*) AS n FROM bids GROUP BY bid
+----
+columns: bid, n
+cost: ε=1, δ=1e-07
+block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1}, {"delta": "1/10000000", "epsilon": "1/2", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
+====
+-- case: quantiles and bounds that are found under a cap that is found
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(age) AS m, SUM(amount, contribution_bounds_per_row => AUTO) AS s FROM visits GROUP BY ward
+----
+columns: ward, m, s
+cost: ε=1
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}

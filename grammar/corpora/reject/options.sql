@@ -394,3 +394,81 @@ SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
 BindError: mu must be above 0.
   1 |   SELECT WITH DP OPTIONS (mu = 0) COUNT(*) FROM visits
                                      ^
+====
+-- case: a cap that is found beside an error
+-- policy: no_caps
+SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
+----
+BindError: error needs caps that are known beforehand.
+  1 |   SELECT WITH DP OPTIONS (error = 5, epsilon = 1, max_rows_contributed = AUTO) COUNT(*) FROM visits
+                                ^^^^^^^^^
+Hint: the noise follows from the caps, which are found first: leave error out, or write caps.
+====
+-- case: caps that are found beside consistent cells
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE, max_rows_contributed = AUTO) ward, urgent, COUNT(*) FROM visits GROUP BY ROLLUP (ward, urgent)
+----
+BindError: consistent needs caps that are known beforehand.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE, max_rows_contributed = AUTO) ward, urgent, C
+                                             ^^^^^^^^^^
+Hint: leave consistent out, or write caps.
+====
+-- case: a cap that is found with PTR
+SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) IQR(age) FROM visits
+----
+PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
+  1 |   PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) IQR(age) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write a number, such as max_rows_contributed = 10.
+====
+-- case: a cap that is found for a choice
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100) OVER diseases FROM visits
+----
+PrivacyError: max_rows_contributed = AUTO is for counts, sums and what is made of them, in SELECT WITH DP.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) name, ABOVE_THRESHOLD(COUNT(*) FIL
+                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: write a number, such as max_rows_contributed = 10.
+====
+-- case: shares that leave the caps nothing
+-- policy: no_caps
+SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
+----
+BindError: caps that are found need an epsilon of the whole.
+  1 |   SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) COUNT(*, epsilon => 1) FROM visits
+                                                             ^^^^^^^^^^^^^^^^^^^^^^
+Hint: write OPTIONS (epsilon = ...): 1/4 of it finds the caps.
+====
+-- case: shares that leave the caps too little
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) COUNT(*, epsilon => 0.9) FROM visits
+----
+BindError: Epsilon overconsumption: the shares add up to 0.9 of ε=0.75.
+  1 |   silon = 1, max_rows_contributed = AUTO) COUNT(*, epsilon => 0.9) FROM visits
+                                                ^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: lower the shares, or raise the epsilon of the block.
+====
+-- case: no cap on rows, in the policy or the statement
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
+----
+PrivacyError: nothing bounds how many rows of visits one privacy unit has.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
+                                             ^^^^^^^^
+Hint: write OPTIONS (max_rows_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.
+====
+-- case: no cap on groups, in the policy or the statement
+-- policy: no_caps
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(DISTINCT patient_id) FROM visits GROUP BY city
+----
+PrivacyError: nothing says how many groups one privacy unit may be in.
+  1 |   STINCT patient_id) FROM visits GROUP BY city
+                                                ^^^^
+Hint: write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_groups.
+====
+-- case: a cap that is a word
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
+----
+BindError: max_rows_contributed must be a number.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
+                                                                    ^^^^
+Hint: write max_rows_contributed as a literal, such as 3.

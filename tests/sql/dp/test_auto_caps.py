@@ -1,0 +1,253 @@
+"""Caps that a statement finds: answers near the truth where the policy has none, ceilings where it has, and what is paid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.base import list_claims
+from dpsql.mechanisms.contribution_caps import CapSearch
+from tests.support import inside
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 1e-2
+accountant = "basic"
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+[tables.t.columns]
+k = { values = ["a", "b", "c", "d"] }
+x = { bounds = [0, 100] }
+[tables.held]
+source = "t"
+privacy_unit = "u"
+max_rows = 3
+max_groups = 2
+[tables.held.columns]
+k = { values = ["a", "b", "c", "d"] }
+[tables.r]
+source = "t"
+privacy_unit = "ROW"
+[tables.keys]
+public = true
+"""
+ROWS, GROUPS = "max_rows_contributed = AUTO", "max_groups_contributed = AUTO"
+SURE = "epsilon = 1e6"
+"""So large that nothing is lost, and noise is small."""
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        # Unit i has as many rows as i % 50 + 1; every 1000th unit has 400 more.
+        con.execute(
+            "CREATE TABLE t AS SELECT i AS u, ['a', 'b', 'c', 'd', 'other'][(i + j) % 5 + 1] AS k, j % 7 + i % 3 AS p, "
+            "(i * 7 + j * 3) % 100 AS x FROM range(2000) r(i), range(1, 451) s(j) "
+            "WHERE j <= i % 50 + 1 + CASE WHEN i % 1000 = 7 THEN 400 ELSE 0 END"
+        )
+        con.execute("CREATE TABLE keys AS SELECT unnest(range(9)) AS p")
+        yield con
+
+
+@pytest.fixture(scope="module")
+def session(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        yield session
+
+
+def plain(text: str) -> str:
+    """The same statement, as DuckDB reads it."""
+    return text.replace("contribution_bounds_per_row => AUTO", "").replace(", )", ")")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT {} COUNT(*) FROM t",
+        "SELECT {} COUNT(*), SUM(x), AVG(x), COUNT(DISTINCT u) FROM t",
+        "SELECT {} k, COUNT(*), SUM(x), COUNT(DISTINCT u) FROM t GROUP BY k",
+        "SELECT {} k, AVG(x), COUNT(*) FILTER (WHERE x > 50) FROM t GROUP BY k",
+        "SELECT {} p, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY p",
+        "SELECT {} k, COUNT(*) FROM t WHERE k <> 'other' GROUP BY ROLLUP (k)",
+        "SELECT {} keys.p, COUNT(t.u) FROM t RIGHT JOIN keys ON t.p = keys.p GROUP BY keys.p",
+        "SELECT {} k, MEDIAN(x), COUNT(DISTINCT x) FROM t GROUP BY k",
+        "SELECT {} k, SUM(x, contribution_bounds_per_row => AUTO) FROM t GROUP BY k",
+    ],
+)
+@pytest.mark.parametrize("caps", [f"{ROWS}, {GROUPS}", ROWS, GROUPS])
+def test_at_a_huge_epsilon_nothing_is_lost(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, asked: str, caps: str
+) -> None:
+    """Every unit has its rows in the answer: what one with 450 rows adds is there too."""
+    ours = session.sql(
+        asked.format(f"WITH DP OPTIONS ({SURE}, delta = 1e-6, noise = LAPLACE, {caps})")
+    ).fetchall()
+    where = " WHERE k <> 'other'" if "t GROUP BY" in asked and "BY p" not in asked else ""
+    base = (
+        asked.format("").replace(" FROM t", f" FROM (FROM t{where}) AS t")
+        if "JOIN" not in asked
+        else asked.format("")
+    )
+    theirs = con.sql(plain(base)).fetchall()
+    assert len(ours) == len(theirs)
+    by_key = str if "ROLLUP" in asked else repr
+    for mine, its in zip(sorted(ours, key=by_key), sorted(theirs, key=by_key), strict=True):
+        for one, other in zip(mine, its, strict=True):
+            text = isinstance(one, str | bool | None)
+            assert one == (other if text else pytest.approx(other, rel=1e-3, abs=0.5)), (mine, its)
+
+
+def test_rows_over_all_groups_are_the_cap_where_groups_are_public(session: dpsql.Session) -> None:
+    plan = inside.bind(
+        session, f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}, {GROUPS}) k, COUNT(*) FROM t GROUP BY k"
+    )
+    (search,) = (block.operator for block in plan.blocks)
+    assert isinstance(search, CapSearch)
+    assert search.option == "max_rows_contributed"
+    assert not isinstance(search.least, CapSearch)
+    assert search.groups == 4
+    assert search.cost == Fraction(4, 3)  # the noise of one cell at cap 1, of three quarters of epsilon
+
+
+def test_groups_are_found_first_and_rows_in_what_they_leave(session: dpsql.Session) -> None:
+    text = (
+        f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) k, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY k"
+    )
+    (outer,) = (block.operator for block in inside.bind(session, text).blocks)
+    assert isinstance(outer, CapSearch)
+    assert outer.option == "max_groups_contributed"
+    assert outer.caps == (1, 2, 4)
+    for cap, inner in zip(outer.caps, outer.choices, strict=True):
+        assert isinstance(inner, CapSearch)
+        assert (f"LAG(u, {cap})".lower() in inner.query.lower()) == (cap > 0)
+    notes = session.sql(text).notes
+    assert (
+        notes[0]
+        == "max_groups_contributed = 4 was found privately, the largest that is asked about: of a unit with more groups, 4 count"
+    )
+    assert notes[1].startswith("max_rows_contributed = 512 was found privately")
+
+
+def test_the_policys_caps_are_ceilings(session: dpsql.Session) -> None:
+    for asked, tops in (
+        (f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}) COUNT(*) FROM held", (3,)),
+        (f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}) k, COUNT(*) FROM held GROUP BY k", (12,)),
+        (f"SELECT WITH DP OPTIONS ({SURE}, {GROUPS}) k, COUNT(*) FROM held GROUP BY k", (2,)),
+        (f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) k, COUNT(DISTINCT u), COUNT(*) FROM held GROUP BY k", (2, 6)),
+    ):  # fmt: skip
+        found = []
+        (operator,) = (block.operator for block in inside.bind(session, asked).blocks)
+        while isinstance(operator, CapSearch):
+            found.append(operator.caps[-1])
+            operator = operator.most
+        assert tuple(found) == tops, asked
+        assert all("the largest that is asked about" in note for note in session.sql(asked).notes)
+
+
+def test_nothing_found_means_one_row_and_a_note(session: dpsql.Session) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}) COUNT(*) FROM t WHERE u < 0"
+    capped = [session.sql(text, fresh=True).notes[0] for _ in range(20)]
+    one = "max_rows_contributed = 1: no larger cap was found to be worth its noise; a larger epsilon may find one"
+    assert Counter(capped)[one] >= 5
+
+
+def spent(session: dpsql.Session) -> Fraction:
+    return sum((entry.event.basic[0] for entry in session.ledger() if entry.event is not None), Fraction(0))
+
+
+def test_what_is_paid_is_what_was_asked(session: dpsql.Session) -> None:
+    for text in (
+        f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}) COUNT(*), SUM(x) FROM t",
+        f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}, {GROUPS}) k, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY k",
+        f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, {ROWS}) p, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY p",
+        f"SELECT WITH DP OPTIONS (epsilon = 1, {GROUPS}) k, COUNT(DISTINCT u) FROM t GROUP BY k",
+        f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, {GROUPS}) p FROM t GROUP BY p",
+        f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, {ROWS}) k, p, COUNT(*) FROM t GROUP BY CUBE (k, p)",
+    ):
+        before = spent(session)
+        result = session.sql(text)
+        assert spent(session) - before == 1, text
+        again = session.sql(text)
+        assert again.fetchall() == result.fetchall()
+        assert spent(session) - before == 1, "a stored answer is free"
+
+
+def test_an_answer_is_shown_again_at_another_confidence(session: dpsql.Session) -> None:
+    text = (
+        f"SELECT WITH DP OPTIONS (epsilon = 2, {ROWS}, confidence = {{}}) k, COUNT(*) AS n FROM t GROUP BY k"
+    )
+    first, second = (session.sql(text.format(level)) for level in (0.95, 0.5))
+    assert second.df().equals(first.df())
+    assert second.cost_line.startswith("stored")
+    widths = [max(high - low for low, high in r.intervals["n"]) for r in (first, second)]
+    assert widths[0] > 3 * widths[1]
+
+
+def test_the_choice_is_proved_where_it_is_taken(session: dpsql.Session) -> None:
+    """Texts of caps between the ends are claimed by their own operators, with the noise that they have."""
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1, {ROWS}) k, COUNT(*) FROM t GROUP BY k"
+    plan = inside.bind(session, text)
+    (search,) = (block.operator for block in plan.blocks)
+    assert isinstance(search, CapSearch)
+    inside.check(session, plan)
+    claimed = {claimed.text for claimed in list_claims(search)}
+    assert not any(choice.queries[0] in claimed for choice in search.between)
+    gate = inside.gate(session)
+    for choice, less in zip(search.between[1:], search.between, strict=False):
+        gate.prove(choice, {})
+        (mine,) = list_claims(choice)
+        (its,) = list_claims(less)
+        with pytest.raises(dpsql.PrivacyError):  # a cap with the noise of a lower one
+            gate.prove(_Claims(mine.text, its.claim), {})
+
+
+class _Claims:
+    def __new__(cls, text: str, claim: object) -> object:
+        from dpsql.mechanisms.base import ClaimedText, Operator
+
+        class Only(Operator):
+            event = None  # type: ignore[assignment]
+            queries = (text,)
+
+            def claims(self) -> Iterator[ClaimedText]:
+                yield ClaimedText(text, claim)  # type: ignore[arg-type]
+
+            def release(self, read: object, entropy: object) -> object:  # type: ignore[override]
+                raise AssertionError
+
+            def sentences(self, confidence: float) -> tuple[str, ...]:
+                return ()
+
+        return Only()
+
+
+def test_rows_that_are_units_have_nothing_to_find(session: dpsql.Session) -> None:
+    rows = session.sql(f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) COUNT(*) FROM r").fetchone()
+    assert rows == session.sql(f"SELECT WITH DP OPTIONS ({SURE}) COUNT(*) FROM r").fetchone()
+
+
+def test_a_number_for_one_and_auto_for_the_other(session: dpsql.Session) -> None:
+    text = f"SELECT WITH DP OPTIONS ({SURE}, max_groups_contributed = 2, {ROWS}) k, COUNT(*), COUNT(DISTINCT u) FROM t GROUP BY k"
+    rows = session.sql(text).fetchall()
+    whole = session.sql(text.replace("max_groups_contributed = 2, ", "")).fetchall()
+    assert sum(n for _, _, n in rows) < 0.6 * sum(n for _, _, n in whole)
+    with pytest.raises(dpsql.BindError, match="exclude each other"):
+        session.sql(
+            "SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 2, max_rows_contributed = 2) COUNT(*) FROM t"
+        )
+
+
+def test_rows_outside_of_the_public_groups_use_nothing_up(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection
+) -> None:
+    """A unit's rows in groups that are not shown neither raise the cap nor count against it."""
+    text = f"SELECT WITH DP OPTIONS ({SURE}, max_rows_contributed = 1) k, COUNT(*) FROM t WHERE u < 50 GROUP BY k"
+    ((units,),) = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE u < 50 AND k <> 'other'").fetchall()
+    assert sum(n for _, n in session.sql(text).fetchall()) == units
