@@ -139,12 +139,14 @@ class CapLadder:
         Args:
             statistics: as :meth:`measure` gives them.
         """
+        asked = self.questions
+        if not asked:
+            return len(self.caps) - 1
         first, second = (rate / self.grid for rate in self.rates)
         noise = int(draw_geometric(first, 1, entropy)[0])
-        asked = self.questions
         short = [noise - tolerance + statistics[beyond] for _, beyond, tolerance in asked]
         # Minus q, with its noise, reaches the noisy threshold with probability exp(-rate * short), or 1: one exact coin each.
-        found = np.flatnonzero(flip_coins(np.array(short, dtype=object), second, entropy)) if asked else []
+        found = np.flatnonzero(flip_coins(np.array(short, dtype=object), second, entropy))
         return asked[int(found[0])][0] if len(found) else len(self.caps) - 1
 
 
