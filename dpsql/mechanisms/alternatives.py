@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.mechanisms.aggregation import Part
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity, Spread
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr import iqr_scale, ptr_statistics
 from dpsql.mechanisms.ptr.stability_test import make_stability_test
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 
 ASSUMED_ROWS = (1_000, 10_000, 100_000)

@@ -120,8 +120,7 @@ class Reader:
         values: integers for the parameters of texts.
         prove: proves what the engine runs in a text's place; it gets the normal form, the same with its values filled in,
             what is lent, and these values.
-        hold: proves the texts of an operator that is chosen while another releases, and returns ``exact`` and ``prove`` for
-            what that one claims alone.
+        hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]

@@ -57,9 +57,10 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
-from dpsql.mechanisms.histograms import GRID_STEP, RANK_CONFIDENCE, STEP_ROWS, read_histogram
+from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
+from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
 from dpsql.numerics.exact_numbers import Integers, read_integers

@@ -14,8 +14,8 @@ from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, bind_parameters
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan
 from dpsql.sql.parse.statements import parse

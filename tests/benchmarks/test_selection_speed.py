@@ -18,8 +18,8 @@ import pytest
 import dpsql
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE, CANDIDATE_SENSITIVITY
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.order_statistics import WantedRank
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import inverse_sensitivity
-from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, Quantiles
+from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS
 from dpsql.mechanisms.inverse_sensitivity import (
     AnswerRuns,
     EditedStatistic,
@@ -21,6 +21,7 @@ from dpsql.mechanisms.inverse_sensitivity import (
     TrimmedMean,
 )
 from dpsql.mechanisms.order_statistics import WantedRank, cut_segments
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange

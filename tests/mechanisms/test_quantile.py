@@ -16,10 +16,10 @@ import pytest
 
 from dpsql.mechanisms import order_statistics
 from dpsql.mechanisms.aggregation import Aggregation, Together, list_groups
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.order_statistics import WantedRank, choose_step, cut_segments
 from dpsql.mechanisms.per_group import GroupSelector, LaplaceNoise, Statistic
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value

@@ -21,8 +21,9 @@ from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import SALT, Operator, Reader
 from dpsql.mechanisms.contribution_caps import CapSearch
-from dpsql.mechanisms.histograms import DistinctSum, Histogram, Quantiles
+from dpsql.mechanisms.histograms import DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs

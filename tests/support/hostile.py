@@ -19,9 +19,10 @@ from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import fill_parameters
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
-from dpsql.mechanisms.histograms import DistinctCount, Histogram, Quantiles
+from dpsql.mechanisms.histograms import DistinctCount, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.ptr.stability_test import Stable
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate

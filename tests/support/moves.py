@@ -10,9 +10,10 @@ import duckdb
 from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.auto_bounds import PLACES, AutoBounded
 from dpsql.mechanisms.base import SALT
-from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram, Quantiles
+from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 
 Noise = LaplaceNoise | GaussianNoise

@@ -20,9 +20,10 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, AutoKind, find_exponent
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram, Quantiles
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
 from dpsql.sql.exact.exact_query import Exact, write_group_by

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import ThresholdNoise, split_epsilon
 from dpsql.mechanisms.subsample.subsample import UnboundedRange
 from dpsql.noise.entropy import Entropy

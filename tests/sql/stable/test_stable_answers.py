@@ -13,7 +13,6 @@ import pytest
 import dpsql
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.alternatives import ASSUMED_ROWS, compare_ways
-from dpsql.mechanisms.histograms import Quantiles
 from dpsql.mechanisms.inverse_sensitivity import (
     AnswerRuns,
     InverseSensitivity,
@@ -23,6 +22,7 @@ from dpsql.mechanisms.inverse_sensitivity import (
 )
 from dpsql.mechanisms.order_statistics import WantedRank, choose_step
 from dpsql.mechanisms.ptr.ptr_statistics import Iqr
+from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.privacy.events import BoundedRange
 from tests.support import inside
 from tests.support.goodness import fixed

@@ -1,0 +1,265 @@
+"""Quantiles, the median, the least and the greatest value, by the exponential mechanism over a public grid.
+
+    u(v) = -max(0, L - t, t - (L + E))     L values below v, E values equal to v, t the wanted rank
+
+The grid is every integer from ``low`` to ``high``. All points between two neighbouring values of the data share one
+utility, so the work grows with the number of distinct values, not with the length of the grid. Values that occur often
+keep their weight: the mechanism whose candidates are the *intervals* between values (Smith 2011) would never answer 5
+for a hundred copies of 5.
+
+Relation: ADD_REMOVE. Sensitivity for ``t = p n``: adding a row moves ``L - p n`` by ``1 - p`` or by ``-p``, so
+``max(p, 1 - p)``, times the rows a unit may have. Guarantee: pure epsilon and of bounded range, divided equally over the
+quantiles of a column and over the groups of a unit. The caller must clamp values to the grid, leave missing ones out, and
+bound the rows of a unit in each group and the groups of a unit.
+
+The least value is asked for as the rank ``min(k, n / 2)`` for a public k, so large that the points outside the data have
+negligible weight: at rank 0 every point below the data would be as good as the true minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
+from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import Integers, read_integers
+from dpsql.privacy.events import BoundedRange, Event
+
+RANK_CONFIDENCE = 0.95
+"""The confidence of the note beside a released quantile."""
+
+_DOUBT = Fraction(1, 1000)
+"""The approximate chance that a least or greatest value falls outside the data after all."""
+OUTSIDE = Fraction(1, 10**9)
+"""The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
+
+_NO_ROWS = np.zeros(0, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Quantiles(Part):
+    """Quantiles of one column, per group, out of one histogram.
+
+    Args:
+        query: gives the keys, :data:`GRID_STEP` and :data:`STEP_ROWS`, one row per group and distinct value.
+        names: of the released columns, one for each rank; the values of ranks that share a name are a list.
+        ranks: the ranks wanted.
+        low: the first step of the grid.
+        high: its last step.
+        epsilon: for all of them; each gets an equal part of it in each of at most ``groups`` groups.
+        rows: rows of one privacy unit in one group.
+        groups: groups that one privacy unit may be in.
+        steps: grid steps to a unit.
+        whole: show integers (where ``steps`` is 1).
+        column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
+        geometric: what steps stand for, where the bounds are nobody's: utilities and charge are the same on any grid.
+        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
+    """
+
+    assumes_rows = True
+
+    query: str
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    ranks: tuple[WantedRank, ...]
+    low: int
+    high: int
+    epsilon: Fraction
+    rows: int = 1
+    groups: int = 1
+    steps: Fraction = Fraction(1)
+    whole: bool = False
+    column: str | None = None
+    geometric: GeometricGrid | None = None
+    in_all: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
+            raise ValueError("a quantile needs a grid, an epsilon above 0, and rows and groups of at least 1")
+        if len(self.names) != len(self.ranks):
+            raise ValueError("a name for each quantile")
+
+    @property
+    def event(self) -> Event:
+        return BoundedRange(self.epsilon, self.groups * len(self.ranks))
+
+    def claims(self) -> Iterator[ClaimedText]:
+        claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
+        yield ClaimedText(self.query, claim)
+        if self.column_route is not None:
+            yield from self.column_route.claims(claim)
+
+    @property
+    def column_route(self) -> ColumnCounts | None:
+        return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
+
+    @property
+    def _grid(self) -> int:
+        """The number of grid points."""
+        return self.high - self.low + 1
+
+    @property
+    def part(self) -> Fraction:
+        """The epsilon of one quantile in one group."""
+        return self.epsilon / (self.groups * len(self.ranks))
+
+    @property
+    def inward(self) -> int:
+        """The number of values by which the least and the greatest are passed, so that they stay within the data."""
+        return math.ceil(2 * self.rows / float(self.part) * math.log(self._grid / float(_DOUBT)) + 0.5)
+
+    def rate(self, rank: WantedRank) -> Fraction:
+        """Return the log-weight of one step of scaled utility."""
+        return self.part / (2 * rank.sensitivity * self.rows)
+
+    def count_needed(self, rank: WantedRank) -> int | None:
+        """Count the rows that keep the answer between the least and the greatest value; None if no number does.
+
+        Grid points outside the data have a scaled utility of -n times ``p`` or ``1 - p``, the nearer of which is meant, and
+        some point has 0: so they are chosen with a chance of at most ``grid exp(-rate miss n)``, at most :data:`OUTSIDE`.
+        The least and the greatest value pass enough rows that it is at most a thousandth, if there are that many.
+        """
+        if rank.end:
+            return 2 * self.inward - 1
+        miss = min(rank.p.numerator, rank.p.denominator - rank.p.numerator)
+        if not miss:
+            return None
+        bits = 128 + max(0, self.rate(rank).denominator.bit_length())
+        ratio = ia.log(ia.rational(self._grid / OUTSIDE, bits), bits)[1]
+        return math.ceil(ia.fraction(ratio) / (self.rate(rank) * miss))
+
+    def bound_error(self, rank: WantedRank, confidence: float) -> float:
+        """Bound the distance of the answer's rank from the wanted one, in rows (Dwork and Roth, corollary 3.12)."""
+        log = math.log(self._grid) - math.log(1 - confidence)
+        return float(log / self.rate(rank)) / rank.scale
+
+    def _bound_miss(self, rank: WantedRank, confidence: float) -> float:
+        """Bound the same distance from the rank that is called for: the ends are passed by some rows."""
+        return self.bound_error(rank, confidence) + (self.inward if rank.end else 0)
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        rows = index_groups(table, self.keys)
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        held = (rows.get(group, _NO_ROWS) for group in groups)
+        histograms = (read_histogram(values[i], counts[i], self.low, self.high) for i in held)
+        return self._answer([self._choose(v, c, entropy) for v, c in histograms])
+
+    def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        return self._answer([self._choose(np.arange(self.low, self.high + 1), counts, entropy)])
+
+    def _answer(self, steps: list[list[int]]) -> Answered:
+        kind = pa.int64() if self.whole and self.steps == 1 else pa.float64()
+        shown: Callable[[int], float] = int if kind == pa.int64() else lambda v: float(v / self.steps)
+        if self.geometric is not None:
+            grid = self.geometric
+            shown = (lambda v: int(grid.value(v))) if kind == pa.int64() else lambda v: float(grid.value(v))
+        columns = {}
+        for name, places in self._places().items():
+            lists = [[shown(row[i]) for i in places] for row in steps]
+            alone = len(places) == 1
+            columns[name] = (
+                pa.array([v for (v,) in lists], kind) if alone else pa.array(lists, pa.list_(kind))
+            )
+        return Answered(columns, self.event, self._notes())
+
+    def _places(self) -> Mapping[str, list[int]]:
+        """Return the ranks of each released column, by their places."""
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self.names):
+            found.setdefault(name, []).append(i)
+        return found
+
+    def _notes(self) -> tuple[str, ...]:
+        """Explain that there is no interval: only the error in rank is known."""
+        by_error: dict[int, list[str]] = {}
+        for name, places in self._places().items():
+            off = max(math.ceil(self._bound_miss(self.ranks[i], RANK_CONFIDENCE)) for i in places)
+            by_error.setdefault(off, []).append(name)
+        return tuple(
+            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}"
+            for off, names in by_error.items()
+        )
+
+    def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
+        """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
+        chosen = [
+            choose_step(values, counts, self.low, self.high, rank, self.rate(rank), entropy, self.inward)
+            for rank in self.ranks
+        ]
+        order = sorted(range(len(chosen)), key=lambda i: self.ranks[i].p)
+        out = [0] * len(chosen)
+        for i, value in zip(order, sorted(chosen), strict=True):
+            out[i] = value
+        return out
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
+        shared += f" and {self.groups} groups" if self.groups > 1 else ""
+        said = [
+            f"Choose {', '.join(self._places())} among {self._grid} grid points by the exponential mechanism "
+            f"(ε={float(self.epsilon):g}{shared})."
+        ]
+        if self.geometric is not None:
+            said.append(
+                f"The points lie a part 2^-{self.geometric.BITS} of their size apart, up to 2^{self.geometric.highest} of either "
+                "sign: no bounds are needed."
+            )
+        for name, places in self._places().items():
+            rank = self.ranks[places[0]]
+            if len(places) > 1:
+                off = max(self._bound_miss(self.ranks[i], confidence) for i in places)
+                said.append(
+                    f"{name}: {len(places)} values, from the least to the greatest, each within {off:.4g} rows of its rank, "
+                    f"with {confidence:.4g} probability."
+                )
+                continue
+            off = self.bound_error(rank, confidence)
+            which = f"the value that {float(rank.p):g} of the rows lie below"
+            if rank.end:
+                side = "below" if rank.end == "min" else "above"
+                which = (
+                    f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer)"
+                )
+            said.append(f"{name}: {which}, within {off:.4g} rows, with {confidence:.4g} probability.")
+            said.append(self._describe_strays(name, rank))
+        return tuple(said)
+
+    def _describe_strays(self, name: str, rank: WantedRank) -> str:
+        """Say when an answer stays within the data: only the utility bound of the exponential mechanism keeps it there."""
+        rows = self.count_needed(rank)
+        if rows is None:
+            return f"{name}: it may be anywhere between the bounds and the data; MIN and MAX stay within the data."
+        chance = float(_DOUBT if rank.end else OUTSIDE)
+        return (
+            f"{name}: from {rows} rows on, it falls outside the data with a chance of at most {chance:g}; with fewer "
+            f"it may fall anywhere between the bounds."
+        )
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
+        other = replace(self, epsilon=self.epsilon * factor)
+        for name, places in other._places().items():
+            off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
+            yield ExpectedError(f"{name}, in rows", off)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """Those of rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
+        found = {}
+        for name, places in self._places().items() if self.geometric is None else ():
+            ranks = (self.ranks[i] for i in places)
+            off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
+            found[name] = min(off / TYPICAL_ROWS, 0.25) * float((self.high - self.low) / self.steps)
+        return found
