@@ -251,7 +251,8 @@ class RemoteSession:
             BindError: a name that can't be taken; or a table of the analyst's own, which is not sent.
         """
         self._ask("check_name", {"name": name})
-        handle = next((number for number, given in self._conversation.given.items() if given is result), None)
+        given = list(self._conversation.given.items())
+        handle = next((number for number, held in given if held is result), None)
         if handle is None:
             raise BindError(
                 "only results of this session can be kept: no table of the analyst's own is sent to a server.",

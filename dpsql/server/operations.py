@@ -35,6 +35,7 @@ from dpsql.wire import (
     Message,
     WireError,
     decode,
+    encode,
     get_field,
     write_entry,
     write_error,
@@ -156,6 +157,8 @@ def answer(
         head = decode(body).head
         steps = perform(session, memory, head)
         while (message := _step(steps, touch)) is not None:
+            if message.head["kind"] != "rows":
+                encode(Message(message.head))  # what can't be sent is an error like others
             yield message
         yield Message({"kind": "end"})
     except KeyboardInterrupt:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import dpsql
 from dpsql.client.session import RemoteSession
@@ -36,6 +38,14 @@ def near() -> Iterator[tuple[dpsql.Session, RemoteSession, NearChannel]]:
     yield session, remote, channel
     remote.close()
     session.close()
+
+
+@pytest.fixture(scope="module")
+def idle() -> Iterator[dpsql.Session]:
+    con, session = open_small()
+    con.execute(ROWS)
+    with session:
+        yield session
 
 
 Near = tuple[dpsql.Session, RemoteSession, NearChannel]
@@ -433,6 +443,46 @@ def test_the_worker_answers_any_bytes(near: Near, operation: str, body: bytes) -
     assert last.head["kind"] in ("end", "error")
     if last.head["kind"] == "error":
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["SELECT 1", "t", "budget"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["text", "int", "x"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+NAMES = ["text", "params", "epsilon", "fresh", "statements", "run", "last", "table", "name", "result", "what"]
+
+
+@given(
+    st.sampled_from(sorted(operations.OPERATIONS)), st.dictionaries(st.sampled_from(NAMES), plain, max_size=4)
+)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, head: dict[str, Any]) -> None:
+    """By an error of ours where it is none, and never by a failure that nobody foresaw."""
+    failures: list[BaseException] = []
+    try:
+        body = encode(Message(head))
+    except WireError:  # NaN
+        return
+    *before, last = operations.answer(operation, idle, body, report=failures.append)
+    assert last.head["kind"] in ("end", "error")
+    assert all(message.head["kind"] in ("value", "result", "rows") for message in before)
+    assert failures == []
+
+
+def test_an_answer_that_can_not_be_sent_is_an_error(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, remote, _ = near
+    monkeypatch.setattr(operations, "list_pictures", lambda account, what: {"burn_down": float("inf")})
+    with pytest.raises(Error, match="can't be sent"):
+        remote._find_pictures("budget")
 
 
 def test_an_operation_that_is_unknown(near: Near) -> None:

@@ -449,5 +449,10 @@ def test_the_log_names_charges_and_no_texts(make: Make) -> None:
     made.desk.log_call(call, "s", 0.5, call.outcome)
     charge, line = made.events()
     assert (charge["statement"], charge["charge"], charge["outcome"]) == (1, "ε=1", "released")
-    assert (line["statement"], line["outcome"], line["analyst"], line["seconds"]) == (1, "released", "ada", 0.5)
+    assert (line["statement"], line["outcome"], line["analyst"], line["seconds"]) == (
+        1,
+        "released",
+        "ada",
+        0.5,
+    )
     assert "SELECT" not in made.log.getvalue()
