@@ -27,7 +27,7 @@ CONTRAST = """() => {
     const light = ([r, g, b]) => [[0.2126, r], [0.7152, g], [0.0722, b]].reduce((sum, [weight, c]) => {
         c /= 255; return sum + weight * (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4); }, 0);
     const panel = document.querySelector(".dpsql-panel"), paper = light(rgb(getComputedStyle(panel).backgroundColor));
-    return [...panel.querySelectorAll("h2, p, th, td, caption, a")].filter(e => e.innerText.trim()).map(e => {
+    return [...panel.querySelectorAll("h2, p, th, td, a")].filter(e => e.innerText.trim()).map(e => {
         const ink = light(rgb(getComputedStyle(e).color));
         return [(Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05), e.innerText];
     });
@@ -111,6 +111,7 @@ def test_a_screen_reader_is_told(page: Any) -> None:
     assert 'heading "Budget"' in tree
     assert 'meter "17% spent"' in tree
     assert 'columnheader "charge"' in tree
+    assert 'cell "ε=0.5"' in tree
     assert 'link "SELECT WITH DP OPTIONS' in tree
 
 

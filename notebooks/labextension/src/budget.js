@@ -13,6 +13,8 @@ const CLOSED = 'No session of dpsql is open in this notebook. Run %load_ext dpsq
 const FREE = 'This cell asks nothing that costs.';
 const BUSY = 'The price follows when the running cell has ended.';
 
+const ROLES = [['table', 'table'], ['thead, tbody', 'rowgroup'], ['tr', 'row'], ['th', 'columnheader'], ['td', 'cell']];
+
 const STYLE = `
 .dpsql-panel { padding: 8px 12px; overflow: auto; min-width: 220px; background: var(--jp-layout-color1); color: var(--jp-ui-font-color1);
   font-size: var(--jp-ui-font-size1); line-height: 1.45; }
@@ -23,12 +25,13 @@ const STYLE = `
 .dpsql-panel meter::-webkit-meter-bar { background: var(--jp-layout-color3); border: none; border-radius: 3px; }
 .dpsql-panel meter::-webkit-meter-optimum-value { background: var(--jp-brand-color1); border-radius: 3px; }
 .dpsql-panel meter::-moz-meter-bar { background: var(--jp-brand-color1); }
-.dpsql-panel table { border-collapse: collapse; width: 100%; font-size: var(--jp-ui-font-size0); }
-.dpsql-panel th, .dpsql-panel td { padding: 3px 7px 3px 0; vertical-align: top; text-align: left; overflow-wrap: anywhere; }
-.dpsql-panel th { border-bottom: 1px solid var(--jp-border-color1); white-space: nowrap; }
-.dpsql-panel td:not(:last-child) { white-space: nowrap; }
-.dpsql-panel caption { caption-side: bottom; text-align: left; white-space: normal !important; width: auto !important; padding-top: 6px;
-  color: var(--jp-ui-font-color1); }
+.dpsql-panel table { display: block; width: 100%; font-size: var(--jp-ui-font-size0); }
+.dpsql-panel thead, .dpsql-panel tbody { display: block; }
+.dpsql-panel tr { display: flex; flex-wrap: wrap; column-gap: 10px; padding: 4px 0; border-bottom: 1px solid var(--jp-border-color2); }
+.dpsql-panel th, .dpsql-panel td { padding: 0; text-align: left; overflow-wrap: anywhere; }
+.dpsql-panel td:last-child { flex-basis: 100%; }
+.dpsql-panel th:last-child { position: absolute; clip-path: inset(50%); }
+.dpsql-panel caption { display: none; }
 .dpsql-panel td:last-child > a { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
 .dpsql-panel a { color: var(--jp-content-link-color); text-decoration: underline; }
 .dpsql-panel a:focus-visible { outline: 2px solid var(--jp-brand-color1); outline-offset: 1px; }
@@ -176,8 +179,9 @@ class BudgetPanel extends Widget {
     for (const meter of made.querySelectorAll('meter')) {
       meter.setAttribute('aria-label', meter.title || meter.textContent);
     }
-    for (const head of made.querySelectorAll('th')) {
-      head.setAttribute('scope', 'col');
+    // Laid out in lines, a table would be none to a screen reader.
+    for (const [element, role] of ROLES) {
+      made.querySelectorAll(element).forEach(found => found.setAttribute('role', role));
     }
     finish(made);
     if (node.innerHTML !== made.innerHTML) {
