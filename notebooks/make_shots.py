@@ -24,7 +24,8 @@ SMALL, WIDE = {"width": 900, "height": 560}, {"width": 1280, "height": 760}
 CELLS = [
     "%load_ext dpsql",
     "%dpsql connect --policy policy.toml",
-    "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 2) ward, COUNT(*) AS visits, AVG(minutes) AS minutes\n"
+    "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 2)\n"
+    "    ward, COUNT(*) AS visits, AVG(minutes) AS minutes\n"
     "FROM visits GROUP BY ward ORDER BY visits DESC",
     "%%dpsql\nSELECT * FROM visits",
     "%%dpsql\nSELECT WITH DP OPTIONS (epsilon = 0.5) date_trunc('month', day) AS month, COUNT(DISTINCT patient_id) AS patients\n"
@@ -48,7 +49,9 @@ def shoot_lab(api: Any, look: str) -> None:
             page.keyboard.press("Control+b")  # no file browser
             page.keyboard.press("Alt+Shift+B")
             lab.run_cells(page, 4)
-            page.wait_for_function("/would cost/i.test(document.querySelector('.dpsql-price').innerText)", timeout=20_000)
+            page.wait_for_function(
+                "/would cost/i.test(document.querySelector('.dpsql-price').innerText)", timeout=20_000
+            )
             page.wait_for_timeout(500)
             page.screenshot(path=SHOTS / f"panel-{look}.png")
             page.keyboard.press("Alt+Shift+B")
@@ -80,7 +83,16 @@ def shoot_report(api: Any, look: str) -> None:
                     session.sql(cell.partition("\n")[2])
                 except dpsql.PrivacyError:
                     assert n == 1
-        command = [sys.executable, "-m", "dpsql.cli", "report", "--policy", "policy.toml", "-o", "report.html"]
+        command = [
+            sys.executable,
+            "-m",
+            "dpsql.cli",
+            "report",
+            "--policy",
+            "policy.toml",
+            "-o",
+            "report.html",
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
         with lab.open_page(api, **SMALL) as page:
