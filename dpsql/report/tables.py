@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
     from dpsql.privacy.accountants import Accountant
-    from dpsql.privacy.events import Event
     from dpsql.privacy.records import BudgetState, Entry
 
 _Value = str | int | float | None
@@ -203,12 +202,15 @@ def list_entries(
         epsilon, delta = event.basic if event is not None else (0, 0)
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
         rows.append((entry.statement_id or None, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
-                     entry.outcome, entry.text, entry.reason, *_own_costs(event, accountant)))  # fmt: skip
+                     entry.outcome, entry.text, entry.reason, *_own_costs(entry, accountant)))  # fmt: skip
     return names, rows
 
 
-def _own_costs(event: Event | None, accountant: Accountant) -> tuple[float | None, float | None]:
-    """Return the mu and the rho that an event costs, where the accountant counts in them."""
+def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, float | None]:
+    """Return the mu and the rho that a statement costs, where the accountant counts in them; of others where it speaks them."""
+    event = entry.charged(accountant)
+    if entry.outcome == "others" and not accountant.speaks:
+        return None, None
     mu, rho = (accountant.currency == currency for currency in ("mu", "rho"))
     if event is None:
         return (0.0 if mu else None), (0.0 if rho else None)
