@@ -115,8 +115,8 @@ def ask(session: Any, text: str) -> Any:
 
 
 @pytest.mark.parametrize("text", ANSWERED + REFUSED)
-def test_a_statement_is_the_same_in_process_and_over_the_wire(near: Near, text: str) -> None:
-    session, remote, channel = near
+def test_a_statement_is_the_same_in_process_and_over_the_wire(idle: dpsql.Session, text: str) -> None:
+    session, (remote, channel) = idle, connect_near(idle)
     ask(session, text)  # from now on it is stored
     assert ask(remote, text) == ask(session, text)
     assert channel.failures == []
@@ -438,8 +438,8 @@ def test_unexpected_failures_have_one_sentence(near: Near, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "body", [b"", b"\x00", encode(Message({})), encode(Message({"text": 1, "table": [], "last": "x"}))]
 )
-def test_the_worker_answers_any_bytes(near: Near, operation: str, body: bytes) -> None:
-    last = list(operations.answer(operation, near[0], body))[-1]
+def test_the_worker_answers_any_bytes(idle: dpsql.Session, operation: str, body: bytes) -> None:
+    last = list(operations.answer(operation, idle, body))[-1]
     assert last.head["kind"] in ("end", "error")
     if last.head["kind"] == "error":
         assert last.head["class"] in ("Error", "WireError") or last.head["message"]
