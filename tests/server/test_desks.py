@@ -155,7 +155,7 @@ def test_a_stop_after_the_payment_kills_at_the_grid(make: Make) -> None:
     stage, message = made.ask()
     assert stage.head["kind"] == "stage"
     assert message.head["class"] == "Interrupted"
-    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert 0.199 <= time.monotonic() - begun < 0.38
     assert outcomes(made) == ["interrupted"]
     assert made.pool.workers[0].side.stops == [], "it is not asked to stop: how it ends would tell when"
 
@@ -165,7 +165,7 @@ def test_what_is_done_by_the_grid_is_answered_although_it_was_stopped(make: Make
     stop_after_touch(made)
     begun = time.monotonic()
     assert [message.head["kind"] for message in made.ask()] == ["stage", "end"]
-    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert 0.199 <= time.monotonic() - begun < 0.38
     assert outcomes(made) == ["released"]
     assert made.pool.workers[0].is_alive
 
@@ -191,7 +191,7 @@ def test_a_death_after_the_payment_is_told_at_the_grid(make: Make) -> None:
     begun = time.monotonic()
     _, message = made.ask()
     assert message.head["class"] == "EngineError"
-    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert 0.199 <= time.monotonic() - begun < 0.38
     assert outcomes(made) == ["interrupted"]
 
 
@@ -218,7 +218,7 @@ def test_a_touch_without_payment_waits_for_the_grid_too(make: Make) -> None:
     made = make(probe, GRID)
     begun = time.monotonic()
     made.ask()
-    assert 0.199 <= time.monotonic() - begun < 0.26
+    assert 0.199 <= time.monotonic() - begun < 0.38
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1])
