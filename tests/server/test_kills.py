@@ -22,7 +22,6 @@ from pathlib import Path
 import pyarrow.flight as flight
 import pytest
 
-import dpsql
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.tokens import TokenFile
 from tests.support.served import BareClient, ServerProcess, make_token, write_data, write_policy
@@ -215,4 +214,3 @@ def test_the_story_would_tell(policy: Path) -> None:
         getattr(told, wrong).add(text if wrong == "uncharged" else "SELECT 2")
         with pytest.raises(AssertionError):
             told.check(policy)
-    assert dpsql
