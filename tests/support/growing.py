@@ -135,6 +135,21 @@ WIDE: dict[str, Shape] = {
     "joins above": lambda n: (
         f"WITH a AS (SELECT COUNT(*) AS c FROM t) SELECT COUNT(*) AS d FROM a{listed(n, ' JOIN a AS a{0} ON a{0}.c = a.c', '')}"
     ),
+    "doublings above": lambda n: (
+        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
+        f"{''.join(f', c{i + 1} AS (SELECT * FROM c{i} UNION ALL SELECT * FROM c{i})' for i in range(n))} "
+        f"SELECT COUNT(*) AS d FROM c{n}"
+    ),
+    "shown doublings": lambda n: (
+        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
+        f"{''.join(f', c{i + 1} AS (SELECT * FROM c{i} UNION ALL SELECT * FROM c{i})' for i in range(n))} "
+        f"SELECT * FROM c{n}"
+    ),
+    "joined doublings above": lambda n: (
+        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
+        f"{''.join(f', c{i + 1} AS (SELECT a.c + b.c AS c FROM c{i} AS a, c{i} AS b)' for i in range(n))} "
+        f"SELECT c FROM c{n}"
+    ),
     # what stands in a row
     "aliases": lambda n: (
         f"SELECT COUNT(*) FROM (SELECT unit, x AS a0{''.join(f', a{i} + a{i} AS a{i + 1}' for i in range(n))} FROM t) AS s"

@@ -23,8 +23,12 @@ TracedColumn = tuple[str, tuple[Trace, ...]]
 _Sum = Mapping[tuple[str, str], float]
 _Column = tuple[str, tuple[_Sum, ...]]
 _Scope = Mapping[str, Sequence[_Column]]
+_Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
+"""The columns in FROM by folded alias and name; by None and a name, those of all that stands in FROM."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
 _HELD = (exp.Greatest, exp.Least, exp.Coalesce)
+MAX_TRACES = 256
+"""Traces of one output; one that has more, as by unions of unions, has none."""
 
 
 def trace_columns(tree: exp.Expr, releases: Mapping[str, Sequence[str]]) -> tuple[TracedColumn, ...]:
@@ -60,12 +64,14 @@ def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
         left, right = _query(tree.left, scope), _query(tree.right, scope)
         if left is None or right is None or len(left) != len(right):
             return None
-        return [(name, (*sums, *others)) for (name, sums), (_, others) in zip(left, right, strict=True)]
+        pairs = [(name, (*sums, *others)) for (name, sums), (_, others) in zip(left, right, strict=True)]
+        return [(name, sums if len(sums) <= MAX_TRACES else ()) for name, sums in pairs]
     return _select(tree, scope) if isinstance(tree, exp.Select) else None
 
 
 def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
     sources = _sources(select, scope)
+    named = _name_columns(sources)
     aggregates = bool(select.args.get("group"))
     found: list[_Column] = []
     for item in select.expressions:
@@ -79,7 +85,7 @@ def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
                 return None
             found += columns[0]
             continue
-        sums = () if aggregates else _alternatives(item.unalias(), sources)
+        sums = () if aggregates else _alternatives(item.unalias(), named)
         found.append((item.alias_or_name, sums))
     return found
 
@@ -106,16 +112,25 @@ def _rename(columns: list[_Column], names: Sequence[str]) -> list[_Column]:
     return [*renamed, *columns[len(renamed) :]]
 
 
-def _alternatives(node: exp.Expr, sources: Mapping[str, list[_Column]]) -> tuple[_Sum, ...]:
+def _name_columns(sources: Mapping[str, list[_Column]]) -> _Named:
+    found: dict[tuple[str | None, str], list[tuple[_Sum, ...]]] = {}
+    for alias, columns in sources.items():
+        for name, sums in columns:
+            for table in (alias, None):
+                found.setdefault((table, fold(name)), []).append(sums)
+    return found
+
+
+def _alternatives(node: exp.Expr, named: _Named) -> tuple[_Sum, ...]:
     """Return what a linear expression may be made of: for several columns, where each is made of one thing.
 
     A list is made of what its items are; the values of a MAP are a list.
     """
     if isinstance(node, exp.Array):
-        return tuple(one for item in node.expressions for one in _alternatives(item, sources))
+        return tuple(one for item in node.expressions for one in _alternatives(item, named))
     if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
-        return _alternatives(values, sources)
-    columns = {id(c): _find(c, sources) for c in node.find_all(exp.Column)}
+        return _alternatives(values, named)
+    columns = {id(c): _find(c, named) for c in node.find_all(exp.Column)}
     widest = max((len(sums) for sums in columns.values()), default=0)
     if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
         return ()
@@ -123,9 +138,8 @@ def _alternatives(node: exp.Expr, sources: Mapping[str, list[_Column]]) -> tuple
     return tuple(one for one in found if one)
 
 
-def _find(node: exp.Column, sources: Mapping[str, list[_Column]]) -> tuple[_Sum, ...]:
-    wanted = [sources.get(fold(node.table), [])] if node.table else list(sources.values())
-    meant = [sums for columns in wanted for name, sums in columns if fold(name) == fold(node.name)]
+def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
+    meant = named.get((fold(node.table) if node.table else None, fold(node.name)), ())
     return meant[0] if len(meant) == 1 else ()
 
 
