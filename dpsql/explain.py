@@ -5,7 +5,7 @@ EXPLAIN: the plan in numbered sentences, its price, and the exact SQL. Nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -169,7 +169,8 @@ def explain_plan(
         sentences = ["This statement reads public data only."]
     elif event is not None:
         capped = any(isinstance(one, NoiseReduction) for one in event.leaves())
-        price = _say_price("Would cost at most" if capped else "Would cost", event, ledger, debit)
+        notes = [n for item in prepared.asked if not item.free for n in item.block.operator.price_notes]
+        price = _say_price("Would cost at most" if capped else "Would cost", event, ledger, debit, notes)
     elif debit is not None:
         price = _say_price("Would cost", None, ledger, debit)
     else:
@@ -215,15 +216,25 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
     return Explanation(sentences, price, queries, "", any(p.as_json for p in parts), parts=tuple(parts))
 
 
-def _say_price(verb: str, event: Event | None, ledger: Ledger, debit: Event | None = None) -> str:
+def _say_price(
+    verb: str, event: Event | None, ledger: Ledger, debit: Event | None = None, notes: Sequence[str] = ()
+) -> str:
     """Say the charge of an event and what is left, or why there is not enough for it.
 
-    ``debit`` is what the analyst's share alone is charged for stored answers.
+    Args:
+        verb: what it would do.
+        event: the event.
+        ledger: the session's.
+        debit: what the analyst's share alone is charged for stored answers.
+        notes: parts of the price.
     """
     state, excess = ledger.state(), ledger.find_excess(*([] if event is None else [event]), debit=debit)
     if excess is None:
         rule = "" if event is None else ledger.say_rule(event)
-        return f"{verb} {_write_charge(event, debit, ledger)}; {state.sentence}.{rule} {_NOTHING_SPENT}"
+        inside = f" ({', '.join(notes)})" if notes else ""
+        return (
+            f"{verb} {_write_charge(event, debit, ledger)}{inside}; {state.sentence}.{rule} {_NOTHING_SPENT}"
+        )
     return f"It would be refused. {excess.message} {_NOTHING_SPENT}"
 
 

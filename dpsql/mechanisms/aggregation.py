@@ -370,6 +370,11 @@ class Part(ABC):
         """The expected absolute errors of its columns, where public numbers tell them."""
         return {}
 
+    @property
+    def price_note(self) -> str:
+        """What the price says of it, where it is for something beside the answers."""
+        return ""
+
     def alone(self) -> Together:
         """Return an operator that releases just this, ungrouped."""
         return Together(None, (self,))
@@ -469,3 +474,7 @@ class Together(base.Operator):
     def assumes_rows(self) -> bool:
         first = self.aggregation is not None and self.aggregation.assumes_rows
         return first or any(part.assumes_rows and part.mean_errors for part in self.parts)
+
+    @property
+    def price_notes(self) -> tuple[str, ...]:
+        return tuple(part.price_note for part in self.parts if part.price_note)

@@ -494,6 +494,11 @@ class Operator(TextReader):
         """True where some of these are told for an assumed number of rows."""
         return False
 
+    @property
+    def price_notes(self) -> tuple[str, ...]:
+        """What EXPLAIN says of the price: parts of it that are for something beside the answers."""
+        return ()
+
 
 def list_claims(operator: object) -> tuple[ClaimedText, ...]:
     """Return every text that an operator may read, but for those that run apart, with its claim."""

@@ -239,6 +239,7 @@ OPTIONS = {
     "noise": "LAPLACE, GAUSSIAN (one calibration for all numbers) or AUTO, which has the smaller error at equal charge",
     "confidence": "level of the intervals",
     "error": "counts, sums and means with intervals this narrow, charged for what that took",
+    "report_cut": "TRUE: a tenth of the budget tells in notes how much caps and bounds cut",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
     "blocks": "how many blocks people are put into",
     "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",

@@ -185,6 +185,7 @@ MODES = {
     "googlesql's threshold": "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1, group_selection_strategy = LAPLACE_THRESHOLD, min_privacy_units_per_group = 3) city, COUNT(*) AS n FROM visits GROUP BY city",
     "googlesql's report": "SELECT AVG(age, report_format => 'JSON') AS a FROM visits",
     "gaussian": "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "what is cut": "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, report_cut = TRUE) city, SUM(age) AS s, AVG(weight, contribution_bounds_per_row => (40, 60)) AS a FROM visits GROUP BY city",
     "approximate": "SELECT APPROX_COUNT_DISTINCT(city) AS n FROM visits",
     "bounds found twice": "SELECT SUM(weight, contribution_bounds_per_row => AUTO) AS s, AVG(weight, contribution_bounds_per_row => AUTO) AS a FROM visits",
     "stable, grouped": "SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward, MEDIAN(age) AS m FROM visits GROUP BY ward",

@@ -14,7 +14,7 @@ from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
-from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
+from dpsql.sql.exact.exact_query import ClippedValue, Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.expressions.fixed_point import Back, Line, place_on_line
@@ -305,7 +305,14 @@ class AggregateCall:
             grid = grids.coarsen_for_products(grid, place.low, place.high)
         named = self.options.get("contribution_bounds_per_group") is not None
         y = self.value(to_sql(grids.write_steps(place.typed, grid)))
-        return Bounded(place.typed, y, grid, named and not self.exact.bound.row_level, origin, place)
+        per_group = named and not self.exact.bound.row_level
+        if not per_group and place.between is None and typed.type.numeric:
+            self.note_clip(y, grid, self.source())
+        return Bounded(place.typed, y, grid, per_group, origin, place)
+
+    def note_clip(self, y: str, grid: grids.Grid, source: str) -> None:
+        """Remember that a column of the rows is held to the ends of its grid."""
+        self.exact.clip(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
 
     def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
         """Say for EXPLAIN how far one unit moves a total."""

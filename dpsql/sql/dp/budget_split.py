@@ -100,6 +100,8 @@ class BudgetShare:
     delta: Fraction
     amounts: list[Amount]
     delta_parts: int
+    apart: Amount | None = None
+    """What is set apart for something beside the answers."""
 
     @property
     def epsilon(self) -> Fraction:
@@ -201,9 +203,11 @@ def choose_declared_delta(budget: Budget, options: Options) -> Fraction:
 
 def deal(
     binder: Binder, options: Options, select: exp.Select,
-    shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int,
+    shares: Sequence[tuple[Fraction | None, exp.Expr | None]], deltas: int, apart: Fraction = Fraction(0),
 ) -> BudgetShare:  # fmt: skip
     """Deal the block's epsilon: named shares first, the rest in equal parts; and checks the owner's limits.
+
+    A part of the whole may be set ``apart`` before that.
 
     Raises:
         PrivacyError: there is no epsilon or no delta to deal.
@@ -221,10 +225,12 @@ def deal(
             raise bind_error(place or select, what, f"leave epsilon => out: {asked} is split evenly.")
         within_limits(binder.catalog, asked, options.nodes.get(asked.currency))
         delta = _find_delta(binder, options, select) if deltas else Fraction(0)
-        return BudgetShare(asked, delta, [asked / len(shares)] * len(shares), deltas)
+        held = Amount(asked.currency, asked.total * apart)
+        left = Amount(asked.currency, asked.total - held.total)
+        return BudgetShare(asked, delta, [left / len(shares)] * len(shares), deltas, held)
     epsilon = options.get("epsilon")
     if epsilon is None:
-        epsilon = sum(named, Fraction(0)) if not open_parts else binder.catalog.default_epsilon
+        epsilon = sum(named, Fraction(0)) / (1 - apart) if not open_parts else binder.catalog.default_epsilon
     if epsilon is None:
         what = "this needs an epsilon: the policy sets no default."
         hint = f"write SELECT WITH {options.mode.upper()} OPTIONS (epsilon = 0.1) ..."
@@ -234,15 +240,19 @@ def deal(
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
     place = next((n for s, n in shares if s and n is not None), None)
     within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
-    rest = epsilon - sum(named, Fraction(0))
+    held = Amount("epsilon", epsilon * apart)
+    rest = epsilon - held.total - sum(named, Fraction(0))
     if rest < 0 or (rest == 0 and open_parts):
         what = f"Epsilon overconsumption: the shares add up to {float(sum(named)):g} of ε={float(epsilon):g}"
+        if apart:
+            what += f", and ε={write_number(held.total)} is set apart for what is cut"
         what += ", and nothing is left for the rest." if rest == 0 else "."
         span = next((span_of(node) for share, node in shares if share is not None), None)
         raise BindError(what, span=span, hint="lower the shares, or raise the epsilon of the block.")
     parts = [share if share is not None else rest / open_parts for share, _ in shares]
     delta = _find_delta(binder, options, select) if deltas else Fraction(0)
-    return BudgetShare(Amount("epsilon", epsilon), delta, [Amount("epsilon", part) for part in parts], deltas)
+    amounts = [Amount("epsilon", part) for part in parts]
+    return BudgetShare(Amount("epsilon", epsilon), delta, amounts, deltas, held)
 
 
 def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fraction:

@@ -239,6 +239,8 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         bound = binder.private_from(part, env)
         refuse_row_choice(part)
         chosen = blocks[0].noise if blocks else None
+        if blocks and shared.get("report_cut"):  # told once, of the first set
+            shared = replace(shared, values={k: v for k, v in shared.values.items() if k != "report_cut"})
         block = NoisyBlock(binder, part, bound, shared, env, within=within, blocks=len(parts), noise=chosen)
         blocks.append(block)
         blocks[-1].bind()

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.cut_report import CUT_SHARE
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
 from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.privacy.amounts import Amount
@@ -22,6 +23,7 @@ from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
+from dpsql.sql.dp.cut_queries import make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
@@ -220,6 +222,9 @@ class NoisyBlock(AggregatingBlock):
                 currency = self.options.amount.currency
                 what = f"the noise of an error is looked for up to an epsilon, not a {currency}."
                 raise self.options.refuse("error", what, "write error = ..., epsilon = 1.")
+            if self.options.get("report_cut"):
+                what = "error takes as little as it can, and the report of what is cut a share of the whole."
+                raise self.options.refuse("report_cut", what, "ask for one of the two.")
             check_fits(aggregates)
         moments = any(item.formula is not None for item in aggregates)
         choice = NoiseChoice(
@@ -234,9 +239,9 @@ class NoisyBlock(AggregatingBlock):
             choice.delta_parts + private,
             tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates),
         )
-        split = partial(
-            deal, self.binder, select=self.select, shares=shares + [selecting] * private, deltas=deltas
-        )
+        apart = CUT_SHARE if self.options.get("report_cut") else Fraction(0)
+        dealt = shares + [selecting] * private
+        split = partial(deal, self.binder, select=self.select, shares=dealt, deltas=deltas, apart=apart)
         if self.caps is not None:
             self._find_caps(CapBuilder(self, self.exact, self.caps, aggregates), split, choice, said)
             return
@@ -310,8 +315,9 @@ class NoisyBlock(AggregatingBlock):
     ) -> FittedOutputs:
         """Return the outputs of formulas, with the noise of their shares or of the error that is asked for."""
         if self.options.get("error") is not None and aggregates:
-            choosing = share.parts[-1] if private else Fraction(0)
-            most, delta = share.epsilon - choosing, share.delta_part if choice.delta_parts else None
+            taken = share.parts[-1] if private else Fraction(0)
+            taken += share.apart.total if share.apart is not None else 0
+            most, delta = share.epsilon - taken, share.delta_part if choice.delta_parts else None
             return fit_outputs(self.options, aggregates, most, delta, self._maker)
         amounts = zip(aggregates, share.amounts, strict=False)
         dealt = [(a, amount) for a, amount in amounts if a.formula is not None]
@@ -338,6 +344,11 @@ class NoisyBlock(AggregatingBlock):
             *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),
             *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),
         )
+        if self.options.get("report_cut") and share.apart is not None:
+            report = make_cut_report(
+                self.exact, self.per_unit_groups, self.options, share.apart, self.confidence
+            )
+            parts = (*parts, report)
         if not outputs and not keys:
             return Together(None, parts)
         # parts bound contributions as the query does

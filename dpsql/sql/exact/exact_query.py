@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -141,6 +142,17 @@ class Partial:
         return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
 
 
+@dataclass(frozen=True)
+class ClippedValue:
+    """A value that aggregates hold to ``[low, high]`` grid steps: a column of the rows, what it is made of, steps to a unit."""
+
+    y: str
+    low: int
+    high: int
+    steps: Fraction
+    source: str
+
+
 @dataclass
 class Exact:
     """Collects what the aggregates of a block need, then writes one query for all of them."""
@@ -160,6 +172,7 @@ class Exact:
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
+    _clipped: dict[tuple[str, int, int], ClippedValue] = field(default_factory=dict)
 
     def value(self, sql: str) -> str:
         """Return a column of the rows; equal expressions share one."""
@@ -167,6 +180,15 @@ class Exact:
             self._count(sql)
             self._values[sql] = f"y{len(self._values)}"
         return self._values[sql]
+
+    def clip(self, value: ClippedValue) -> None:
+        """Remember a value that is held to bounds."""
+        self._clipped.setdefault((value.y, value.low, value.high), value)
+
+    @property
+    def clipped(self) -> tuple[ClippedValue, ...]:
+        """The values that are held to bounds, in the order in which they were asked for."""
+        return tuple(self._clipped.values())
 
     def add(self, partial: Partial) -> Partial:
         """Return the partial with the name of its column; equal ones share one."""

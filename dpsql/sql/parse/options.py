@@ -213,6 +213,7 @@ COMMON_OPTIONS: Readers = {
     "confidence": read_number,
     "consistent": _consistent,
     "error": read_positive,
+    "report_cut": read_truth,
 }
 
 

@@ -114,6 +114,9 @@ class Selection:
         if gaussian and call.name != "ABOVE_THRESHOLD":
             hint = "leave noise out: its answers have Laplace noise."
             raise self.options.refuse("noise", f"{call.name} has noise of its own.", hint)
+        if self.options.get("report_cut"):
+            what = f"{call.name} chooses: nothing of its statistic is shown that a cap may have cut."
+            raise self.options.refuse("report_cut", what, "leave report_cut out.")
         if "error" in self.options.values:
             what = f"{call.name} chooses: it has no interval to narrow."
             raise self.options.refuse("error", what, "leave error out.")

@@ -121,6 +121,24 @@ Expected error, with 0.95 probability, at other epsilons:
                  ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
   count_star()    ±300    ±150     ±60     ±30   ±15    ±6
 ====
+-- case: what caps and bounds cut
+SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
+----
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
+3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group.
+5. count_star(): the count with discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
+6. sum(amount): the sum with discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
+7. What caps and bounds cut is told in notes, for ε=0.1, a tenth of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
+Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+Expected absolute error: n ±66.66, total ±33 330.
+
+Expected error, with 0.95 probability, at other epsilons:
+                    ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
+  count_star()     ±1 997       ±999       ±399      ±200      ±100       ±40
+  sum(amount)    ±998 600   ±499 300   ±199 700   ±99 860   ±49 930   ±19 970
+====
 -- case: public data
 SELECT beds FROM wards
 ----

@@ -97,6 +97,14 @@ block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kin
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/8589934592"], "squares": [100]}
 ====
+-- case: a tenth of epsilon tells what is cut
+SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) AVG(amount) AS mean FROM visits
+----
+columns: mean
+cost: ε=1
+block: Together {"events": [{"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+====
 -- case: public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
 ----

@@ -147,6 +147,22 @@ PrivacyError: this delta is too small for Gaussian noise.
                                              ^^^^^^^^^^^^^
 Hint: leave noise out, or write delta = 1e-6.
 ====
+-- case: a report of what is cut where nothing is
+SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) COUNT(*) FROM bids
+----
+BindError: nothing is cut here: no cap and no bound takes anything away.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) COUNT(*) FROM bids
+                                             ^^^^^^^^^^
+Hint: leave report_cut out.
+====
+-- case: a report of what is cut beside an error
+SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
+----
+BindError: error takes as little as it can, and the report of what is cut a share of the whole.
+  1 |   SELECT WITH DP OPTIONS (epsilon = 1, error = 10, report_cut = TRUE) COUNT(*) FROM visits
+                                                         ^^^^^^^^^^
+Hint: ask for one of the two.
+====
 -- case: an unknown noise
 SELECT WITH DP OPTIONS (epsilon = 1, noise = 'UNIFORM') COUNT(*) FROM visits
 ----

@@ -1,0 +1,137 @@
+"""``OPTIONS (report_cut = TRUE)``: the query of what a block's caps and bounds take away of its rows.
+
+Each number is added up by unit first, and held to what the caps let a unit add to the answers: the rows beyond the cap on rows,
+the groups beyond the cap on groups, and by how much values lie beyond the bounds that an aggregate holds them to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.errors import BindError
+from dpsql.mechanisms.cut_report import CutNumber, CutReport
+from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import DiscreteLaplace
+from dpsql.sql.exact.exact_query import ClippedValue, Exact, write_group_by
+from dpsql.sql.parse.options import Options
+
+_WIDEST = 1 << 90
+"""The most steps that count of one unit: 128 bits hold the sum over more units than there are people."""
+_LONG = 1 << 61
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A number of what is cut.
+
+    Args:
+        of_group: SQL over the rows of one unit in one group.
+        of_unit: SQL of a unit's number, with ``{}`` for the sum of that over its groups.
+        most: what counts of one unit at most, in grid steps.
+        what: what lies beyond what.
+        counted: the same as ``most`` in words.
+        steps: grid steps to a unit.
+    """
+
+    of_group: str
+    of_unit: str
+    most: int
+    what: str
+    counted: str
+    steps: Fraction = Fraction(1)
+
+
+def make_cut_report(
+    exact: Exact, groups: int, options: Options, amount: Amount, confidence: float
+) -> CutReport:
+    """Return the part that tells what is cut.
+
+    Args:
+        exact: the block's exact query, with all that its aggregates ask for.
+        groups: how many groups one unit counts in.
+        options: for the place of a refusal.
+        amount: what it may lose.
+        confidence: of what is told.
+
+    Raises:
+        BindError: nothing is cut.
+    """
+    cuts = [*_list_caps(exact, groups), *_list_clips(exact, groups)]
+    if not cuts:
+        what = "nothing is cut here: no cap and no bound takes anything away."
+        raise options.refuse("report_cut", what, "leave report_cut out.", BindError)
+    numbers = []
+    for place, cut in enumerate(cuts):
+        most = cut.most
+        epsilon = (amount / len(cuts)).find_epsilon(lambda e, most=most: DiscreteLaplace(e, most))  # type: ignore[misc]
+        numbers.append(CutNumber(f"c{place}", cut.what, cut.counted, LaplaceNoise(epsilon, most), cut.steps))
+    return CutReport(_write_query(exact, cuts), tuple(numbers), confidence, str(amount))
+
+
+def _list_caps(exact: Exact, groups: int) -> list[_Cut]:
+    """Return what the caps on a unit's rows and groups take away."""
+    budget, rows = exact.row_budget, exact.max_rows
+    if exact.bound.row_level:
+        return []
+    if budget is not None:
+        what = f"rows beyond {budget:,} of one privacy unit in all"
+        return [_Cut("COUNT(*)", f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows")]
+    found = []
+    if rows is not None:
+        what = f"rows beyond {rows:,} of one privacy unit in {'one group' if exact.keys else 'all'}"
+        most = rows * groups
+        found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
+    if exact.keys and exact.groups is not None:
+        cap = exact.groups
+        what = f"groups beyond {cap:,} of one privacy unit"
+        found.append(_Cut("1", f"GREATEST({{}} - {cap}, 0)", cap, what, f"{cap:,} groups"))
+    return found
+
+
+def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
+    """Return by how much values lie beyond the bounds that they are held to."""
+    rows = exact.row_budget if exact.row_budget is not None else (exact.max_rows or 1) * groups
+    if exact.bound.row_level:
+        rows = 1
+    found: dict[str, _Cut] = {}
+    for clip in exact.clipped:
+        most = min(max(1, abs(clip.low), abs(clip.high)) * rows, _WIDEST)
+        low, high = (float(Fraction(end) / clip.steps) for end in (clip.low, clip.high))
+        what = f"{clip.source} beyond [{low:g}, {high:g}], added up"
+        excess = f"COALESCE(SUM({_write_excess(clip, most)}), 0)"
+        found.setdefault(what, _Cut(excess, "{}", most, what, f"{float(most / clip.steps):g}", clip.steps))
+    return list(found.values())
+
+
+def _write_excess(clip: ClippedValue, most: int) -> str:
+    """Write by how much a row's value lies beyond the bounds: no more than all of a unit may, so nothing overflows.
+
+    ``LEAST`` passes over NULL, so a row without a value is left out first.
+    """
+    y = f"CAST({clip.y} AS HUGEINT)" if max(abs(clip.low), abs(clip.high)) + most > _LONG else clip.y
+    near = f"LEAST(GREATEST({y}, {clip.low}), {clip.high})"
+    far = f"LEAST(GREATEST({y}, {clip.low - most}), {clip.high + most})"
+    return f"CASE WHEN {clip.y} IS NOT NULL THEN LEAST(ABS({far} - {near}), {most}) END"
+
+
+def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
+    head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
+    rows = f"({exact.rows(inside=True)}) AS rows"
+    if exact.bound.row_level:  # each row is a unit: what it adds is held already
+        return (
+            f"{head}SELECT {', '.join(f'{cut.of_group} AS c{i}' for i, cut in enumerate(cuts))} FROM {rows}"
+        )
+    of_groups = [cut.of_group for cut in cuts]
+    if exact.keys:
+        pairs = ", ".join(["u", *(f"{sql} AS e{i}" for i, sql in enumerate(of_groups))])
+        rows = f"(SELECT {pairs} FROM {rows}{write_group_by(['u', *exact.names])}) AS pairs"
+        of_groups = [f"SUM(e{i})" for i in range(len(cuts))]
+    own = (
+        f"{cut.of_unit.format(sql)} AS s{i}" for i, (cut, sql) in enumerate(zip(cuts, of_groups, strict=True))
+    )
+    units = f"SELECT {', '.join(['u', *own])} FROM {rows} GROUP BY u"
+    held = (f"COALESCE(SUM(LEAST(GREATEST(s{i}, 0), {cut.most})), 0) AS c{i}" for i, cut in enumerate(cuts))
+    return f"{head}SELECT {', '.join(held)} FROM ({units}) AS units"
