@@ -31,6 +31,17 @@ CUT_SHARE = Fraction(1, 10)
 
 
 @dataclass(frozen=True)
+class ClippedValue:
+    """A value that aggregates hold to ``[low, high]`` grid steps: a column of the rows, what it is made of, steps to a unit."""
+
+    y: str
+    low: int
+    high: int
+    steps: Fraction
+    source: str
+
+
+@dataclass(frozen=True)
 class CutNumber:
     """One number of what was cut.
 

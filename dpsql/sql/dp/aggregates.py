@@ -11,10 +11,11 @@ from sqlglot import exp
 
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
+from dpsql.mechanisms.cut_report import ClippedValue
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
-from dpsql.sql.exact.exact_query import ClippedValue, Exact, Partial, Weighing
+from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.expressions.fixed_point import Back, Line, place_on_line

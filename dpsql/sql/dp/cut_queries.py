@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.errors import BindError
-from dpsql.mechanisms.cut_report import CutNumber, CutReport
+from dpsql.mechanisms.cut_report import ClippedValue, CutNumber, CutReport
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace
-from dpsql.sql.exact.exact_query import ClippedValue, Exact, write_group_by
+from dpsql.sql.exact.exact_query import Exact, write_group_by
 from dpsql.sql.parse.options import Options
 
 _WIDEST = 1 << 90

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.cut_report import ClippedValue
 from dpsql.mechanisms.fast import packed_aggregation as packed
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import is_shared, refuse_written
@@ -140,17 +140,6 @@ class Partial:
     def counts_weighed_rows(self) -> bool:
         """True where it is the count of the rows by which it is weighed."""
         return self.weighing is not None and self.inner == f"COUNT({self.weighing.y})"
-
-
-@dataclass(frozen=True)
-class ClippedValue:
-    """A value that aggregates hold to ``[low, high]`` grid steps: a column of the rows, what it is made of, steps to a unit."""
-
-    y: str
-    low: int
-    high: int
-    steps: Fraction
-    source: str
 
 
 @dataclass
