@@ -295,6 +295,10 @@ class CapSearch(base.Operator):
         for error in self.least.expect_errors(factor, confidence):
             yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
 
+    @property
+    def price_notes(self) -> tuple[str, ...]:
+        return self.least.price_notes
+
 
 _WHAT = {"max_rows_contributed": "rows", "max_groups_contributed": "groups"}
 """What the caps count, by the option that they stand for."""

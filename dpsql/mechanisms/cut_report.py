@@ -104,7 +104,7 @@ class CutReport(Part):
     def sentences(self, confidence: float) -> tuple[str, ...]:
         told = "; ".join(f"{n.what} (±{_write(n.reach(confidence))})" for n in self.numbers)
         return (
-            f"What caps and bounds cut is told in notes, for {self.share}, a tenth of the whole: {told}, with "
+            f"What caps and bounds cut is told in notes, for {self.share} of the whole: {told}, with "
             f"{confidence:.4g} probability. Of one privacy unit no more counts than the caps let it add.",
         )
 

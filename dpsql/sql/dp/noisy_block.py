@@ -295,7 +295,8 @@ class NoisyBlock(AggregatingBlock):
             inputs, groups, told = (*inputs, lent), f"SELECT COUNT(*) AS n FROM {lent.name}", ()
         operator = caps.search(answer, share, searched, groups)
         self.noise = chosen
-        answers = sum((amount.total for amount in share.amounts[: len(aggregates)]), Fraction(0))
+        amounts = [*share.amounts[: len(aggregates)], *([] if share.apart is None else [share.apart])]
+        answers = sum((amount.total for amount in amounts), Fraction(0))
         asked = Amount(searched.currency, answers + searched.total * (caps.searches - searches))
         sentences = (*told, *said, *fitted.sentences)
         self.binder.add_block(self.name, operator, self.released, inputs, sentences, self.confidence, asked)

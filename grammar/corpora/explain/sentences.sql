@@ -130,7 +130,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM
 4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group.
 5. count_star(): the count with discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
 6. sum(amount): the sum with discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
-7. What caps and bounds cut is told in notes, for ε=0.1, a tenth of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
+7. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
 Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error: n ±66.66, total ±33 330.
 

@@ -206,6 +206,23 @@ def test_it_has_a_tenth_of_the_whole(session: dpsql.Session, options: str, rest:
     assert shares == {Fraction(epsilon) / 10 / len(report.numbers)}
 
 
+def test_caps_that_are_found_are_reported_as_they_were_found(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session
+) -> None:
+    fill(con, [(u, 1, 15) for u in range(200) for _ in range(5)])
+    options = "epsilon = 400, max_rows_contributed = AUTO, report_cut = TRUE"
+    text = f"SELECT WITH DP OPTIONS ({options}) SUM(x) AS s FROM t"
+    told = session.explain(text)
+    assert "of it tells what caps and bounds cut" in told.price
+    plan = bind(session, text)
+    assert plan.event is not None
+    assert plan.event.basic[0] == 400
+    rows = [n for n in session.sql(text).notes if n.startswith("cut: rows")]
+    assert rows == [
+        "cut: rows beyond 2 of one privacy unit in all: about 400 ± 0, counting at most 2 rows of one unit"
+    ]
+
+
 @pytest.mark.parametrize("currency", ["mu", "rho"])
 def test_it_has_a_tenth_in_other_currencies(con: duckdb.DuckDBPyConnection, currency: str) -> None:
     policy = dpsql.Policy.loads(POLICY.format(budget=f"{currency} = 1"))
@@ -286,7 +303,7 @@ def test_the_price_and_the_plan_say_it(session: dpsql.Session) -> None:
     assert "Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut);" in told.price
     (said,) = [s for s in told.sentences if "cut is told" in s]
     caps = ("rows beyond 2 of one privacy unit in one group", "groups beyond 2")
-    for part in ("a tenth of the whole", *caps, "x beyond [-3, 10]"):
+    for part in ("ε=0.1 of the whole", *caps, "x beyond [-3, 10]"):
         assert part in said
     assert told.expected_error.keys() == {"s"}
 
