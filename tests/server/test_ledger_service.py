@@ -8,6 +8,7 @@ import random
 import socket
 import warnings
 from collections.abc import Iterator
+from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import pytest
 import dpsql
 from dpsql.errors import BudgetExceeded, Error, Interrupted, LedgerError
 from dpsql.ledger.answers import hash_release
+from dpsql.ledger.entries import FORGOTTEN
 from dpsql.ledger.ledger import KeptReleases, Ledger
-from dpsql.ledger.upkeep import verify_ledger
+from dpsql.ledger.upkeep import forget_before, verify_ledger
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import KINDS, Composed, DiscreteLaplace, Event, PureDP, SparseVector
 from dpsql.privacy.filters import ACCOUNTANTS, MECHANISM_SHARE, open_filter
@@ -565,6 +567,25 @@ def _any_event(chance: random.Random) -> dict[str, Any]:
         else:
             body[item.name] = str(Fraction(chance.randint(1, 99)) * Fraction(10) ** chance.randint(-99, 13))
     return body
+
+
+def test_texts_are_forgotten_while_the_ledger_is_served(near: NearLedger) -> None:
+    """As ``keep_text_days`` has it done once a day: charges stay, and what was forgotten is asked and paid anew."""
+    ada = near.session("ada")
+    ada.sql("SELECT COUNT(*) AS n FROM visits WHERE ward = 'pineapple'")
+    spent = ada.budget().spent_epsilon
+    assert b"pineapple" in near.path.read_bytes() + near.path.with_name("secret.ledger-wal").read_bytes()
+    forget_before(near.path, date.today() + timedelta(days=2))
+    assert [entry.text for entry in ada.ledger()] == [FORGOTTEN]
+    assert ada.budget().spent_epsilon == spent
+    again = ada.sql("SELECT COUNT(*) AS n FROM visits WHERE ward = 'pineapple'")
+    assert again.loss == "ε=1"
+    assert ada.budget().spent_epsilon == 2 * spent
+    forget_before(near.path, date.today() + timedelta(days=2))
+    near.close()
+    for file in near.folder.glob("secret.ledger*"):
+        assert b"pineapple" not in file.read_bytes(), file.name
+    verify_ledger(near.path)
 
 
 def test_own_shares_hold_over_the_wire(near: NearLedger) -> None:
