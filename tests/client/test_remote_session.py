@@ -193,6 +193,14 @@ def test_explain_is_the_same(near: Near, text: str) -> None:
     assert explain(remote) == explain(session)
 
 
+def test_explain_takes_the_epsilon_of_a_cell(near: Near) -> None:
+    session, remote, _ = near
+    text = "SELECT COUNT(*) FROM t"
+    for one in (session, remote):
+        assert "ε=0.25" in one.explain(text, epsilon="0.25").price
+        assert one.explain(text).price != one.explain(text, epsilon="0.25").price
+
+
 def test_a_threshold_that_is_declared(near: Near) -> None:
     _, remote, channel = near
     opened = remote.sql("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 2)")
