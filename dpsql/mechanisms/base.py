@@ -465,11 +465,7 @@ class Operator(TextReader):
         """Read what is needed and add the noise. Failures that depend on the data are values, not exceptions."""
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        """Return the released columns with intervals at this operator's confidence: post-processing.
-
-        Raises:
-            ValueError: the intervals can't be made again.
-        """
+        """Return the released columns with intervals at this operator's confidence, or raise a ValueError: post-processing."""
         raise ValueError("the intervals of this release can't be made again")
 
     @abstractmethod
@@ -477,11 +473,7 @@ class Operator(TextReader):
         """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        """Yield the errors to expect if its epsilon were ``factor`` times what it is (delta stays).
-
-        This is arithmetic on the plan, without data or cost. Answers whose error depends on more than public numbers
-        (variances, tests of stability, votes) are left out.
-        """
+        """Yield the errors to expect at ``factor`` times its epsilon (delta stays), where public numbers tell them."""
         return ()
 
     @property
@@ -496,7 +488,7 @@ class Operator(TextReader):
 
     @property
     def price_notes(self) -> tuple[str, ...]:
-        """What EXPLAIN says of the price: parts of it that are for something beside the answers."""
+        """The parts of its price that are for something beside the answers, in words."""
         return ()
 
 

@@ -179,6 +179,23 @@ def test_two_policies(folder: Path) -> None:
             assert len(ledger.entries()) == count
 
 
+def test_limits_of_requests_sessions_and_answers(folder: Path) -> None:
+    limits = "answer_times = []\nkeep_text_days = 1\nmax_requests_per_minute = 30\nmax_sessions = 2\nmax_result_bytes = 20000"
+    policy = write_policy(folder, {"ada": 900}, limits)
+    with ServerProcess(policy) as running, running.connect("ada") as client:
+        client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+        with pytest.raises(dpsql.Error, match="larger than the 20,000 bytes"):
+            client.run("SELECT i, i * 2 AS j FROM range(100000) AS t(i)").raise_error()
+        running.connect("ada")
+        with pytest.raises(flight.FlightServerError, match="as many sessions"):
+            running.connect("ada")
+        with pytest.raises(flight.FlightUnavailableError, match="too many requests"):
+            for _ in range(40):
+                client.run("SELECT 1 AS x")
+    with Ledger.read(str(policy) + ".ledger") as ledger:
+        assert [entry.outcome for entry in ledger.entries()] == ["released"]
+
+
 # -- what is read again -------------------------------------------------------------------------------------------------
 
 

@@ -1107,8 +1107,8 @@ SELECT ward, bar(n, 0, 300, 10) FROM (SELECT ward, COUNT(*) AS n FROM visits GRO
 -- hint: assign w first, or pass params.
 SELECT ward, COUNT(*) FROM visits WHERE ward = $w GROUP BY ward
 
--- refused: parameters have names here.
--- hint: write $name.
+-- refused: a ? mark has no value.
+-- hint: give a list of values, or write $name.
 SELECT COUNT(*) FROM visits WHERE ward = ?
 
 -- refused: :w is not a parameter here.
@@ -1123,8 +1123,8 @@ SELECT COUNT(*) FROM visits WHERE ward = @w
 -- hint: write $w and the notebook's variable w is bound as a value.
 SELECT COUNT(*) FROM visits WHERE ward = '{{w}}'
 
--- refused: parameters have names here.
--- hint: write $name.
+-- refused: the parameter $1 has no value.
+-- hint: give a list of values, or write $name.
 SELECT COUNT(*) FROM visits WHERE ward = $1
 
 -- refused: FORM is not a word of SQL.

@@ -313,7 +313,7 @@ class AggregateCall:
 
     def note_clip(self, y: str, grid: grids.Grid, source: str) -> None:
         """Remember that a column of the rows is held to the ends of its grid."""
-        self.exact.clip(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
+        self.exact.clipped.append(ClippedValue(y, grid.low, grid.high, Fraction(grid.steps), source))
 
     def say_sensitivity(self, partial: Partial, steps: Fraction | int = 1) -> str:
         """Say for EXPLAIN how far one unit moves a total."""

@@ -161,7 +161,8 @@ class Exact:
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
-    _clipped: dict[tuple[str, int, int], ClippedValue] = field(default_factory=dict)
+    clipped: list[ClippedValue] = field(default_factory=list)
+    """The values that are held to bounds."""
 
     def value(self, sql: str) -> str:
         """Return a column of the rows; equal expressions share one."""
@@ -169,15 +170,6 @@ class Exact:
             self._count(sql)
             self._values[sql] = f"y{len(self._values)}"
         return self._values[sql]
-
-    def clip(self, value: ClippedValue) -> None:
-        """Remember a value that is held to bounds."""
-        self._clipped.setdefault((value.y, value.low, value.high), value)
-
-    @property
-    def clipped(self) -> tuple[ClippedValue, ...]:
-        """The values that are held to bounds, in the order in which they were asked for."""
-        return tuple(self._clipped.values())
 
     def add(self, partial: Partial) -> Partial:
         """Return the partial with the name of its column; equal ones share one."""

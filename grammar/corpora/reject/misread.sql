@@ -153,10 +153,10 @@ Hint: write $city.
 -- case: a question mark
 SELECT COUNT(*) FROM visits WHERE city = ?
 ----
-ParseError: parameters have names here.
+ParseError: a ? mark has no value.
   1 |   SELECT COUNT(*) FROM visits WHERE city = ?
                                                  ^
-Hint: write $name.
+Hint: give a list of values, or write $name.
 ====
 -- case: a colon
 SELECT COUNT(*) FROM visits WHERE city = :city

@@ -319,10 +319,10 @@ Hint: write $city.
 -- case: a parameter with a question mark
 SELECT COUNT(*) FROM visits WHERE city = ?
 ----
-ParseError: parameters have names here.
+ParseError: a ? mark has no value.
   1 |   SELECT COUNT(*) FROM visits WHERE city = ?
                                                  ^
-Hint: write $name.
+Hint: give a list of values, or write $name.
 ====
 -- case: a parameter without a value
 -- params: {"town": "Delft"}
