@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from dpsql.privacy.records import BudgetState
 from tests.support import inside
 from tests.support.earlier_version import ANSWERS, BITS, LEDGER, STATEMENTS, bits, connect, fixed, released
 
@@ -37,21 +39,27 @@ def test_other_entropy_gives_other_bits() -> None:
         assert released(text, session.sql(text, fresh=True).dicts()) != json.loads(BITS.read_text())[text]
 
 
+def write_fields(state: BudgetState) -> str:
+    """Return a budget's figures as the earlier version wrote them."""
+    shown = [f for f in fields(state) if f.repr and f.name != "answers"]
+    return f"BudgetState({', '.join(f'{f.name}={getattr(state, f.name)!r}' for f in shown)})"
+
+
 def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path) -> None:
     path = tmp_path / "kept.ledger"
     shutil.copy(LEDGER, path)
     written = json.loads(ANSWERS.read_text(encoding="utf-8"))
     with connect(path) as session:
-        assert str(session.budget()) == written["budget"]
+        assert write_fields(session.budget()) == written["budget"]
         assert set(ASKED_ANEW) <= written["answers"].keys()
         for text, rows in written["answers"].items():
             if text in ASKED_ANEW:
                 continue
             answer = session.sql(text)
             assert json.loads(json.dumps(answer.dicts(), default=str, ensure_ascii=False)) == rows, text
-        assert str(session.budget()) == written["budget"]  # nothing was paid again
+        assert write_fields(session.budget()) == written["budget"]  # nothing was paid again
         session.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 41")
-        assert str(session.budget()) != written["budget"]
+        assert write_fields(session.budget()) != written["budget"]
 
 
 REKEYED = (
