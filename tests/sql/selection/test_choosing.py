@@ -131,7 +131,7 @@ def test_a_ledger_that_cannot_be_written_tells_no_answer(con: duckdb.DuckDBPyCon
     for threshold in (5, 50):  # far below the ten rows, and far above
         with dpsql.connect(con, policy=policy()) as session:
             session.sql(f"DECLARE one ABOVE_THRESHOLD {threshold} OPTIONS (epsilon = 1000)")
-            session.account._progress = fails  # type: ignore[method-assign, assignment]
+            session.account.note_progress = fails  # type: ignore[method-assign, assignment]
             with pytest.raises(dpsql.Error) as caught:
                 session.sql("SELECT WITH one COUNT(*) FROM t")
             told.add(str(caught.value))
