@@ -267,7 +267,7 @@ def test_nothing_is_stopped_where_nothing_runs(ada: BareClient) -> None:
 # -- the grid -----------------------------------------------------------------------------------------------------------
 
 
-def is_on_grid(seconds: float, slack: float = 0.1) -> bool:
+def is_on_grid(seconds: float, slack: float = 0.2) -> bool:
     """Tell whether a reply came at a time of the usual grid; the first one has none before it."""
     return any(at - 0.005 <= seconds <= at + slack for at in (0.25, 0.5, 1, 2, 4, 8))
 
