@@ -313,10 +313,10 @@ def test_statements_of_a_cell_are_paid_on_the_grid(slow: ServerProcess) -> None:
         for at in reply.times[
             1:3
         ]:  # the next one begins when the one before is settled, shortly before its time
-            step = next(step for step in (0.25, 0.5, 1, 2) if at < start + step + 0.1)
+            step = next(step for step in (0.25, 0.5, 1, 2) if at < start + step + 0.2)
             assert start + step - 0.03 <= at, reply.times
             start += step
-        step = next(step for step in (0.25, 0.5, 1, 2) if reply.times[-1] < start + step + 0.1)
+        step = next(step for step in (0.25, 0.5, 1, 2) if reply.times[-1] < start + step + 0.2)
         assert start + step - 0.005 <= reply.times[-1], reply.times
         client.act("close", {})
 
