@@ -139,7 +139,7 @@ class Cursor:
 
     @property
     def loss(self) -> str | None:
-        """What the last statement cost, as people read it (``"ε=0.1"``); None before anything ran."""
+        """The cost of the last statement, as people read it (``"ε=0.1"``); None before anything ran."""
         return None if self.result is None else self.result.loss
 
     @property

@@ -71,7 +71,7 @@ class DeclaredStatements:
 
     @property
     def closed(self) -> bool:
-        """True once the session is closed."""
+        """Tell whether the session is closed."""
         return self._pipeline.closed
 
     @interruptible

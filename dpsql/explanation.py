@@ -1,4 +1,4 @@
-"""What EXPLAIN says: a plan in numbered sentences, its price, its expected errors, and the exact SQL. A plain record."""
+"""The answer of EXPLAIN: a plan in numbered sentences, its price, its expected errors, and the exact SQL. A plain record."""
 
 from __future__ import annotations
 

@@ -108,12 +108,12 @@ class RequestedBlock:
 
     @property
     def free(self) -> bool:
-        """True where nothing is drawn for it: it is stored, or paid with another, or was paid before."""
+        """Tell whether nothing is drawn for it: it is stored, or paid with another, or was paid before."""
         return self.stored is not None or self.same is not None or self.block.prepaid
 
     @property
     def debit(self) -> Event | None:
-        """What the analyst's share is debited for its stored answer; None where that is free."""
+        """The debit of the analyst's share for its stored answer; None where that is free."""
         return None if self.stored is None else self.stored.debit
 
 
@@ -138,7 +138,7 @@ class PreparedPlan:
 
     @property
     def debit(self) -> Event | None:
-        """What the analyst's share alone is charged, for stored answers of others; None where nothing is due."""
+        """The charge on the analyst's share alone, for stored answers of others; None where nothing is due."""
         due = [event for item in self.asked if (event := item.debit) is not None]
         return compose_events(due) if due else None
 
@@ -155,7 +155,7 @@ class PreparedPlan:
 
     @property
     def since(self) -> str:
-        """``"stored since 14:02"``, of the last of its stored blocks; empty where none is."""
+        """The words ``"stored since 14:02"``, of the last of its stored blocks; empty where none is."""
         return _say_since(max(self.stored, key=lambda s: s.when).when_text) if self.stored else ""
 
     @property

@@ -318,7 +318,7 @@ def read_results(messages: Iterable[Message]) -> list[Result]:
 
 
 class ResultReader:
-    """Collects the messages of results as they come."""
+    """A collector of the messages of results as they come."""
 
     def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
         self._limit = limit

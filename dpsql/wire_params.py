@@ -1,4 +1,4 @@
-"""What travels with a statement's text: the values of its parameters, and the epsilon of its cell.
+"""The companions of a statement's text on the wire: the values of its parameters, and the epsilon of its cell.
 
 A parameter keeps its type and all of its digits, so that the other side writes the same literal; a value that SQL can't hold
 is refused there, in the words of every session.

@@ -1,4 +1,4 @@
-"""Draws the README's picture: two cells of the quick start with what they answered, readable in light and dark.
+"""Draw the README's picture: two cells of the quick start with what they answered, readable in light and dark.
 
 python notebooks/make_picture.py
 

@@ -1,4 +1,4 @@
-"""Takes the documentation's screenshots of the real thing, light and dark, into build/shots; they are not kept.
+"""Take the documentation's screenshots of the real thing, light and dark, into build/shots; they are not kept.
 
 pip install '.[notebook]' playwright, and a Chromium on the path
 python notebooks/make_shots.py

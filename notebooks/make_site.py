@@ -1,4 +1,4 @@
-"""Assembles the documentation out of the repository and builds it into build/site/html, without a network.
+"""Assemble the documentation out of the repository and build it into build/site/html, without a network.
 
 pip install '.[docs]'
 python notebooks/make_site.py           # runs the examples of all pages: about a minute

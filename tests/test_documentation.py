@@ -29,7 +29,7 @@ site: dict[str, Any] = runpy.run_path(str(ROOT / "notebooks" / "make_site.py"))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a kernel needs to run a page: this package, the module that writes the example, the command line."""
+    """Return what a kernel needs to run a page: this package, the module that writes the example, the command line."""
     path = os.pathsep.join(filter(None, (str(ROOT), str(DOCS), os.environ.get("PYTHONPATH"))))
     commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**os.environ, "PYTHONPATH": path, "PATH": commands, "DPSQL_STATE": str(folder / ".state")}

@@ -617,7 +617,7 @@ def test_a_ledger_that_keeps_answers_by_statement_opens_and_adds_up(tmp_path: Pa
 def test_an_answer_that_was_kept_by_statement_is_shown_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a ledger that an older version began: others hold no such answers."""
+    """Ledgers that an older version began hold such answers, and no others."""
     monkeypatch.setattr(LedgerReader, "holds_whole_statements", True)
     query = "SELECT COUNT(*) AS n FROM visits"
     with dpsql.connect(policy=folder / "policy.toml") as session:

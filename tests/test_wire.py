@@ -215,7 +215,7 @@ def test_what_a_later_version_adds_is_left_out_and_what_it_leaves_out_has_its_de
 
 
 def test_every_kind_of_event_is_known() -> None:
-    """Without an accountant imported, some kinds would be strangers."""
+    """Some kinds would be strangers without an accountant imported."""
     from dpsql import record_codec
 
     assert record_codec.Event is not None

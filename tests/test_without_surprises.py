@@ -139,7 +139,7 @@ def test_a_statement_is_text() -> None:
 
 
 def test_an_error_of_an_engine_leaves_no_trace() -> None:
-    """What no check foresaw is told without DuckDB's words, which may quote a value."""
+    """Failures that no check foresaw are told without DuckDB's words, which may quote a value."""
 
     class Opened:
         closed = False

@@ -1,4 +1,4 @@
-"""``python -m dpsql.cli``."""
+"""Run the command line: ``python -m dpsql.cli``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Where a server is, who asks, and messages to it and back: the only module that speaks Arrow Flight to a server.
+"""The address of a server, the token of whoever asks, and messages both ways: the only client module that speaks Arrow Flight.
 
 Addresses are ``grpc+tls://host:31337``, ``grpc+unix:///path`` and, on this machine only, ``grpc+tcp://127.0.0.1:31337``: on any
 other machine a token would travel in the clear. Neither errors nor displays hold the token.
@@ -118,7 +118,7 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
 
 
 class Channel(Protocol):
-    """Carries messages to a server and back. Several threads may use it."""
+    """A carrier of messages to a server and back. Several threads may use it."""
 
     def call(
         self, action: str, message: Message, session: str = "", timeout: float | None = None

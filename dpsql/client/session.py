@@ -71,7 +71,7 @@ class RemoteSession:
 
     @property
     def policy(self) -> Policy:
-        """What the owner declares, as far as it is the analyst's to see: no sources of data, and no other analyst."""
+        """The owner's policy, as far as it is the analyst's to see: no sources of data, and no other analyst."""
         from dpsql.policy.model import Policy
 
         if self._policy is None:
@@ -86,7 +86,7 @@ class RemoteSession:
 
     @property
     def stage(self) -> str:
-        """How far the statement that runs has come, as the server tells: ``"reading"`` once private data may be read."""
+        """The stage of the statement that runs, as the server tells it: ``"reading"`` once private data may be read."""
         return self._conversation.stage
 
     # -- statements ---------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class RemoteSession:
         self._ask("check_name", {"name": name})
 
     def register(self, name: str, function: Callable[..., object], **options: object) -> NoReturn:
-        """Refuse: a Python function runs where the data are, and that is the owner's machine.
+        """Refuse a Python function: it would run where the data are, on the owner's machine.
 
         Raises:
             ServerError: always.
@@ -278,7 +278,7 @@ class RemoteSession:
 
     @property
     def account(self) -> NoReturn:
-        """Refuse: the ledger and its report are the owner's.
+        """Refuse the ledger and its report: they are the owner's.
 
         Raises:
             ServerError: always.

@@ -1,4 +1,4 @@
-"""``dpsql demo --serve``: the demo's data behind a server, with one analyst, so that both sides can be tried on one machine."""
+"""The demo's data behind a server (``dpsql demo --serve``), with one analyst, so that one machine shows both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read of an open ledger: what is left, what was charged, and the stored answers.
+"""The readable side of an open ledger: what is left, what was charged, and the stored answers.
 
 A stored answer is free, or for a debit of the analyst's own share, as the owner's policy says.
 """
@@ -118,7 +118,7 @@ class LedgerReader:
 
     @property
     def lasting(self) -> bool:
-        """False where the budget lasts for this process only."""
+        """Tell whether the budget outlasts this process."""
         return self.path is not None
 
     @property
@@ -174,7 +174,7 @@ class LedgerReader:
 
     @property
     def holds_whole_statements(self) -> bool:
-        """True where an older version of dpsql wrote it first: whole statements' answers then stand under keys of their own."""
+        """Tell whether an older version of dpsql wrote it first: whole statements' answers then stand under keys of their own."""
         if self._upgraded is None:
             self._upgraded = any(was is not None for was in self._book.hashes_at(1)[1:])
         return self._upgraded
@@ -199,7 +199,7 @@ class LedgerReader:
 
     @property
     def debits_shares(self) -> bool:
-        """True where this analyst's share is debited for the stored answers of others."""
+        """Tell whether this analyst's share is debited for the stored answers of others."""
         own = self.policy is not None and self.policy.budget.answers == "own"
         return own and self.analyst in self.terms.shares
 

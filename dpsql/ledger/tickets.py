@@ -1,4 +1,4 @@
-"""What passes between a statement and the ledger: the right to touch data once, and what is kept of its answer."""
+"""The records between a statement and the ledger: the right to touch data once, and what is kept of its answer."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ class Part(ABC):
 
     @property
     def price_note(self) -> str:
-        """What the price says of it, where it is for something beside the answers."""
+        """The sentence about it in the price, where it is for something beside the answers."""
         return ""
 
     def alone(self) -> Together:

@@ -483,7 +483,7 @@ class Operator(TextReader):
 
     @property
     def assumes_rows(self) -> bool:
-        """True where some of these are told for an assumed number of rows."""
+        """Tell whether some of these hold for an assumed number of rows."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""What caps and bounds took away of a block's rows: noisy numbers beside its answers, for an analyst who may raise a cap.
+"""Noisy numbers of what caps and bounds took away of a block's rows, beside its answers, for an analyst who may raise a cap.
 
 Relation: ADD_REMOVE. What a cap removes in all has no bounded sensitivity: one unit may have any number of rows beyond it. So
 of each unit no more counts than the caps let it add to the answers: with caps of m rows in each of L groups, at most m L rows

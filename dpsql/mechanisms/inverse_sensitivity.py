@@ -430,6 +430,6 @@ class InverseSensitivity(Part):
 
     @property
     def mean_errors(self) -> Mapping[str, float]:
-        """That of rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
+        """The error for rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
         off = min(1 / (2 * float(self.rate) * TYPICAL_ROWS), 0.25)
         return {self.name: off * float((self.high - self.low) / self.steps)}

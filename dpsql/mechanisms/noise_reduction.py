@@ -173,7 +173,7 @@ class NoiseReducedAggregation(Aggregation):
 
     @property
     def mean_errors(self) -> Mapping[str, float]:
-        """Those that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
+        """The errors that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
         part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
         return {
             **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),

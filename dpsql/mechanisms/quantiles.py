@@ -256,7 +256,7 @@ class Quantiles(Part):
 
     @property
     def mean_errors(self) -> Mapping[str, float]:
-        """Those of rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
+        """The errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
         found = {}
         for name, places in self._places().items() if self.geometric is None else ():
             ranks = (self.ranks[i] for i in places)

@@ -1,4 +1,4 @@
-"""``%dpsql connect`` to an owner's server: where the token comes from, and what a server decides by itself."""
+"""Connections of ``%dpsql connect`` to an owner's server: where the token comes from, and what a server decides by itself."""
 
 from __future__ import annotations
 

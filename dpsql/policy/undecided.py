@@ -1,4 +1,4 @@
-"""What a policy's text leaves to its owner: each ``"TODO"``, and each privacy unit that is still called a guess."""
+"""The decisions that a policy's text leaves to its owner: each ``"TODO"``, and each privacy unit that is still called a guess."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Event:
 
     @property
     def calibration(self) -> object:
-        """What tells noise that may have been calibrated together from other noise; None where none was."""
+        """The mark of noise that may have been calibrated together; None where none was."""
         return None
 
     def join(self, others: Iterable[Event]) -> Event | None:

@@ -1,4 +1,4 @@
-"""What people read of a budget: its state at one moment, and its statements.
+"""The records that people read of a budget: its state at one moment, and its statements.
 
 Plain records, tied to no ledger: a client of a server reads the very same.
 """
@@ -60,7 +60,7 @@ class BudgetState:
 
     @property
     def has_rule(self) -> bool:
-        """True where the accountant counts by a rule beside the plain sum."""
+        """Tell whether the accountant counts by a rule beside the plain sum."""
         return ACCOUNTANTS[self.accountant].has_rule
 
     @property
@@ -78,7 +78,7 @@ class BudgetState:
 
     @property
     def spent(self) -> str:
-        """``"ε=0.2"``, rounded up; ``"μ=0.2"`` where the accountant speaks it."""
+        """The amount spent, ``"ε=0.2"``, rounded up; ``"μ=0.2"`` where the accountant speaks it."""
         if self.own is None:
             return write_pair(self.spent_epsilon, self.spent_delta, UP)
         delta = f", δ={write_short(self.spent_delta, UP)}" if self.spent_delta else ""
@@ -86,7 +86,7 @@ class BudgetState:
 
     @property
     def limit(self) -> str:
-        """``"ε=1, δ=1e-06"``; ``"μ=1, δ=1e-06"`` of a budget in mu."""
+        """The limit, ``"ε=1, δ=1e-06"``; ``"μ=1, δ=1e-06"`` of a budget in mu."""
         if self.own is None or not self.promises_rule:
             return write_pair(self.limit_epsilon, self.limit_delta)
         delta = f", δ={write_short(self.limit_delta)}" if self.limit_delta else ""
@@ -94,14 +94,14 @@ class BudgetState:
 
     @property
     def left(self) -> str:
-        """``"ε=0.8"``, rounded down; ``"μ=0.8"`` where the accountant speaks it."""
+        """The amount left, ``"ε=0.8"``, rounded down; ``"μ=0.8"`` where the accountant speaks it."""
         if self.own is not None:
             return f"{self.own.symbol}={write_short(self.own.left, DOWN)}"
         return f"ε={write_short(self.left_epsilon, DOWN)}"
 
     @property
     def sentence(self) -> str:
-        """``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where the rule says what is left."""
+        """The amount left, ``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where that decides."""
         mine = f"{self.analyst}'s " if self.analyst else ""
         if self.own is not None:
             return self.own.say(self.limit_epsilon, mine)
@@ -109,12 +109,12 @@ class BudgetState:
 
     @property
     def rule_text(self) -> str:
-        """``"21%"`` of the rule used; empty where there is no rule but the sum."""
+        """The share of the rule that is used, ``"21%"``; empty where there is no rule but the sum."""
         return "" if self.rule_used is None else format_percent(self.rule_used)
 
     @property
     def about_text(self) -> str:
-        """``"about 8 more at ε=0.1"``, empty where the policy has no default."""
+        """The number of further statements, ``"about 8 more at ε=0.1"``, empty where the policy has no default."""
         if self.about is None or self.default_epsilon is None:
             return ""
         count = "any number" if self.about >= MANY else f"about {self.about}" if self.about else "none"
@@ -122,7 +122,7 @@ class BudgetState:
 
     @property
     def title(self) -> str:
-        """``"budget ε=1, δ=1e-06"``, or whose share it is."""
+        """The title of a display, ``"budget ε=1, δ=1e-06"``, or whose share it is."""
         whose = "budget" if self.analyst is None else f"share of {self.analyst}"
         if self.promises_rule:
             return f"{whose} {self.limit}"

@@ -67,7 +67,7 @@ class AnswerTimes:
 
 
 class AnswerClock:
-    """When the steps of one call may be seen. Times are those of :func:`time.monotonic`."""
+    """The times at which steps of one call may be seen. They are those of :func:`time.monotonic`."""
 
     def __init__(self, grid: AnswerTimes, start: float | None = None) -> None:
         self._grid = grid

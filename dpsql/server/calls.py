@@ -201,7 +201,7 @@ class AnalystCall:
 
     @property
     def outcome(self) -> str:
-        """What became of it, for the log: the worst of its statements' outcomes, or ``public`` where none was paid."""
+        """The outcome for the log: the worst of its statements' outcomes, or ``public`` where none was paid."""
         if self.killed or self.failures:
             return "interrupted" if self.stopped else "failed"
         if self.stopped and not self.charges:
@@ -210,7 +210,7 @@ class AnalystCall:
 
     @property
     def replies(self) -> list[bytes]:
-        """What the client is told in the end."""
+        """The messages that the client is told in the end."""
         if self._size <= self._result_bytes:
             return self._replies
         said = f"the answer is larger than the {self._result_bytes:,} bytes that the owner allows. What it cost is paid."

@@ -60,7 +60,7 @@ class Edition:
 
     @property
     def limits(self) -> RequestLimits:
-        """What a request may hold."""
+        """The limits of a request."""
         return RequestLimits.of(self.policy.server)
 
     @property
@@ -71,7 +71,7 @@ class Edition:
 
 @dataclass
 class SessionRecord:
-    """What the front keeps of a session: neither statements nor answers, but what a worker wrote down for the next one."""
+    """The front's record of a session: neither statements nor answers, but what a worker wrote down for the next one."""
 
     handle: str
     token: str

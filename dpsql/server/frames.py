@@ -29,7 +29,7 @@ class FrameError(Exception):
 
 
 class Frames:
-    """Both directions of a socket on which frames travel; any thread may send, one at a time receives."""
+    """A socket on which frames travel in both directions; any thread may send, one at a time receives."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

@@ -45,7 +45,7 @@ class _Headers(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Collects headers for the handlers. It never raises, since its exceptions would reach the client."""
+    """A collector of headers for the handlers. It never raises, since its exceptions would reach the client."""
 
     def start_call(self, info: Any, headers: Any) -> _Headers:
         """Return the headers of a call, empty where they are missing or odd."""
@@ -67,7 +67,7 @@ def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Who calls, as the token says."""
+    """The caller, as the token says."""
 
     served: ServedPolicy
     desk: Desk

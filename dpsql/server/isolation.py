@@ -146,7 +146,7 @@ class MemoryGroups:
 
     @property
     def possible(self) -> bool:
-        """Whether groups can be made."""
+        """Tell whether groups can be made."""
         return self._place is not None
 
     def put(self, process: int, memory: int) -> Path | None:

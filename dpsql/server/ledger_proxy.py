@@ -80,17 +80,17 @@ class LedgerProxy(Ledger):
 
     @property
     def lasting(self) -> bool:
-        """True: the front keeps it in a file."""
+        """Return True: the front keeps it in a file."""
         return True
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Nothing: notices are for the owner, and may name paths and other analysts."""
+        """Return none: notices are for the owner, and may name paths and other analysts."""
         return ()
 
     @property
     def dataset(self) -> str:
-        """Nothing: the name of the data is the owner's."""
+        """Return an empty name: that of the data is the owner's."""
         return ""
 
     @property

@@ -87,7 +87,7 @@ class LedgerService:
 
     @property
     def has_paid(self) -> bool:
-        """True once a reservation was made, or a paid one was used, since :meth:`begin`: private data may be touched."""
+        """Tell whether a reservation was made, or a paid one was used, since :meth:`begin`: private data may be touched."""
         return self._paid
 
     @property

@@ -43,7 +43,7 @@ class RequestRate:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may hold, and what its answer may.
+    """The limits of one request and of its answer.
 
     >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
     'the request has 100,000 bytes; the server takes 65,551.'

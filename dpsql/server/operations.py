@@ -79,7 +79,7 @@ class _Question:
 
 @dataclass
 class _Memory:
-    """What clients refer to of one session."""
+    """The results of one session that its client refers to."""
 
     results: OrderedDict[int, tuple[Result, _Question, int]] = field(default_factory=OrderedDict)
     """By handle: a result, what was asked, and the bytes of the rows."""

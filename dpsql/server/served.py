@@ -36,7 +36,7 @@ CHECK_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class ServedFiles:
-    """Where a policy, its data and its ledger are.
+    """The places of a policy, its data and its ledger.
 
     Args:
         policy: the policy file.

@@ -36,7 +36,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class TokenRecord:
-    """What the file keeps of one analyst's token. Times are in UTC.
+    """The file's record of one analyst's token. Times are in UTC.
 
     ``paused`` says why the analyst may not ask for now; it is empty for those who may.
     """
@@ -55,7 +55,7 @@ class TokenRecord:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a token belongs to. ``paused`` says why this analyst may not ask for now, and is empty otherwise."""
+    """The analyst whom a token belongs to. ``paused`` says why this analyst may not ask for now, and is empty otherwise."""
 
     name: str
     expires: datetime

@@ -1,4 +1,4 @@
-"""What a worker says, checked before the front uses it: events, texts, keys and digests within public limits.
+"""Checks of what a worker says, before the front uses it: events, texts, keys and digests within public limits.
 
 An event is read by its own parser, whose fields are typed and checked; the limits here see to it that no event takes long to
 read or to add up, and that whatever is written can be read and added up again, under every accountant.

@@ -109,7 +109,7 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """Tell whether its process runs."""
         return not self._ended and self._process.poll() is None
 
     def wait_until_ready(self) -> None:

@@ -1,4 +1,4 @@
-"""Writes the example of the how-to pages into this folder: a clinic's visits, made up, and their policy.
+"""Write the example of the how-to pages into this folder: a clinic's visits, made up, and their policy.
 
 python example.py
 """

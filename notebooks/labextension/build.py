@@ -1,4 +1,4 @@
-"""Builds the JupyterLab extension into built/, which is what is shipped: users need neither Node nor a build.
+"""Build the JupyterLab extension into built/, which is what is shipped: users need neither Node nor a build.
 
 pip install 'jupyterlab==4.3.*'
 python notebooks/labextension/build.py

@@ -1,4 +1,4 @@
-"""What a server costs: a statement over loopback beside one in process, and sixteen analysts beside one process.
+"""The cost of a server: a statement over loopback beside one in process, and sixteen analysts beside one process.
 
 They print, and do not gate. Targets: 3 ms more for a statement, and 1.5 times the time for all statements.
 """

@@ -474,7 +474,7 @@ NAMES = ["text", "params", "epsilon", "fresh", "statements", "run", "last", "tab
 )
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worker_answers_any_message(idle: dpsql.Session, operation: str, head: dict[str, Any]) -> None:
-    """By an error of ours where it is none, and never by a failure that nobody foresaw."""
+    """Answer with an error of ours where it is none, and never by a failure that nobody foresaw."""
     failures: list[BaseException] = []
     try:
         body = encode(Message(head))
@@ -566,7 +566,7 @@ def test_a_journal_does_not_grow_without_bound(near: Near, monkeypatch: pytest.M
 
 
 def test_a_kept_result_that_would_be_another_one_is_not_made(near: Near) -> None:
-    """``b`` was made of an ``a`` that has another content since."""
+    """Drop ``b``, which was made of an ``a`` that has another content since."""
     session, remote, _ = near
     remote.run("a << SELECT 1 AS x; b << SELECT x FROM a; a << SELECT 2 AS x")
     other = begin_again(session)

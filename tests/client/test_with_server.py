@@ -240,7 +240,7 @@ def test_a_notebook(server: ServerProcess, tmp_path: Path) -> None:
 
 
 def test_the_stop_button_on_a_statement_that_reads(tmp_path: Path) -> None:
-    """With the public grid: the charge stays, the reply comes at a time of the grid, and the session goes on."""
+    """Stop under the public grid: the charge stays, the reply comes at a time of the grid, and the session goes on."""
     write_data(tmp_path, 400_000)
     policy = write_policy(
         tmp_path, {"ada": 300}, "answer_times = [1, 2, 4]\nmax_requests_per_minute = 100000"

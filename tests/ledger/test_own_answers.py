@@ -1,4 +1,4 @@
-"""``answers = "own"``: the same draw, the share of whoever asks is debited, and the whole is not. With exact sums."""
+"""Checks of ``answers = "own"``: the same draw, the share of whoever asks is debited, and the whole is not. With exact sums."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rules(answers: str = "own", accountant: str = "basic") -> Policy:
 
 
 def ask(ledger: Ledger, key: str, event: Event, *, fresh: bool = False) -> str:
-    """Asks as a session does, and says what it was: ``drawn``, ``debited`` or ``free``."""
+    """Ask as a session does, and say what it was: ``drawn``, ``debited`` or ``free``."""
     stored = None if fresh else ledger.replay(key)
     if stored is None:
         release = random.randbytes(8)
@@ -49,7 +49,7 @@ def ask(ledger: Ledger, key: str, event: Event, *, fresh: bool = False) -> str:
 
 
 def spent(ledger: Ledger) -> tuple[Fraction, Fraction]:
-    """Of the whole, and of the analyst's share."""
+    """Return what was spent of the whole, and of the analyst's share."""
     state = ledger.state()
     assert state.whole is not None
     return state.whole.spent_epsilon, state.spent_epsilon
@@ -135,7 +135,7 @@ def test_what_is_drawn_and_what_is_shown_again_are_charged_together_or_not_at_al
 
 
 def test_each_block_is_debited_for_its_own_loss_and_once(path: Path) -> None:
-    """Also where two sessions of one analyst looked it up before either paid."""
+    """Two sessions of one analyst may have looked it up before either paid."""
     parts = {"one": PureDP(Fraction(1, 2)), "two": PureDP(Fraction(1, 3))}
     whole = compose_events(parts.values())
     with Ledger.open(path, rules(), "d") as root:

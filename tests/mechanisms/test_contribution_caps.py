@@ -27,7 +27,7 @@ ONE = Fraction(1)
 
 
 def histogram(units: Sequence[int], top: int) -> tuple[list[int], list[int]]:
-    """Of units that have so many rows or groups: as the exact query gives it."""
+    """Return the histogram of units that have so many rows or groups, as the exact query gives it."""
     sizes, many = np.unique(np.minimum(np.array([n for n in units if n], dtype=int), top), return_counts=True)
     return sizes.tolist(), many.tolist()
 
@@ -127,7 +127,7 @@ def test_it_does_not_run_away(epsilon: Fraction) -> None:
 
 
 def test_it_stops_where_noise_and_loss_are_equal() -> None:
-    """With a large epsilon: at the first cap whose question is within the tolerance."""
+    """The search ends, with a large epsilon, at the first cap whose question is within the tolerance."""
     rng = np.random.default_rng(1)
     units = rng.geometric(0.05, 2000).tolist()
     for tolerance in (1, 20, 300):

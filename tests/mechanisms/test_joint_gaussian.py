@@ -47,7 +47,7 @@ def joint(
     ("k", "deviation", "alone"), [(1, 4.2247, 4.2247), (2, 5.97, 8.35), (4, 8.45, 16.6), (16, 16.9, 66.1)]
 )
 def test_the_figures_of_record(k: int, deviation: float, alone: float) -> None:
-    """At ε = 1, δ = 1e-6: what k counts have together, and what each had of (ε/k, δ/k)."""
+    """Figures at ε = 1, δ = 1e-6: what k counts have together, and what each had of (ε/k, δ/k)."""
     noises = joint(ONE, TINY, [(1, 1)] * k)
     assert [float(noise.sigma) for noise in noises] == pytest.approx([deviation] * k, rel=1e-3)
     assert float(GaussianNoise.calibrate(ONE / k, TINY / k, 1, 1).sigma) == pytest.approx(alone, rel=3e-3)

@@ -1,4 +1,4 @@
-"""What the panel beside the notebook is told: the budget after each cell, and the price of a cell before it runs."""
+"""The messages to the panel beside the notebook: the budget after each cell, and the price of a cell before it runs."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_a_column_that_does_not_fit_its_type(line: str, said: str, better: str) 
     ],
 )
 def test_a_delta_that_protects_nobody(delta: str, column: str, verdict: str | None) -> None:
-    """To publish the rows of one of n units at random is private at a delta of 1/n."""
+    """Publishing the rows of one of n units at random is private at a delta of 1/n."""
     write_parquet(ROWS)
     Path("p.toml").write_text(
         f'[budget]\nepsilon = 1\ndelta = {delta}\n[tables.visits]\nsource = "visits.parquet"\n'

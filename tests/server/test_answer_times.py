@@ -14,7 +14,7 @@ LEAD = GRID.lead
 
 
 class FakeTime:
-    """Stands for the module ``time``."""
+    """A stand-in for the module ``time``."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -85,7 +85,7 @@ def test_what_touches_nothing_leaves_at_once(clock: FakeTime) -> None:
 
 
 def test_statements_of_a_cell_count_from_the_one_before(clock: FakeTime) -> None:
-    """Their reservations are seen by others, so each begins at a time that tells nothing of the one before."""
+    """Others see their reservations, so each begins at a time that tells nothing of the one before."""
     timed = AnswerClock(GRID)
     seen = []
     for seconds in (0.11, 0.05, 0.3):

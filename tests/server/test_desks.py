@@ -82,7 +82,7 @@ def test_only_run_and_plan_may_pay(make: Make) -> None:
 
 
 def test_a_worker_that_lies_gets_nothing_for_it(make: Make) -> None:
-    """It settles what it did not reserve, for less than was reserved, twice; and speaks of other analysts."""
+    """A lying worker settles what it did not reserve, for less than was reserved, twice; and speaks of other analysts."""
     said: list[Message] = []
 
     def lie(side: ScriptedSide, frame: Message) -> None:

@@ -1,4 +1,4 @@
-"""What the operating system holds a worker to, tried in processes that confine themselves."""
+"""The confinement of a worker by the operating system, tried in processes that confine themselves."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def short_and_long(short: int, long: int) -> pytest.MarkDecorator:
 
 
 class Story:
-    """What clients asked, and what they were told. Each statement is asked once."""
+    """The questions of clients, and what they were told. Each statement is asked once."""
 
     def __init__(self) -> None:
         self.answered: set[str] = set()

@@ -79,7 +79,7 @@ def error_of(answer: Message) -> Error:
 
 
 def outcome(session: dpsql.Session, text: str, **how: Any) -> tuple[Any, ...]:
-    """What an analyst sees of a statement, without its time."""
+    """Return what an analyst sees of a statement, without its time."""
     try:
         result = session.sql(text, **how)
     except Error as error:
@@ -524,7 +524,7 @@ def test_events_beyond_the_limits_are_never_written(near: NearLedger, path: str)
 
 
 def test_events_within_the_limits_can_be_added_up_under_every_accountant() -> None:
-    """So whatever a worker has written, the ledger can be read again, and recounted for the owner's report."""
+    """Whatever a worker has written, the ledger can be read again, and recounted for the owner's report."""
     chance = random.Random(3)
     filters = [open_filter(name, Fraction(3), Fraction(1, 10**6), MECHANISM_SHARE) for name in ACCOUNTANTS]
     read = 0
@@ -570,7 +570,7 @@ def _any_event(chance: random.Random) -> dict[str, Any]:
 
 
 def test_texts_are_forgotten_while_the_ledger_is_served(near: NearLedger) -> None:
-    """As ``keep_text_days`` has it done once a day: charges stay, and what was forgotten is asked and paid anew."""
+    """Forget as ``keep_text_days`` does once a day: charges stay, and what was forgotten is asked and paid anew."""
     ada = near.session("ada")
     ada.sql("SELECT COUNT(*) AS n FROM visits WHERE ward = 'pineapple'")
     spent = ada.budget().spent_epsilon

@@ -303,7 +303,7 @@ def test_what_reads_nothing_leaves_at_once(slow: ServerProcess) -> None:
 
 
 def test_statements_of_a_cell_are_paid_on_the_grid(slow: ServerProcess) -> None:
-    """When the second one is reserved, others see it: that must not tell how long the first one took."""
+    """Others see when the second one is reserved: that must not tell how long the first one took."""
     with slow.connect("ada") as client:
         client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).raise_error()
         cell = "; ".join(f"SELECT COUNT(*) AS n FROM visits WHERE cost > {i}" for i in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""How a server starts, where it listens, what it reads again, and what other users of its machine can't open."""
+"""The start of a server: where it listens, what it reads again, and what other users of its machine can't open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the time of a reply tells about one person's rows: within a step of the grid, at its boundary, and without a grid.
+"""The information in a reply's time about one person's rows: within a step of the grid, at its boundary, and without a grid.
 
 Two servers have neighbouring data: one of them lacks a person of very many rows. An adversary asks both the same statement, and
 learns a rule on half of the times; what it gets right of the other half is what we report.

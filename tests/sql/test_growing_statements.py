@@ -89,7 +89,7 @@ def test_depth_is_refused_in_words_or_answered(shape: str) -> None:
 
 
 def test_each_form_is_answered_while_it_is_small() -> None:
-    """Else a form would be refused for another reason than its size, and say nothing about size."""
+    """A form that is refused while small would be refused for another reason than its size, and say nothing about size."""
     con, session = open_small()
     with con, session:
         for form in WIDE.values():
@@ -100,7 +100,7 @@ def test_each_form_is_answered_while_it_is_small() -> None:
 @pytest.mark.stochastic
 @pytest.mark.parametrize("shape", [*DEEP, *WIDE])
 def test_the_longest_text_of_a_shape_takes_little(shape: str) -> None:
-    """From the longest text down to the first that is answered, and between these two."""
+    """Try from the longest text down to the first that is answered, and between these two."""
     form = {**DEEP, **WIDE}[shape]
     size = refused = longest(form)
     ends = [(size, run(form(size)))]

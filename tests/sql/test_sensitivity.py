@@ -199,7 +199,7 @@ def in_schema(query: str, schema: str) -> str:
 
 
 def parts_of(operator: Operator) -> tuple[Aggregation | Part | CapSearch, ...]:
-    """What reads exact rows, with the search of a cap before what is answered for the caps at its ends, and one between."""
+    """Return what reads exact rows: the search of a cap, then what is answered for the caps at its ends and one between."""
     if isinstance(operator, CapSearch):
         few = dict.fromkeys((operator.least, operator.choices[len(operator.caps) // 2], operator.most))
         return (operator, *(part for choice in few for part in parts_of(choice)))

@@ -128,7 +128,7 @@ def _rows_beyond(changes: list[int], groups: int, most: int, in_all: bool) -> li
 
 
 def _violations_of_bounds(part: AutoBounded, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
-    """What is counted on the rungs, and added up there."""
+    """Return where what is counted on the rungs, and added up there, moves too far."""
     found, changes = [], []
     for key in before.keys() | after.keys():
         here, there = before.get(key, {}), after.get(key, {})
@@ -144,7 +144,7 @@ def _violations_of_bounds(part: AutoBounded, before: dict[Any, Any], after: dict
 
 
 def rungs(con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Any]:
-    """The rows, the totals and the squares of each sign and rung, by group: what bounds are found from."""
+    """Return the rows, the totals and the squares of each sign and rung, by group: what bounds are found from."""
     found: dict[tuple[Any, ...], dict[Any, tuple[int, ...]]] = {}
     for row in dicts(con, query.replace(SALT, "12345")):
         sums = tuple(int(row.get(name) or 0) for name in ("n", "total", "squares"))
@@ -153,7 +153,7 @@ def rungs(con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...]) -> 
 
 
 def units_beyond(before: dict[Any, int], after: dict[Any, int]) -> list[str]:
-    """What a cap is found from: a unit counts once."""
+    """Return a violation where one unit moves what a cap is found from more than once."""
     units = sum(abs(before.get(size, 0) - after.get(size, 0)) for size in before.keys() | after.keys())
     return [f"{units} units move by one"] if units > 1 else []
 

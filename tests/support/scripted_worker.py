@@ -65,7 +65,7 @@ Script = Callable[[ScriptedSide, Message], None]
 
 
 class ScriptedWorker:
-    """Stands for a :class:`~dpsql.server.worker_process.WorkerProcess`."""
+    """A stand-in for a :class:`~dpsql.server.worker_process.WorkerProcess`."""
 
     def __init__(self, script: Script) -> None:
         ours, theirs = socket.socketpair()
@@ -108,7 +108,7 @@ class ScriptedWorker:
 
 
 class ScriptedPool:
-    """Stands for a :class:`~dpsql.server.worker_process.WorkerPool`."""
+    """A stand-in for a :class:`~dpsql.server.worker_process.WorkerPool`."""
 
     def __init__(self, script: Script) -> None:
         self.script = script

@@ -73,7 +73,7 @@ def write_policy(
 
 
 class ServerProcess:
-    """``dpsql serve`` in a process of its own.
+    """A server, ``dpsql serve``, in a process of its own.
 
     Args:
         policy: the policy file; its folder gets the log.

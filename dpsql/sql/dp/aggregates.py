@@ -156,7 +156,7 @@ class AggregateCall:
 
     @property
     def groups(self) -> int:
-        """How many groups have noise for all rows of a unit that count: one under a row budget, which they share."""
+        """The number of groups that have noise for all rows of a unit that count: one under a row budget, which they share."""
         return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(

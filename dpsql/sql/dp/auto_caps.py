@@ -1,4 +1,4 @@
-"""``max_rows_contributed = AUTO`` and ``max_groups_contributed = AUTO``: caps on what a unit adds, found before the answer.
+"""Caps on what a unit adds, found before the answer: ``max_rows_contributed = AUTO``, ``max_groups_contributed = AUTO``.
 
 A unit's rows are bounded over all of its groups together: then the noise on each group is that of the cap, however many
 groups the unit is in, and none of them has to be left out. How many groups a unit is in is bounded besides only where
@@ -125,7 +125,7 @@ def write_unit_sizes(exact: Exact, top: int, groups: bool) -> str:
 
 @dataclass
 class CapBuilder:
-    """Makes the operators of a block whose caps are found.
+    """A maker of the operators of a block whose caps are found.
 
     Args:
         block: the block.
@@ -141,7 +141,7 @@ class CapBuilder:
 
     @property
     def private(self) -> bool:
-        """True where the groups have to be chosen first."""
+        """Tell whether the groups have to be chosen first."""
         return bool(self.block.keys) and self.block.domain is None
 
     @cached_property

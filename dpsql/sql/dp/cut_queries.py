@@ -1,4 +1,4 @@
-"""``OPTIONS (report_cut = TRUE)``: the query of what a block's caps and bounds take away of its rows.
+"""The query of what a block's caps and bounds take away of its rows, for ``OPTIONS (report_cut = TRUE)``.
 
 Each number is added up by unit first, and held to what the caps let a unit add to the answers: the rows beyond the cap on rows,
 the groups beyond the cap on groups, and by how much values lie beyond the bounds that an aggregate holds them to.

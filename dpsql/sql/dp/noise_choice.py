@@ -73,7 +73,7 @@ class MomentNoise:
 
     @property
     def is_gaussian(self) -> bool:
-        """True where the noise is Gaussian."""
+        """Tell whether the noise is Gaussian."""
         return any(isinstance(s.noise, GaussianNoise) for s in self.statistics.values())
 
     @property
@@ -102,7 +102,7 @@ class DealtMoment:
 
 @dataclass(frozen=True)
 class NoiseMaker:
-    """Makes the noise of a block's moments.
+    """A maker of the noise of a block's moments.
 
     Args:
         exact: what one unit moves each moment by.
@@ -235,7 +235,7 @@ class NoiseChoice:
 
     @property
     def _may_be_gaussian(self) -> bool:
-        """True where AUTO may take Gaussian noise: the block has a delta anyway, and the session can count it."""
+        """Tell whether AUTO may take Gaussian noise: the block has a delta anyway, and the session can count it."""
         budget = self.catalog.policy.budget
         given = self.options.get("delta", budget.default_delta)
         delta = given if self.private or self._has_own_delta else None

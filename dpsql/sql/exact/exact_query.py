@@ -208,7 +208,7 @@ class Exact:
 
     @property
     def budgeted(self) -> bool:
-        """True where a unit's rows are bounded over all groups together."""
+        """Tell whether a unit's rows are bounded over all groups together."""
         return self.row_budget is not None and bool(self.keys)
 
     @property

@@ -1,4 +1,4 @@
-"""What each output column of a statement is made of: released columns, with factors, so that their errors add up.
+"""Traces of each output column of a statement to released columns, with factors, so that their errors add up.
 
 Only what is linear is traced: columns that go on, their sums and differences, multiples by constants, casts and rounding,
 ``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything). An output that is anything

@@ -1,4 +1,4 @@
-"""What caps and bounds cut, told beside the answers: what one unit moves it by, what it costs, and what it says."""
+"""The report of what caps and bounds cut, beside the answers: what one unit moves it by, what it costs, and what it says."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def table(dice: random.Random, groups: int) -> list[Row]:
 def test_numbers_are_what_is_cut_and_a_unit_moves_them_no_further(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session, shape: str
 ) -> None:
-    """Against the same by hand, on random tables of heavy units, each with every neighbour that lacks a unit."""
+    """Compare with the same by hand, on random tables of heavy units, each with every neighbour that lacks a unit."""
     options, rest, grouped, budget = SHAPES[shape]
     report = report_of(
         bind(session, f"SELECT WITH DP OPTIONS ({options}epsilon = 1, report_cut = TRUE) {rest}")

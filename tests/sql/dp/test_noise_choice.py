@@ -1,4 +1,4 @@
-"""Which noise a block gets: Gaussian noise of one calibration, Laplace noise, or the better of the two at equal charge."""
+"""The noise that a block gets: Gaussian noise of one calibration, Laplace noise, or the better of the two at equal charge."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ COMPOSITES = {
 @pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp", "rdp"])
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_block_has_one_calibration(start: Open, name: str, accountant: str) -> None:
-    """Of all moments together at the pair that was asked for, and one event."""
+    """All moments are calibrated together at the pair that was asked for, in one event."""
     asked, _ = COMPOSITES[name]
     plan = bind(start(accountant), GAUSSIAN, asked)
     event, found = event_of(plan), noises(plan)
@@ -219,7 +219,7 @@ def error_of(plan: Plan) -> float:
 
 
 def charge(held: Accountant, event: Event) -> Fraction:
-    """What the session's rule counts; epsilon where it has none."""
+    """Return what the session's rule counts; epsilon where it has none."""
     used = held.used_by(held.charge(event))
     return held.charge(event).basic[0] if used is None else used
 
