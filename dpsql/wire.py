@@ -61,6 +61,10 @@ class Message:
     payload: bytes = field(default=b"")
 
 
+READING = Message({"kind": "stage", "stage": "reading"})
+"""What a client is told before private data may be read for its statement."""
+
+
 def encode(message: Message) -> bytes:
     """Return the bytes of a message.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.server.answer_times import AnswerClock, AnswerTimes
 from dpsql.server.frames import FrameError
-from dpsql.wire import Message, encode, write_error
+from dpsql.wire import READING, Message, encode, write_error
 
 if TYPE_CHECKING:
     from dpsql.server.ledger_service import LedgerService
@@ -38,7 +38,7 @@ _SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse"})
 """Calls of the ledger that others can see the time of, in the totals or in the numbers of statements."""
 _MOST_FAILURES_TOLD = 5
 
-_READING = encode(Message({"kind": "stage", "stage": "reading"}))
+_READING = encode(READING)
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 STOPPED_FREE = "the statement was stopped before it was paid: nothing was charged."
 _STOPPED_PAID = "the statement was stopped. What was reserved stays charged."

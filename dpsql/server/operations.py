@@ -61,8 +61,6 @@ MAX_REMEMBERED_BYTES = 64 << 20
 MAX_CHARGE_TEXT = 1000
 """Characters of a statement in the list of the latest charges."""
 
-READING = Message({"kind": "stage", "stage": "reading"})
-"""What a client is told before private data may be read for its statement."""
 _FAILED = "the server could not finish this, for a reason that it keeps to itself."
 _FAILED_HINT = "SHOW LEDGER says whether it was charged."
 _GONE = "run its cell again: what is stored is free."
@@ -146,7 +144,7 @@ def answer(
         operation: ``run``, ``plan``, ``explain``, ...
         session: the client's session.
         body: the message, as the client sent it.
-        touch: called each time before private data may be read. Whoever listens tells the client, by :data:`READING`.
+        touch: called each time before private data may be read. Whoever listens tells the client, by :data:`dpsql.wire.READING`.
         report: called with an exception that is none of ours. It may hold values: it is for the owner's eyes alone.
     """
     memory = _memory_of(session)
@@ -355,8 +353,6 @@ _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[
     "run": _run, "plan": _plan, "explain": _explain, "budget": _budget, "ledger": _ledger, "columns": _columns,
     "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot, "panel": _panel,
 }  # fmt: skip
-PAYING = frozenset({"run", "plan"})
-"""The operations that may reserve budget."""
 OPERATIONS = frozenset(_OPERATIONS)
 """All of them."""
 

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.client.session import RemoteSession
 from dpsql.errors import Error, ServerError
 from dpsql.server import operations
-from dpsql.wire import Message, WireError, encode
+from dpsql.wire import READING, Message, WireError, encode
 from tests.support.remote import NearChannel, connect_near
 from tests.support.small import open_small
 
@@ -208,7 +208,7 @@ def test_a_threshold_that_is_declared(near: Near) -> None:
     channel.arrived.clear()
     (told,) = remote.sql("SELECT WITH alarm COUNT(*) FROM t").fetchone() or ()
     assert told is True
-    assert channel.arrived[0] == operations.READING  # nothing is reserved for it, and private data are read
+    assert channel.arrived[0] == READING  # nothing is reserved for it, and private data are read
     assert remote.sql("CLOSE alarm").fetchall()[0][1].startswith("closed after 1 hit")
 
 

@@ -12,7 +12,7 @@ from dpsql.client.session import RemoteSession
 from dpsql.policy.model import Policy
 from dpsql.server import operations
 from dpsql.session import Session
-from dpsql.wire import Message, decode, encode
+from dpsql.wire import READING, Message, decode, encode
 
 
 def without_sources(policy: Policy) -> str:
@@ -61,7 +61,7 @@ class NearChannel:
             return
         stages: list[Message] = []
         for reply in operations.answer(
-            operation, self.session, body, lambda: stages.append(operations.READING), self.failures.append
+            operation, self.session, body, lambda: stages.append(READING), self.failures.append
         ):
             yield from stages
             stages.clear()
