@@ -312,8 +312,8 @@ SELECT APPROX_COUNT_DISTINCT(patient) FROM visits
 -- answered, as: SELECT COUNT(DISTINCT ward) FROM visits
 SELECT approx_count_distinct(ward) FROM visits
 
--- answered, as: SELECT QUANTILE_DISC(cost, [0, 0.25, 0.5, 0.75, 1]) FROM visits
-SELECT APPROX_QUANTILES(cost, 4) FROM visits
+-- answered, as: SELECT QUANTILE_DISC(cost, [0, 1/3, 2/3, 1]) FROM visits
+SELECT APPROX_QUANTILES(cost, 3) FROM visits
 
 -- answered
 SELECT approx_quantile(cost, 0.5) FROM visits
