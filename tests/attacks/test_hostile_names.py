@@ -13,7 +13,7 @@ import pytest
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.relations import relation
 from tests.support import inside
-from tests.support.hostile import FORMS, NAMES, Neighbours, every_pair, written
+from tests.support.hostile import FORMS, FORMS_OF_CAPS, NAMES, Neighbours, every_pair, written
 
 SHORT, LONG, SLICES = 1_000, 52_000, 8
 
@@ -104,6 +104,7 @@ def test_no_name_moves_a_statistic_in_the_long_form(neighbours: Neighbours, part
 
 
 FORGED = [written(form, "dpsql_unit", "w9") for form in FORMS]
+FORGED_CAPS = [written(form, "dpsql_unit", "w9") for form in FORMS_OF_CAPS]
 
 
 def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
@@ -112,13 +113,14 @@ def _deceived(monkeypatch: pytest.MonkeyPatch) -> Neighbours:
     return Neighbours.open()
 
 
-def test_it_would_be_seen_if_names_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("forged", [FORGED, FORGED_CAPS], ids=["any", "caps"])
+def test_it_would_be_seen_if_names_decided(forged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: without the second lock, such a binder lets one person move what they should not."""
     monkeypatch.setattr(Gate, "prove", lambda self, operator, lent: None)
     made = _deceived(monkeypatch)
     try:
-        with pytest.raises(AssertionError, match=r"moves by|rows of one unit|blocks change"):
-            run(made, iter(FORGED))
+        with pytest.raises(AssertionError, match=r"moves by|move by one|rows of one unit|blocks change"):
+            run(made, iter(forged))
     finally:
         made.close()
     assert relation.column_name(3) == "c3"

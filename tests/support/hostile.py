@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,8 @@ from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.auto_bounds import AutoBounded
 from dpsql.mechanisms.base import fill_parameters
+from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapSearch
+from dpsql.mechanisms.cut_report import CutReport
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_SCORE
 from dpsql.mechanisms.histograms import DistinctCount, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
@@ -29,7 +32,7 @@ from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
-from tests.support.moves import Noise, beyond, group_of, violations, violations_of_part
+from tests.support.moves import Noise, beyond, group_of, units_beyond, violations, violations_of_part
 
 PERSON = 4242
 POLICY = """
@@ -79,6 +82,7 @@ GENERATED = (
     "o0", "rows", "units", "kept", "totals", "domain", "listed", "codes", "code", "base", "hop0", "given", "bounded",
     "held", "placed", "u_rows", "u_groups", "turns", "turn", "runs", "every", "block", "value", "count", "total", "one",
     "sign", "rung", "t0", "t0_x", "d0", "b0", "looped", "found", "salt", "$salt", "__dpsql_salt__",
+    "pairs", "sized", "counted", "e0", "e1", "s0", "s1", "dpsql_kept_1", "dpsql_keys_1",
 )  # fmt: skip
 OWN = (
     "patient_id",
@@ -99,7 +103,27 @@ WORDS = (
 NAMES = (*GENERATED, *OWN, *WORDS, "DPSQL_UNIT", "R1", "C0", "PATIENT_ID", "U")
 
 # {0} and {1} are names, quoted.
+_AUTO = "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO, max_groups_contributed = AUTO)"
+_CUT = "SELECT WITH DP OPTIONS (report_cut = TRUE)"
+FORMS_OF_CAPS = (
+    f"{_AUTO} COUNT(*) AS {{0}} FROM visits AS {{1}}",
+    f"{_AUTO} COUNT(*) FROM (SELECT visit_id AS {{0}} FROM visits) AS {{1}}",
+    f"{_AUTO} SUM({{0}}) FROM (SELECT amount AS {{0}}, visit_id AS {{1}} FROM visits) AS v",
+    f"{_AUTO} ward AS {{0}}, COUNT(*) AS {{1}}, COUNT(DISTINCT patient_id) FROM visits GROUP BY ward",
+    f"{_AUTO} {{0}}, AVG({{1}}) FROM (SELECT ward AS {{0}}, patient_id, amount AS {{1}} FROM visits) AS v GROUP BY {{0}}",
+    f"{_AUTO} {{0}}, COUNT(*), MEDIAN({{0}}) FROM (SELECT nights - 17 AS {{0}}, patient_id AS {{1}} FROM stays) AS s GROUP BY {{0}}",
+    f"{_AUTO} {{1}}, COUNT(DISTINCT {{0}}) FROM (SELECT visit_id AS {{0}}, ward AS {{1}} FROM visits) AS v GROUP BY {{1}}",
+    f"WITH {{0}} AS (SELECT visit_id AS {{1}} FROM visits) {_AUTO} COUNT(*) FROM {{0}}",
+    f"{_AUTO} COUNT(*) FROM visits AS {{0}} JOIN stays AS {{1}} USING (patient_id)",
+    f"{_CUT} SUM({{1}}, contribution_bounds_per_row => (0, 1)) FROM (SELECT visit_id AS {{0}}, amount AS {{1}} FROM visits) AS v",
+    f"{_CUT} ward AS {{0}}, SUM(amount) AS {{1}} FROM visits GROUP BY ward",
+    f"{_CUT} {{0}}, COUNT(*) FROM (SELECT kind AS {{0}}, patient_id AS {{1}} FROM stays) AS s GROUP BY {{0}}",
+    "SELECT WITH DP OPTIONS (report_cut = TRUE, max_rows_contributed = 2) ward AS {0}, SUM({1}.amount) FROM visits AS {1} GROUP BY ward",
+    "SELECT WITH DP OPTIONS (noise = GAUSSIAN) {0}, COUNT(*), VARIANCE({1}) "
+    "FROM (SELECT ward AS {0}, patient_id, amount AS {1} FROM visits) AS v GROUP BY {0}",
+)
 FORMS = (
+    *FORMS_OF_CAPS,
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0} FROM visits) AS {1}",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0}, patient_id AS {1} FROM visits) AS v",
     "SELECT SUM({0}) FROM (SELECT amount AS {0}, visit_id AS {1} FROM visits) AS v",
@@ -269,8 +293,18 @@ class Neighbours:
         )
         return self.one.execute(f"SELECT {values}").to_arrow_table()
 
-    def faults(self, plan: Plan, block: PrivateBlock) -> list[str]:
-        operator: Any = block.operator
+    def faults(self, plan: Plan, block: PrivateBlock, chosen: Any = None) -> list[str]:
+        """What moves too far; of a block whose caps are found, also for those that are ``chosen`` at the ends and between."""
+        operator: Any = block.operator if chosen is None else chosen
+        if isinstance(operator, CapSearch):
+            sizes = (
+                {row[SIZE]: int(row[UNITS]) for row in rows}
+                for rows in self.read(plan, block, operator.query)
+            )
+            few = (operator.least, operator.choices[len(operator.caps) // 2], operator.most)
+            return units_beyond(*sizes) + [
+                fault for choice in few for fault in self.faults(plan, block, choice)
+            ]
         if isinstance(operator, Together):
             found = [] if operator.aggregation is None else self._totals(plan, block, operator.aggregation)
             for part in operator.parts:
@@ -302,14 +336,21 @@ class Neighbours:
             return {tuple(r[k] for k in operator.keys): {c: int(v or 0) for c, v in r.items() if c not in operator.keys} for r in rows}  # fmt: skip
 
         before, after = map(by_key, self.read(plan, block, operator.query))
-        return violations(operator, before, after, False)
+        return violations(operator, before, after, "max_rows_contributed" in plan.text)
 
     def _part(self, plan: Plan, block: PrivateBlock, part: Any) -> list[str]:
         before, after = self.read(plan, block, part.query)
+        if isinstance(part, CutReport):
+            moved = {n: abs(int(before[0][n.column]) - int(after[0][n.column])) for n in part.numbers}
+            return [f for n, far in moved.items() for f in beyond(n.noise, [far] * (far > 0), n.what, False)]
         if isinstance(part, DistinctCount):
             noise: Noise = part.noise
-            changes = [abs(int(a["n"]) - int(b["n"])) for a, b in zip(before, after, strict=True)]
-            return beyond(noise, [c for c in changes if c], "COUNT(DISTINCT)", False)
+            counts_by_key = (
+                Counter({group_of(r, part.keys): int(r["n"]) for r in rows}) for rows in (before, after)
+            )
+            there, gone = counts_by_key
+            changes = [abs(there[key] - gone[key]) for key in there.keys() | gone.keys()]
+            return beyond(noise, [c for c in changes if c], "COUNT(DISTINCT)", part.in_all)
         if isinstance(part, AutoBounded):
             counts = [sum(int(r["n"]) for r in rows) for rows in (before, after)]
             most = part.rows * part.groups
