@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
+from dpsql.declared_result import DeclaredResult
 from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
 from dpsql.parameters import Params
@@ -20,41 +19,12 @@ from dpsql.sql.parse.statements import Statement, parse
 from dpsql.stored_blocks import LookUp, PreparedPlan, prepare_together
 
 
-class DeclaredStatement:
-    """A statement of a declared plan. Once the plan has run, it is its result."""
+class DeclaredStatement(DeclaredResult):
+    """A statement of a declared plan, and what it will do."""
 
     def __init__(self, statement: Statement, plan: Plan) -> None:
-        self.statement = statement
+        super().__init__(statement.source)
         self.plan = plan
-        self._result: Result | None = None
-
-    @property
-    def result(self) -> Result:
-        """The answer.
-
-        Raises:
-            BindError: the plan has not run yet.
-        """
-        if self._result is None:
-            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
-        return self._result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.result, name)
-
-    def __len__(self) -> int:
-        return len(self.result)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.result)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.result[key]
-
-    def __repr__(self) -> str:
-        return f"<declared: {self.statement.source}>" if self._result is None else repr(self._result)
 
 
 class DeclaredStatements:
@@ -157,7 +127,7 @@ class DeclaredStatements:
         with line.turn:
             prepared = self._look_up(line.look_up_to_pay)
             event = self._price(prepared)
-            ticket = line.reserve(event, "; ".join(d.statement.source for d in self._declared), prepared)
+            ticket = line.reserve(event, "; ".join(d.source for d in self._declared), prepared)
             line.release(prepared, ticket)
             line.settle(ticket, event, prepared)
             together = f", which cost {line.price(event)} together" if event is not None else ""

@@ -34,6 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "block_keys",
         "session",
         "declared_plan",
+        "declared_result",
     ),
     ("notebook", "cli", "policy.lint", "policy.init", "policy.smartnoise", "dbapi", "demo", "server"),
 )

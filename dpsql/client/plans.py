@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.client.conversation import Reply
+from dpsql.declared_result import DeclaredResult
 from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
 from dpsql.parameters import Params, name_parameters
@@ -18,57 +19,19 @@ if TYPE_CHECKING:
     from dpsql.result import Result
 
 
-class RemoteStatement:
-    """A statement of a declared plan on a server. Once the plan has run, it is its result."""
-
-    def __init__(self, text: str, number: int) -> None:
-        self.text, self.number = text, number
-        self._result: Result | None = None
-
-    @property
-    def result(self) -> Result:
-        """The answer.
-
-        Raises:
-            BindError: the plan has not run yet.
-        """
-        if self._result is None:
-            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
-        return self._result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.result, name)
-
-    def __len__(self) -> int:
-        return len(self.result)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.result)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.result[key]
-
-    def __repr__(self) -> str:
-        return f"<declared: {self.text.strip()}>" if self._result is None else repr(self._result)
-
-
 class RemotePlan:
     """Statements that a server prices together before the first is run, in ``with session.plan() as plan:``."""
 
     def __init__(self, ask: Callable[[str, Mapping[str, Any]], Reply]) -> None:
         self._ask = ask
         self._asked: list[dict[str, Any]] = []
-        self._declared: list[RemoteStatement] = []
-        self._count = 0
-        self._answers: list[Result] | None = None
+        self._declared: list[DeclaredResult] = []
         self._ran = False
 
     @interruptible
     def sql(
         self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
-    ) -> RemoteStatement:
+    ) -> DeclaredResult:
         """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
 
         Args:
@@ -84,9 +47,10 @@ class RemotePlan:
         text, values = name_parameters(text, params)
         asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
         count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
+        if not 0 < count <= len(text):
+            raise WireError("the server's reply holds other statements than were asked for.")
         self._asked.append(asked)
-        self._count += count
-        self._declared.append(RemoteStatement(text, self._count - 1))
+        self._declared += [DeclaredResult(text.strip()) for _ in range(count)]
         return self._declared[-1]
 
     @property
@@ -96,9 +60,7 @@ class RemotePlan:
         Raises:
             BindError: the plan has not run yet.
         """
-        if self._answers is None:
-            raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
-        return self._answers
+        return [declared.result for declared in self._declared]
 
     @property
     def event(self) -> Event | None:
@@ -119,11 +81,10 @@ class RemotePlan:
         """
         self._ran = True
         results = self._ask("plan", {"statements": self._asked, "run": True}).results
-        if len(results) != self._count:
+        if len(results) != len(self._declared):
             raise WireError("the server's reply holds other results than were asked for.")
-        self._answers = results
-        for declared in self._declared:
-            declared._result = results[declared.number]
+        for declared, result in zip(self._declared, results, strict=True):
+            declared._result = result
         return results
 
     def __enter__(self) -> RemotePlan:
