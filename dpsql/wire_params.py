@@ -55,6 +55,13 @@ def write_amount(epsilon: str | Fraction | None) -> str | dict[str, str] | None:
     return {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
 
 
+def write_question(
+    text: str, params: Mapping[str, Any] | None, epsilon: str | Fraction | None
+) -> dict[str, Any]:
+    """Return what a statement's message asks as JSON values: its text, its parameters by name, and its epsilon."""
+    return {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
+
+
 def read_amount(body: Any) -> str | Fraction | None:
     """Read what :func:`write_amount` wrote.
 

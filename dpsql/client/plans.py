@@ -12,7 +12,7 @@ from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
 from dpsql.parameters import Params, name_parameters
 from dpsql.wire import WireError, get_field, read_event_of
-from dpsql.wire_params import write_amount, write_params
+from dpsql.wire_params import write_question
 
 if TYPE_CHECKING:
     from dpsql.privacy.events import Event
@@ -45,7 +45,7 @@ class RemotePlan:
         if self._ran:
             raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
         text, values = name_parameters(text, params)
-        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
+        asked = write_question(text, values, epsilon)
         count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
         if not 0 < count <= len(text):
             raise WireError("the server's reply holds other statements than were asked for.")

@@ -14,7 +14,7 @@ from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.parameters import Params, name_parameters
 from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state
-from dpsql.wire_params import write_amount, write_params
+from dpsql.wire_params import write_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,8 +128,7 @@ class RemoteSession:
         ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
         the error's ``answered``.
         """
-        text, values = name_parameters(text, params)
-        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
+        asked = write_question(*name_parameters(text, params), epsilon)
         return self._ask("run", {**asked, "fresh": fresh}).results
 
     def plan(self) -> RemotePlan:
@@ -148,8 +147,7 @@ class RemoteSession:
 
         ``epsilon`` is what a statement costs that does not say.
         """
-        text, values = name_parameters(text, params)
-        asked = {"text": text, "params": write_params(values), "epsilon": write_amount(epsilon)}
+        asked = write_question(*name_parameters(text, params), epsilon)
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
 
     # -- everything else ----------------------------------------------------------------------------------------

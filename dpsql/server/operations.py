@@ -43,7 +43,7 @@ from dpsql.wire import (
     write_result,
     write_state,
 )
-from dpsql.wire_params import read_amount, read_params, write_amount, write_params
+from dpsql.wire_params import read_amount, read_params, write_question
 
 MAX_PARAMETER = 1 << 20
 """Characters of a text that is a parameter."""
@@ -103,13 +103,8 @@ class _Memory:
         self.kept.pop(name.lower(), None)  # it comes after what it may be made of
         if question is None:
             return
-        line = {
-            "kept": name,
-            "content": content,
-            "text": question.text,
-            "params": write_params(question.params),
-            "epsilon": write_amount(question.epsilon),
-        }
+        asked = write_question(question.text, question.params, question.epsilon)
+        line = {"kept": name, "content": content, **asked}
         written = json.dumps(line).encode()
         if len(written) <= MAX_JOURNAL_LINE and len(self.kept) < MAX_JOURNAL:
             self.kept[name.lower()] = written
