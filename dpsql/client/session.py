@@ -248,10 +248,10 @@ class RemoteSession:
         Raises:
             BindError: a name that can't be taken; or a table of the analyst's own, which is not sent.
         """
-        self._ask("check_name", {"name": name})
         given = list(self._conversation.given.items())
         handle = next((number for number, held in given if held is result), None)
         if handle is None:
+            self._ask("check_name", {"name": name})  # which speaks first, as for a result that the server has
             raise BindError(
                 "only results of this session can be kept: no table of the analyst's own is sent to a server.",
                 hint="write small tables as a CTE, WITH t(a, b) AS (VALUES ...); larger ones the owner can add, as public.",
