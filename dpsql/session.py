@@ -25,7 +25,7 @@ from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.dialect import span_of_word
-from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.parse.statements import PRICED, Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import RequestedBlock
@@ -219,7 +219,7 @@ class Session:
         line = self._pipeline
         paid: dict[str, RequestedBlock] = {}
         with line.turn, before_payment():
-            statements = [s for s in parse(text, params) if s.kind in ("query", "explain", "declare")]
+            statements = [s for s in parse(text, params) if s.kind in PRICED]
             if not statements:
                 raise PrivacyError("there is no query to explain.")
             cell = line.open_cell(epsilon)

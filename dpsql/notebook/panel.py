@@ -32,7 +32,6 @@ MAX_CELLS = 2_000
 MAX_PRICED_TEXT = 65_536
 """Characters of a cell that is priced."""
 
-_PRICED = ("query", "explain", "declare")
 _CLIPPED = "..."
 _SHORTEST = 8
 """Characters of a statement that can be told from other text."""
@@ -171,7 +170,7 @@ class PanelComms:
         Raises:
             Error: it can't be bound, or no session is open.
         """
-        from dpsql.sql.parse.statements import parse
+        from dpsql.sql.parse.statements import PRICED, parse
 
         found = re.match(r"\s*(?:[\w.]+\s*=\s*)?(%%?)(\w+)([^\n]*)\n?", source)
         if found is None or not guide.is_ours(self._shell, "cell" if found[1] == "%%" else "line", found[2]):
@@ -188,7 +187,7 @@ class PanelComms:
         guide.refuse_templates(text)
         session = self._sessions.get_open(options.session)
         params = self._find_parameters(options, text)
-        if not any(statement.kind in _PRICED for statement in parse(text, params)):
+        if not any(statement.kind in PRICED for statement in parse(text, params)):
             return None
         return session.explain(text, params, epsilon=options.epsilon)
 

@@ -17,6 +17,8 @@ from dpsql.sql.parse.parameters import put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
+PRICED: tuple[StatementKind, ...] = ("query", "explain", "declare")
+"""The kinds of statements that can be explained."""
 SHOW_WORDS = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "GROUPS", "ACCOUNTANTS")
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
 
