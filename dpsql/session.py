@@ -333,7 +333,7 @@ class Session:
         if self.closed:
             return "<dpsql session, closed>"
         tables = ", ".join(f"{t.name} (public)" if t.public else t.name for t in self.policy.tables.values())
-        kept = "" if self._ledger.path is not None else " · this budget lasts for this process only"
+        kept = "" if self._ledger.lasting else " · this budget lasts for this process only"
         return f"<dpsql session: {tables or 'no tables'} · {self.budget().sentence}{kept}>"
 
     def close(self) -> None:
