@@ -14,7 +14,7 @@ from dpsql.errors import BindError, BudgetExceeded, PrivacyError
 from dpsql.policy.lint import check_policy
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
-from dpsql.report.tables import write_budget_html, write_budget_text
+from dpsql.report.tables import BudgetPanel
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 POLICY = """
@@ -88,8 +88,8 @@ def everywhere(session: dpsql.Session) -> list[str]:
     told, account = make_report(session.account), session.account
     return [
         session.budget().sentence,
-        write_budget_text(account),
-        write_budget_html(account),
+        BudgetPanel.of(account).text(),
+        BudgetPanel.of(account).html(),
         report_text(account),
         told["left"]["sentence"],
         write_page(told),
@@ -147,7 +147,7 @@ def test_the_ledger_shows_what_the_accountant_charged(start: Open) -> None:
         assert session.budget().spent == row[3]
         assert float(session.budget().spent_epsilon) == epsilon
         assert make_report(session.account)["asked"]["statements"][0]["epsilon"] == epsilon
-        assert row[3] in write_budget_text(session.account)
+        assert row[3] in BudgetPanel.of(session.account).text()
 
 
 # -- EXPLAIN of several -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.conversions import gaussian_mu
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page
-from dpsql.report.tables import write_budget_html, write_budget_text
+from dpsql.report.tables import BudgetPanel
 
 DEMO = Path(dpsql.__file__).parent / "demo"
 TABLES = f"""
@@ -125,7 +125,7 @@ def test_a_session_of_mu_reviewed_figure_by_figure(start: Open) -> None:
         assert promised == pytest.approx(delta_of(1.0, x), abs=1e-12)
         assert used == pytest.approx(delta_of(spent, x), abs=1e-12)
     page, text = write_page(report), report_text(session.account)
-    places = (page, text, write_budget_text(session.account), write_budget_html(session.account))
+    places = (page, text, BudgetPanel.of(session.account).text(), BudgetPanel.of(session.account).html())
     assert all(state.sentence in place for place in places)
     assert "1-Gaussian differentially private" in page
     assert "69%" in text  # Φ(1/2)

@@ -99,7 +99,7 @@ def run_demo(ledger: Path) -> Iterator[str]:
             first, _, sql = cell.text.partition("\n")
             try:
                 if "budget" in first:
-                    yield sessions.show_budget(session).text()
+                    yield session.budget_panel().text()
                 elif "--explain" in first:
                     yield str(session.explain(sql))
                 else:

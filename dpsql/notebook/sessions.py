@@ -29,7 +29,7 @@ from dpsql.notebook.render import Panel, make_sheet
 from dpsql.parameters import Params
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
-from dpsql.report.tables import Display, Sheet
+from dpsql.report.tables import Sheet
 
 if TYPE_CHECKING:
     from dpsql.result import Result
@@ -139,11 +139,6 @@ def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
         except Error:  # the server went away: whoever types need not hear of it
             return {}
     return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
-
-
-def show_budget(session: OpenSession) -> Display:
-    """Show the budget's bar and the latest charges."""
-    return session.budget_panel()
 
 
 def choose_example_table(session: OpenSession) -> str | None:

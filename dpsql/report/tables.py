@@ -320,16 +320,6 @@ class BudgetPanel(Display):
         return Sheet.of(("when", "charge", "outcome", "cell"), rows)
 
 
-def write_budget_text(ledger: Ledger, last: int = 20) -> str:
-    """Write what ``%dpsql budget`` prints: the bar, and the latest ``last`` statements."""
-    return BudgetPanel.of(ledger, last).text()
-
-
-def write_budget_html(ledger: Ledger, last: int = 20) -> str:
-    """Write the same as HTML, readable with styles off."""
-    return BudgetPanel.of(ledger, last).html()
-
-
 def _say_answers(state: BudgetState) -> list[str]:
     """Say who pays for stored answers, where the analyst has a share."""
     if state.whole is None:

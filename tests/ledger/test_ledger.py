@@ -21,7 +21,7 @@ from dpsql.privacy.events import (
     SparseVector,
     StableTest,
 )
-from dpsql.report.tables import list_budget, list_entries, write_budget_html, write_budget_text
+from dpsql.report.tables import BudgetPanel, list_budget, list_entries
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -271,7 +271,7 @@ def test_progress_of_a_threshold(ledger: Ledger) -> None:
 def test_the_text_of_the_budget(ledger: Ledger) -> None:
     ask(ledger, text="SELECT ABOVE_THRESHOLD(COUNT(*),\n 100, epsilon => 0.1, max_hits => 1) FROM visits")
     ledger.settle(ledger.reserve(TENTH, "SELECT 2"), TENTH, None, "failed")
-    bar, head, first, second = write_budget_text(ledger).splitlines()
+    bar, head, first, second = BudgetPanel.of(ledger).text().splitlines()
     assert (
         bar == "budget ε=1, δ=1e-06     ████░░░░░░░░░░░░░░░░  ε=0.2 spent, ε=0.8 left, about 8 more at ε=0.1"
     )
@@ -282,7 +282,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
         "SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon...",
     ]
     assert second.split(maxsplit=3)[1:] == ["ε=0.1", "failed", "SELECT 2"]
-    page = write_budget_html(ledger)
+    page = BudgetPanel.of(ledger).html()
     assert "<meter" in page
     assert ">ε=0.8 of ε=1 left</caption>" in page
     assert "<script" not in page
@@ -290,7 +290,7 @@ def test_the_text_of_the_budget(ledger: Ledger) -> None:
 
 def test_html_is_escaped(ledger: Ledger) -> None:
     ledger.refuse("SELECT '<img src=x>'", "<b>")
-    assert "<img" not in write_budget_html(ledger)
+    assert "<img" not in BudgetPanel.of(ledger).html()
 
 
 def test_relations(ledger: Ledger) -> None:
@@ -313,7 +313,7 @@ def test_state_under_zcdp(path: Path) -> None:
         assert 0 < state.left_epsilon < Fraction(1, 2)
         assert state.rule is not None
         assert f"{state.rule_text} of the rule used" in state.sentence
-        assert state.sentence in write_budget_text(ledger)
+        assert state.sentence in BudgetPanel.of(ledger).text()
         ledger.reserve(PureDP(state.left_epsilon), "what was said to fit")
 
 
@@ -324,7 +324,7 @@ def test_in_memory(tmp_path: Path, register: Path) -> None:
     with Ledger.open(None, policy_of(), "d") as ledger:
         ask(ledger, key="k")
         assert ledger.replay("k") is not None
-        assert "this budget lasts for this process only" in write_budget_text(ledger)
+        assert "this budget lasts for this process only" in BudgetPanel.of(ledger).text()
         with pytest.raises(BudgetExceeded):
             ledger.reserve(PureDP(Fraction(1)), "all")
     with pytest.raises(LedgerError, match="closed"):

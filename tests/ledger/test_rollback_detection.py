@@ -18,7 +18,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import PureDP
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_report
-from dpsql.report.tables import write_budget_html, write_budget_text
+from dpsql.report.tables import BudgetPanel
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -54,8 +54,8 @@ def test_whoever_reads_a_rolled_back_ledger_is_told(rolled_back: Path, with_mark
         assert report_text(ledger, accountant="zcdp").startswith("WARNING: ")
         assert make_report(ledger)["warnings"] == [warning]
         assert warning not in make_report(ledger)["notices"]
-        assert warning in write_budget_text(ledger)
-        assert "older or another copy" in write_budget_html(ledger)
+        assert warning in BudgetPanel.of(ledger).text()
+        assert "older or another copy" in BudgetPanel.of(ledger).html()
         page = write_report(ledger, None, rolled_back.with_name("page.html")).read_text()
         assert '<p class="warning" role="alert">' in page
         assert "older or another copy" in page

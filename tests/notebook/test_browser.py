@@ -94,7 +94,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             session.sql("SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilon => 0.1) AS enough FROM visits"),
             session.sql("SHOW LEDGER"),
             render.Panel(str(session.explain(asked))),
-            sessions.show_budget(session),
+            session.budget_panel(),
             sessions.show_columns(session, "visits"),
             sessions.show_report(session, ""),
             guide.show_mechanisms(),
