@@ -6,6 +6,7 @@ user or process of the operating system of anybody's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -40,11 +41,10 @@ class OwnStatements:
         """The number of the analyst's charges and refusals."""
         return len(self._list_numbers())
 
-    def page(self, start: int, size: int) -> list[Entry]:
-        """Return up to ``size`` of the analyst's statements, from the one at place ``start`` (0 is the first) on, in order."""
-        return [
-            entry for number in self._list_numbers()[start : start + size] for entry in self._read(number)
-        ]
+    def page(self, start: int, size: int) -> Iterator[Entry]:
+        """Yield up to ``size`` of the analyst's statements, from the one at place ``start`` (0 is the first) on, in order."""
+        for number in self._list_numbers()[start : start + size]:
+            yield from self._read(number)
 
     def sum_others(self) -> Entry | None:
         """Return what other analysts were charged in all, as one entry without a number; None where nobody was."""

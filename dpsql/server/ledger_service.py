@@ -310,9 +310,9 @@ class LedgerService:
         start = max(0, min(start, count))
         listed: list[dict[str, Any]] = []
         size = 0
-        for place in range(start, min(count, start + ENTRIES_ON_A_PAGE)):
-            listed += map(write_entry, self._own.page(place, 1))
-            size += len(listed[-1]["text"]) * 4 if listed else 0
+        for entry in self._own.page(start, ENTRIES_ON_A_PAGE):
+            listed.append(write_entry(entry))
+            size += len(entry.text) * 4
             if size > MAX_PAGE_BYTES:
                 break
         others = self._own.sum_others() if get_field(head, "others", bool, False) else None
