@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.server.answer_times import AnswerClock, AnswerTimes
-from dpsql.server.frames import FrameError
+from dpsql.server.frames import FrameError, read_lines
 from dpsql.wire import READING, Message, encode, write_error
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class AnalystCall:
             self._hold(frame.payload)
         elif kind == "journal":
             if len(frame.payload) <= MAX_JOURNAL_BYTES:
-                self.journal = _read_lines(frame)
+                self.journal = read_lines(frame)
         elif kind == "failure":
             if len(self.told) < _MOST_FAILURES_TOLD:
                 self.told.append(str(frame.head.get("why", ""))[:100])
@@ -323,18 +323,3 @@ class AnalystCall:
     def wait_for_reply(self) -> None:
         """Wait until its replies may leave."""
         self.clock.wait_for_reply()
-
-
-def _read_lines(frame: Message) -> list[bytes]:
-    """Cut a payload into lines of given sizes.
-
-    Raises:
-        FrameError: the sizes do not fit.
-    """
-    sizes = frame.head.get("sizes")
-    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
-        raise FrameError("a journal without sizes")
-    if sum(sizes) != len(frame.payload):
-        raise FrameError("a journal of the wrong size")
-    ends = list(itertools.accumulate(sizes))
-    return [frame.payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]

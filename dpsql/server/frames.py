@@ -8,6 +8,7 @@ in it, and no more.
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import struct
@@ -26,6 +27,21 @@ _HEAD_LENGTH = 4
 
 class FrameError(Exception):
     """The other process is gone, or sent what is no frame."""
+
+
+def read_lines(frame: Message) -> list[bytes]:
+    """Cut a frame's payload into the lines whose sizes its head lists.
+
+    Raises:
+        FrameError: the sizes do not fit.
+    """
+    sizes = frame.head.get("sizes")
+    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise FrameError("a journal without sizes")
+    if sum(sizes) != len(frame.payload):
+        raise FrameError("a journal of the wrong size")
+    ends = list(itertools.accumulate(sizes))
+    return [frame.payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 class Frames:

@@ -211,13 +211,11 @@ class AnalystWorker:
 
     def _restore(self, frame: Message) -> None:
         """Make a session again that another process held. Nothing is paid meanwhile."""
+        from dpsql.server.frames import read_lines
+
         session = self._find_session(str(frame.head["session"]), str(frame.head["analyst"]))
-        lines, start = [], 0
-        for size in frame.head["sizes"]:
-            lines.append(frame.payload[start : start + size])
-            start += size
         try:
-            self._operations.restore_session(session, lines)
+            self._operations.restore_session(session, read_lines(frame))
         except Exception as error:
             self._tell_failure(error)
 
