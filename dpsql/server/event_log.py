@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
 
 FIELDS = (
@@ -58,3 +59,14 @@ class EventLog:
 
 
 _LONGEST = 200
+
+
+def name_place(error: BaseException) -> str:
+    """Return the class of an error, and the place in our code that it came from; its own words may hold values."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if "dpsql" in file.parts:
+            place = f" at {file.name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{place}"

@@ -13,18 +13,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql.errors import Error
 from dpsql.server.desks import Desk, Refused, SessionRecord
-from dpsql.server.served import ServedPolicy, describe_address
+from dpsql.server.event_log import EventLog, name_place
+from dpsql.server.served import ServedPolicy
+from dpsql.server.tokens import shorten_address
 from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
-
-if TYPE_CHECKING:
-    from dpsql.server.event_log import EventLog
 
 MAX_HEADER = 4096
 PREFIX = "dpsql."
@@ -135,7 +134,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _open(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
         from dpsql import __version__
 
-        head = _read(body).head
+        head = decode(body).head
         if get_field(head, "protocol", int, 0) != PROTOCOL:
             yield encode(write_error(Error(_OLD_CLIENT, hint=f"pip install dpsql=={__version__}")))
             return
@@ -218,7 +217,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
         if turned_away:
             raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
-        self._log.write("refused token", address=describe_address(peer))
+        self._log.write("refused token", address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(_NO_TOKEN)
 
     def _find_session(self, caller: _Caller, context: Any) -> SessionRecord:
@@ -295,7 +294,7 @@ def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
     except flight.FlightServerError as error:
         said = flight.FlightServerError(str(error))
     except Exception as error:
-        log.write("failure", why=_name_place(error))
+        log.write("failure", why=name_place(error))
         said = flight.FlightServerError(_FAILED)
     raise said
 
@@ -308,20 +307,6 @@ def _guarded_stream(log: EventLog, work: Callable[[], Iterator[Any]]) -> Iterato
             yield step
     finally:
         _guarded(log, steps.close)
-
-
-def _name_place(error: BaseException) -> str:
-    """Return the class of an error, and the place in our code that it came from: no word of its own."""
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        place = f" at {code.co_name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(error).__name__}{place}"
-
-
-def _read(body: bytes) -> Message:
-    return decode(body)
 
 
 def _short(record: SessionRecord) -> str:

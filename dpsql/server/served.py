@@ -27,7 +27,7 @@ from dpsql.policy.validate import fold
 from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
-from dpsql.server.tokens import Identity, TokenFile, TokenGuard, shorten_address
+from dpsql.server.tokens import Identity, TokenFile, TokenGuard
 from dpsql.server.worker_process import WorkerPool, WorkerSetup
 
 CHECK_SECONDS = 600.0
@@ -266,11 +266,6 @@ class ServedPolicy:
             with suppress(Error):
                 edition.ledger.close()
         os.close(self._held)
-
-
-def describe_address(peer: str) -> str:
-    """Return what the log says of a client's address."""
-    return shorten_address(peer)
 
 
 def run_together(tasks: list[Callable[[], None]]) -> None:

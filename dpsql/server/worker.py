@@ -239,13 +239,9 @@ class AnalystWorker:
 
     def _tell_failure(self, error: BaseException) -> None:
         """Tell the owner where an unforeseen error came from, by places in our code; its own words may hold values."""
-        trace, place = error.__traceback__, ""
-        while trace is not None:
-            file = Path(trace.tb_frame.f_code.co_filename)
-            if "dpsql" in file.parts:
-                place = f" at {file.name}:{trace.tb_lineno}"
-            trace = trace.tb_next
-        self._frames.send({"kind": "failure", "why": f"{type(error).__name__}{place}"})
+        from dpsql.server.event_log import name_place
+
+        self._frames.send({"kind": "failure", "why": name_place(error)})
 
 
 def run_worker(arguments: list[str]) -> None:
