@@ -359,7 +359,7 @@ class _FigureCache:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._made: dict[str, tuple[int, float, float, bytes]] = {}
+        self._made: dict[str, tuple[int, float, bytes]] = {}
 
     def make(self, what: str) -> bytes:
         """Return figures as JSON.
@@ -372,7 +372,7 @@ class _FigureCache:
             raise WireError("this ledger makes no such figures.")
         rows, now = self._ledger.last_row, time.monotonic()
         if what in self._made:
-            seen, until, _, held = self._made[what]
+            seen, until, held = self._made[what]
             if seen == rows or now < until:
                 return held
         found: Any = known[what](self._ledger)
@@ -380,8 +380,9 @@ class _FigureCache:
             found = _without_texts(found)
         took = time.monotonic() - now
         until = now + (_REST * took if took > _QUICK else 0.0)
-        self._made[what] = (rows, until, took, json.dumps(found).encode())
-        return self._made[what][3]
+        held = json.dumps(found).encode()
+        self._made[what] = (rows, until, held)
+        return held
 
 
 _QUICK = 0.5

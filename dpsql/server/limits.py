@@ -43,7 +43,7 @@ class RequestRate:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The limits of one request and of its answer.
+    """The limits of one request.
 
     >>> RequestLimits.of(ServerRules(max_statement_bytes=10, max_parameter_bytes=5)).explain_body(100_000)
     'the request has 100,000 bytes; the server takes 65,551.'
@@ -51,12 +51,11 @@ class RequestLimits:
 
     statement_bytes: int
     parameter_bytes: int
-    result_bytes: int
 
     @classmethod
     def of(cls, rules: ServerRules) -> RequestLimits:
         """Take the limits of a policy."""
-        return cls(rules.max_statement_bytes, rules.max_parameter_bytes, rules.max_result_bytes)
+        return cls(rules.max_statement_bytes, rules.max_parameter_bytes)
 
     def explain_body(self, size: int) -> str:
         """Return why a request is too large, before anybody reads it; empty where it is not."""

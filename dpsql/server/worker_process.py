@@ -51,7 +51,7 @@ class WorkerSetup:
     database: str
     rules: ServerRules
 
-    def to_json(self, memory: int | None) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the first frame's head."""
         return {
             "kind": "setup",
@@ -59,7 +59,6 @@ class WorkerSetup:
             "name": self.name,
             "base": str(self.base),
             "database": self.database,
-            "memory": memory,
         }
 
 
@@ -119,8 +118,7 @@ class WorkerProcess:
             PolicyError: the policy does not fit the data, or the worker can't be started.
         """
         try:
-            memory = None if self._group is None else self.setup.rules.max_memory_mb << 20
-            self._frames.send(self.setup.to_json(memory))
+            self._frames.send(self.setup.to_json())
             frame = self._frames.receive(START_SECONDS)
         except (FrameError, TimeoutError):
             self.kill()
