@@ -73,7 +73,7 @@ class Story:
         """Compare with the ledger; return how many statements had which outcome."""
         with Ledger.read(str(policy) + ".ledger") as ledger:
             entries = [entry for entry in ledger.entries() if entry.outcome != "refused"]
-            spent = ledger.state().spent_epsilon if hasattr(ledger.state(), "spent_epsilon") else None
+            spent = ledger.state().spent_epsilon
         found: dict[str, str] = {entry.text: entry.outcome for entry in entries}
         assert len(found) == len(entries), "nothing was charged twice"
         assert set(found) <= self.asked
@@ -88,7 +88,7 @@ class Story:
         assert report.returncode == 0, report.stderr
         charged = sum((entry.event.basic[0] for entry in entries if entry.event is not None), Fraction(0))
         assert charged == Fraction(len(entries), 100)
-        assert spent is None or spent == charged
+        assert spent == charged
         return {kind: list(found.values()).count(kind) for kind in sorted(set(found.values()))}
 
 

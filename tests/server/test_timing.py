@@ -20,7 +20,7 @@ from tests.support.served import BUDGET, TABLES, BareClient, ServerProcess, writ
 
 pytestmark = pytest.mark.timeout(7200)
 ANALYSTS = [f"analyst{number}" for number in range(8)]
-ROWS = 40_000
+ROWS = 200_000
 WITHOUT_GRID = "answer_times = []\nmax_requests_per_minute = 1000000\nmax_memory_mb = 1024"
 GRID = "max_requests_per_minute = 1000000\nmax_memory_mb = 1024"
 COUNTED = "SELECT COUNT(DISTINCT city) AS n FROM visits"
@@ -137,9 +137,6 @@ def bound_above(right: int, count: int, confidence: float = 0.999) -> float:
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as opened:
         yield opened
-
-
-ROWS = 200_000
 
 
 @pytest.mark.parametrize("pairs", [60, pytest.param(2000, marks=pytest.mark.stochastic)])
