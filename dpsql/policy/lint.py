@@ -392,4 +392,5 @@ def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings:
 
 
 def _suggest(name: str, schema: Mapping[str, str]) -> str:
-    return (did_you_mean(name, schema) or "").capitalize()
+    hint = did_you_mean(name, schema) or ""
+    return hint[:1].upper() + hint[1:]

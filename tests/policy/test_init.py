@@ -200,6 +200,14 @@ def test_guesses(columns: tuple[str, ...], unit: str | None) -> None:
     assert guess_unit(TableSchema("t", None, dict.fromkeys(columns, "INTEGER"))) == unit
 
 
+def test_a_suggested_column_is_called_as_in_the_data() -> None:
+    Path("p.toml").write_text(
+        '[budget]\nepsilon = 1\n[tables.t]\nprivacy_unit = "Kunden Nr"\nmax_rows = 5\nmax_groups = 1\n'
+    )
+    found, *_ = check_policy("p.toml", {"t": pa.table({"Kunden Nr.": ["a"], "Tag": ["b"]})}).missing
+    assert found == "t: the privacy unit Kunden Nr is not a column. Did you mean Kunden Nr.?"
+
+
 def test_sources_that_are_none() -> None:
     sqlite3.connect("s.db").execute("CREATE TABLE t (x)")
     Path("bad.parquet").write_text("no")
