@@ -808,6 +808,10 @@ SELECT patient, COUNT(*) FROM visits GROUP BY patient
 -- hint: COUNT(DISTINCT patient) counts the units; totals per patient may stand in a subquery.
 SELECT COUNT(*), patient FROM visits GROUP BY 2
 
+-- refused: the privacy unit can't be a group: each group would be one unit.
+-- hint: COUNT(DISTINCT "patient") counts the units; totals per "patient" may stand in a subquery.
+SELECT "patient", COUNT(*) FROM visits GROUP BY 1
+
 -- refused: patient is the privacy unit: it is never released.
 -- hint: COUNT(DISTINCT ...) counts the units.
 SELECT patient FROM visits

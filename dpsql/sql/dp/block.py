@@ -177,8 +177,9 @@ class AggregatingBlock(ABC):
             if unit is not None:
                 itself = "the privacy unit can't be a group: each group would be one unit."
                 what = itself if unit is node else "groups can't be made of the privacy unit."
-                hint = f"counts the units; totals per {unit.name} may stand in a subquery."
-                raise privacy_error(node, what, f"COUNT(DISTINCT {unit.name}) {hint}")
+                name = to_sql(unit.this)
+                hint = f"counts the units; totals per {name} may stand in a subquery."
+                raise privacy_error(node, what, f"COUNT(DISTINCT {name}) {hint}")
             named = self.names.known(node)
             if named is not None and named.anchors:
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
