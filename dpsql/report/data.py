@@ -355,7 +355,8 @@ def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str,
 
 
 def _draw_picture(ledger: Ledger, name: str) -> dict[str, Any]:
-    return {name: make_report(ledger)["pictures"][name]}
+    state = ledger.state()
+    return {name: _pictures(ledger, state.whole or state, LedgerSums(ledger))[name]}
 
 
 PICTURES: Mapping[str, Callable[[Ledger], dict[str, Any]]] = {

@@ -22,7 +22,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.events import Composed, DiscreteLaplace, GroupSelection, PureDP
 from dpsql.report import charts
 from dpsql.report import figures as interpretation
-from dpsql.report.data import SECTIONS, make_report
+from dpsql.report.data import SECTIONS, list_pictures, make_report
 from dpsql.report.pages import report_text, write_page, write_report
 from tests.support.ledgers import policy_of
 
@@ -223,6 +223,13 @@ def test_under_another_accountant(full: Ledger, tmp_path: Path) -> None:
 def test_a_file_that_cant_be_written(full: Ledger, tmp_path: Path) -> None:
     with pytest.raises(Error, match="can't be written"):
         write_report(full, None, tmp_path / "nowhere" / "r.html")
+
+
+def test_one_picture_is_that_of_the_whole_report(full: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = make_report(full)["pictures"]
+    monkeypatch.delattr("dpsql.report.data.make_report")
+    assert list_pictures(full, "budget") == {"burn_down": pictures["burn_down"]}
+    assert list_pictures(full, "tradeoff") == {"tradeoff": pictures["tradeoff"]}
 
 
 def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
