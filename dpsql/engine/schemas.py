@@ -103,7 +103,8 @@ def propose_object_types(name: str, frame: Any) -> dict[str, str]:
 
 
 def _read_files(pattern: str, base: Path) -> TableSchema:
-    paths = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
+    named = os.path.isfile(pattern)  # as data[1].csv, which as a glob is another file
+    paths = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) and not named else [pattern]
     if not paths or not all(map(os.path.isfile, paths)):
         raise PolicyError(
             f"there is no file {pattern}.",
@@ -113,6 +114,7 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
     with suppress(ValueError):  # of another drive
         near = os.path.relpath(pattern, base)
         pattern = os.path.abspath(pattern) if near.startswith(os.path.join("..", "..")) else near
+    pattern = glob.escape(pattern) if named else pattern
     table = Table(name, public=True, source=Path(pattern).as_posix())
     if table.text == "json":
         return TableSchema(name, table.source, {})

@@ -18,6 +18,7 @@ import pytest
 
 import dpsql
 from dpsql import cli
+from dpsql.engine.base import find_files
 from dpsql.errors import ParseError, PolicyError
 from dpsql.notebook.policy_commands import is_policy_command, run_policy_command
 from dpsql.policy.init import PolicyDraft, init_policy
@@ -206,6 +207,17 @@ def test_a_suggested_column_is_called_as_in_the_data() -> None:
     )
     found, *_ = check_policy("p.toml", {"t": pa.table({"Kunden Nr.": ["a"], "Tag": ["b"]})}).missing
     assert found == "t: the privacy unit Kunden Nr is not a column. Did you mean Kunden Nr.?"
+
+
+@pytest.mark.parametrize("name", ["visits[1].csv", "visits (1).csv", "all*.csv"])
+def test_a_file_whose_name_looks_like_a_glob(name: str) -> None:
+    """The policy names that file and no other."""
+    Path(name).write_text("person_id,cost\n1,2\n")
+    Path("visits1.csv").write_text("person_id,other\n1,2\n")
+    Path("p.toml").write_text(init_policy(name).text)
+    table = next(iter(Policy.load("p.toml").tables.values()))
+    assert list(table.columns) == ["person_id", "cost"]
+    assert find_files(table, Path.cwd()) == [str(Path.cwd().resolve() / name)]
 
 
 def test_sources_that_are_none() -> None:
