@@ -59,7 +59,7 @@ class OnSpark(Neighbours):
             for name, columns in inside.lent_columns(self.session, plan, block).items()
         }
         text = fill_parameters(inside.gate(self.session).exact(query, names), VALUES)
-        lent = {i.name: inside.finisher(self.session).finish(i.sql, {}, plan.public) for i in block.inputs}
+        lent = self.lend(plan, block)
         key = repr((text, [(name, table.to_pydict()) for name, table in sorted(lent.items())]))
         if key not in self.known:
             before, after = (engine.execute(text, lent).to_pylist() for engine in self.engines)

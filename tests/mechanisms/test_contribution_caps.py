@@ -20,7 +20,7 @@ from dpsql.mechanisms.moments import Count
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import DiscreteLaplace, GroupSelection, PureDP, SparseVector, compose_events
-from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.goodness import REFUSED, fixed, laplace_pmf, p_value
 from tests.support.operator_contract import OperatorContract
 
 ONE = Fraction(1)
@@ -221,6 +221,31 @@ def test_the_cap_that_is_found_is_the_one_of_the_answer() -> None:
 
     release = counts.release(Reader(with_groups), Entropy())
     assert "no larger cap was found to be worth its noise" in release.notes[0]
+
+
+def test_loss_of_the_search_and_the_answer_together() -> None:
+    """Every table of up to three units, with and without one of them: the cap that is found, and the count under it."""
+    ladder, epsilon = CapLadder((1, 2, 4), Fraction(1, 2), Fraction(1, 2)), Fraction(1, 2)
+    tables = [t for size in range(4) for t in itertools.combinations_with_replacement(range(1, 6), size)]
+    laws = {units: law(ladder, units) for units in tables}
+    reach = range(-30, 60)
+
+    def whole(units: tuple[int, ...], caps_of_noise: Sequence[int]) -> list[float]:
+        """The chances of each cap with each noisy count."""
+        found = []
+        for place, (cap, noise) in enumerate(zip(ladder.caps, caps_of_noise, strict=True)):
+            pmf, truth = laplace_pmf(LaplaceNoise(epsilon, noise).scale), sum(min(n, cap) for n in units)
+            found += [laws[units][place] * pmf(out - truth) for out in reach]
+        return found
+
+    def most(caps_of_noise: Sequence[int]) -> float:
+        chances = {units: np.log(whole(units, caps_of_noise)) for units in tables}
+        pairs = ((units, units[:i] + units[i + 1 :]) for units in tables for i in range(len(units)))
+        return max(float(np.abs(chances[a] - chances[b]).max()) for a, b in pairs)
+
+    declared = float(compose_events([ladder.event, LaplaceNoise(epsilon, 1).event]).basic[0])
+    assert 0.8 * declared < most(ladder.caps) <= declared * (1 + 1e-9)
+    assert most((1, 1, 1)) > 1.5 * declared, "the control: noise of the lowest cap, whichever is found"
 
 
 def test_searches_stand_in_searches() -> None:

@@ -103,6 +103,41 @@ def test_loss_over_all_tiny_tables(rank: WantedRank) -> None:
         assert most > x**-rank.sensitivity
 
 
+@pytest.mark.parametrize("rank", [WantedRank(Fraction(1, 2)), WantedRank(Fraction(1, 4))], ids=str)
+def test_loss_of_rows_in_all_over_tiny_tables(rank: WantedRank) -> None:
+    """Three groups, and a unit of up to two rows in all, wherever they are: their losses add up to the declared one."""
+    part = Quantiles("q", ("g",), ("m",), (rank,), 0, 2, Fraction(1), rows=2, in_all=True)
+    tables = [t for n in range(4) for t in itertools.combinations_with_replacement(range(3), n)]
+    laws = {
+        more: np.array(utilities(more, 0, 2, rank), dtype=float)
+        for n in range(6)
+        for more in itertools.combinations_with_replacement(range(3), n)
+    }
+
+    def loss(here: tuple[int, ...], more: tuple[int, ...], rate: float) -> float:
+        """The greatest of one group, whose rows are ``here``, with ``more`` of the unit and without."""
+        with_it = tuple(sorted((*here, *more)))
+        logs = [rate * laws[t] - np.log(np.exp(rate * laws[t]).sum()) for t in (here, with_it)]
+        return float(np.abs(logs[0] - logs[1]).max())
+
+    def most(rate: float, rows: Sequence[int]) -> float:
+        """Groups are independent: of rows dealt to them like this, the greatest loss of each."""
+        return sum(
+            max(
+                loss(here, more, rate)
+                for here in tables
+                for more in itertools.combinations_with_replacement(range(3), n)
+            )
+            for n in rows
+        )
+
+    rate = float(part.rate(rank))
+    for dealt in ((2, 0, 0), (1, 1, 0), (1, 0, 0)):
+        assert most(rate, dealt) <= float(part.event.basic[0]) * (1 + 1e-9)
+    assert most(rate, (1, 1, 0)) > 0.6 * float(part.event.basic[0])
+    assert most(rate, (2, 2, 2)) > float(part.event.basic[0]), "the control: so many rows in each group"
+
+
 def test_rate_shares_epsilon_among_quantiles_and_groups() -> None:
     part = Quantiles(
         "q",

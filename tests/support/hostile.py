@@ -123,7 +123,6 @@ FORMS_OF_CAPS = (
     "FROM (SELECT ward AS {0}, patient_id, amount AS {1} FROM visits) AS v GROUP BY {0}",
 )
 FORMS = (
-    *FORMS_OF_CAPS,
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0} FROM visits) AS {1}",
     "SELECT COUNT(*) FROM (SELECT visit_id AS {0}, patient_id AS {1} FROM visits) AS v",
     "SELECT SUM({0}) FROM (SELECT amount AS {0}, visit_id AS {1} FROM visits) AS v",
@@ -203,6 +202,7 @@ FORMS = (
     "SELECT COUNT(*) FROM main.visits AS {0} WHERE {0}.amount > 3 AND EXISTS (SELECT 1 FROM main.stays AS {1} "
     "WHERE {1}.patient_id = {0}.patient_id)",
     "SELECT COUNT(*) FROM (SELECT main.visits.visit_id AS {0}, amount AS {1} FROM main.visits) AS v WHERE v.{1} > 3",
+    *FORMS_OF_CAPS,
 )  # fmt: skip
 
 
@@ -270,11 +270,7 @@ class Neighbours:
         text = fill_parameters(
             inside.gate(self.session).exact(query, names), {"salt": 12345, "first": 0, "last": 8}
         )
-        released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
-        lent = {
-            i.name: inside.finisher(self.session).finish(i.sql, released, plan.public) for i in block.inputs
-        }
-        found = []
+        lent, found = self.lend(plan, block), []
         for con in (self.one, self.other):
             for name, table in lent.items():
                 con.register(name, table)
@@ -284,6 +280,12 @@ class Neighbours:
             for name in lent:
                 con.unregister(name)
         return found[0], found[1]
+
+    def lend(self, plan: Plan, block: PrivateBlock) -> dict[str, pa.Table]:
+        """What a block's texts read beside tables, with stand-ins for what other blocks release."""
+        released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
+        finisher = inside.finisher(self.session)
+        return {i.name: finisher.finish(i.sql, released, plan.public) for i in block.inputs}
 
     def _stand_in(self, block: PrivateBlock) -> pa.Table:
         """Return one row of a release: the same beside both databases, as a release that was drawn before is."""
