@@ -397,6 +397,8 @@ LIES = [
     [Message({"kind": "stage", "stage": 5})],
     [Message({"kind": "error"})],
     [Message({"kind": "result", "bytes": 10**15}, b"x")],
+    [Message({"kind": "value", "count": 10**9}), Message({"kind": "end"})],
+    [Message({"kind": "value", "count": 0}), Message({"kind": "end"})],
     [
         Message({"kind": "value", "pictures": 1, "count": "x", "charges": [[1, 2, 3, 4]], "notices": []}),
         Message({"kind": "end"}),
