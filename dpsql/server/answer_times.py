@@ -4,6 +4,9 @@ How long a query runs tells about the rows that it reads. A reply that touched p
 then waits for the next time of a grid that everybody knows. Times count from the request; beyond the last one that is listed,
 they double.
 
+To open the data for a session takes a time of its own (text files are copied, and columns with a damaged value), which no
+statement pays for. What is asked goes on at the next time of the grid after that.
+
 Others see the ledger: totals change when a statement is settled, and statements of a cell are paid one after another. So
 what a statement writes into the ledger after its touch waits as well, until shortly before the reply's own time
 (:attr:`AnswerTimes.lead`). What is left to do then is post-processing of released numbers. Where that takes longer than the
@@ -104,6 +107,11 @@ class AnswerClock:
         self.touched = False
         if self._grid.times:
             self.waited = at
+
+    def wait_for_step(self) -> None:
+        """Wait for a public time after what took a time that may tell about the data; the request's times count on."""
+        if self._grid.times:
+            self._wait_until(self.find_ledger_time(self.find_reply_time(time.monotonic())))
 
     def wait_for_ledger(self) -> None:
         """Wait until what was done after a touch may be seen in the ledger."""

@@ -1,6 +1,6 @@
 """One call of an analyst: the front's side of the conversation with a worker, from the request to the last reply.
 
-    call -> (ledger | touch | journal | reply)* -> done
+    call -> (opened | ledger | touch | journal | reply)* -> done
 
 Replies are held until the call is done, and where private data were touched until the next time of the public grid
 (:mod:`dpsql.server.answer_times`). A stop takes effect at once while nothing was paid: then the worker may pay nothing more, and
@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +144,8 @@ class AnalystCall:
                 self.clock.touch()
                 self._at_stake = True
             return [_READING]
+        elif kind == "opened":
+            self._wait_after_opening()
         elif kind == "reply":
             self._hold(frame.payload)
         elif kind == "journal":
@@ -169,7 +171,7 @@ class AnalystCall:
         if not isinstance(method, str):
             raise FrameError("a call without a method")
         if method in _SEEN_BY_OTHERS:
-            self._wait_for_ledger()
+            self._wait_unhurried(self.clock.wait_for_ledger)
         if method == "settle" and frame.head.get("outcome") == "failed":
             self.failures += 1
         with self._lock:
@@ -186,9 +188,16 @@ class AnalystCall:
                 self._at_stake = self.clock.touched
         self._worker.send(answer.head, answer.payload)
 
-    def _wait_for_ledger(self) -> None:
+    def _wait_after_opening(self) -> None:
+        """Let a worker go on at a public time that has opened the data for a session."""
+        assert self._worker is not None
+        self._wait_unhurried(self.clock.wait_for_step)
+        self._worker.send({"kind": "answer"})
+
+    def _wait_unhurried(self, wait: Callable[[], None]) -> None:
+        """Wait for a public time; a stop meanwhile is heeded after it."""
         self._note_arrival()
-        self.clock.wait_for_ledger()
+        wait()
         with self._lock:
             self._arrived = self._at_stake = False
             if self.stopped:

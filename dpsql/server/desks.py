@@ -224,7 +224,10 @@ class Desk:
             "analyst": self.analyst,
         }
         for attempt in range(_ATTEMPTS):
+            before = self._worker
             worker, service = self._ensure_worker()
+            if worker is not before and worker.was_awaited:
+                call.clock.wait_for_step()  # it has opened the data meanwhile
             try:
                 self._bring(record, worker, service)
                 yield from call.run(worker, service, head, body)

@@ -118,6 +118,14 @@ class AnalystWorker:
 
         return open_engine(self._database, self.policy, self._base, self._resources)
 
+    def _open_in_call(self) -> Any:
+        """Open the data while a client waits, and go on when the front says so: how long it takes depends on the rows."""
+        engine = self._open_engine()
+        with self._asking:
+            self._frames.send({"kind": "opened"})
+            self._frames.receive()
+        return engine
+
     def _warm_up(self) -> None:
         """Explain a query that nobody asked, so that the first one is not answered later than others."""
         from dpsql.ledger.ledger import Ledger
@@ -197,7 +205,7 @@ class AnalystWorker:
         from dpsql.server.ledger_proxy import LedgerProxy
         from dpsql.session import Session
 
-        engine = self._unused.pop() if self._unused else self._open_engine()
+        engine = self._unused.pop() if self._unused else self._open_in_call()
         proxy: Any = LedgerProxy(self._ask, self.policy, analyst)
         session = self._sessions[name] = Session(self.policy, engine, proxy)
         session.policy = self.policy.for_analyst(analyst)  # what is shown of it

@@ -71,6 +71,8 @@ class WorkerProcess:
         """The name of the data in the ledger, as the worker's engine gives it."""
         self.held: dict[str, str] = {}
         """By what the operating system holds it, as :func:`dpsql.server.isolation.confine` says."""
+        self.was_awaited = False
+        """Whether a statement waited for its start, since no other one was ready."""
         memory = setup.rules.max_memory_mb << 20
         ours, theirs = socket.socketpair()
         read, self._stop_pipe = os.pipe()
@@ -237,7 +239,9 @@ class WorkerPool:
         if worker is not None and not worker.is_alive:
             worker.close()
             worker = None
-        worker = worker or self.start()
+        if worker is None:
+            worker = self.start()
+            worker.was_awaited = True
         self._start_spare()
         return worker
 

@@ -76,6 +76,20 @@ def test_slow_postprocessing_leaves_at_multiples_of_the_lead(clock: FakeTime) ->
     assert round(late) == 4
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.06, 0.224])
+def test_the_data_are_opened_until_a_time_that_tells_nothing(clock: FakeTime, seconds: float) -> None:
+    timed = AnswerClock(GRID)
+    clock.now += seconds
+    timed.wait_for_step()
+    assert clock.now == pytest.approx(1000.25 - LEAD)
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.25 - LEAD), "nothing else was read"
+    timed.touch()
+    clock.now += 0.01
+    timed.wait_for_reply()
+    assert clock.now == pytest.approx(1000.5), "its times count from the request"
+
+
 def test_what_touches_nothing_leaves_at_once(clock: FakeTime) -> None:
     timed = AnswerClock(GRID)
     clock.now += 0.01
@@ -135,6 +149,7 @@ def test_without_a_grid_nothing_waits(clock: FakeTime) -> None:
     timed = AnswerClock(AnswerTimes(()))
     timed.touch()
     clock.now += 0.033
+    timed.wait_for_step()
     timed.wait_for_ledger()
     timed.set_reply_time(5000.0)
     timed.wait_for_reply()

@@ -222,6 +222,46 @@ def test_a_touch_without_payment_waits_for_the_grid_too(make: Make) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1])
+def test_a_session_whose_data_were_opened_goes_on_on_the_grid(make: Make, seconds: float) -> None:
+    """A text file is copied for each session: what reads nothing else must not tell how long that took."""
+
+    def script(side: ScriptedSide, frame: Message) -> None:
+        time.sleep(seconds)
+        side.frames.send({"kind": "opened"})
+        side.frames.receive()
+        side.reply(kind="end")
+
+    made = make(script, GRID)
+    lead = made.desk.edition.grid.lead
+    begun = time.monotonic()
+    assert [message.head["kind"] for message in made.ask("tables")] == ["end"]
+    assert 0.2 - lead - 0.001 <= time.monotonic() - begun < 0.38
+    assert outcomes(made) == []
+
+
+def test_a_statement_that_waited_for_a_worker_goes_on_on_the_grid(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(lambda side, frame: side.reply(kind="end"), GRID)
+    begun = time.monotonic()
+    made.ask()
+    assert time.monotonic() - begun < 0.15
+    take = made.pool.take
+
+    def start() -> Any:
+        worker = take()
+        worker.was_awaited = True
+        return worker
+
+    monkeypatch.setattr(made.pool, "take", start)
+    made.pool.workers[0].kill()
+    for least in (0.2 - made.desk.edition.grid.lead - 0.001, 0.0):
+        begun = time.monotonic()
+        made.ask()
+        assert least <= time.monotonic() - begun < least + 0.15
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
 def test_others_see_a_settlement_on_the_grid_alone(make: Make, seconds: float) -> None:
     """A threshold may cost less than was reserved: when that is seen must not tell how long it took."""
     dear = {"kind": "composed", "events": [EVENT, EVENT]}

@@ -302,6 +302,17 @@ def test_what_reads_nothing_leaves_at_once(slow: ServerProcess) -> None:
         client.act("close", {})
 
 
+def test_a_further_session_is_opened_until_a_public_time(slow: ServerProcess) -> None:
+    """How long the data take to be opened for it may tell about one damaged value."""
+    with slow.connect("ada") as first:
+        first.act("tables", {})
+        with slow.connect("ada") as second:
+            assert is_on_grid(second.act("tables", {}).times[-1] + 0.025)
+            assert second.act("tables", {}).times[-1] < 0.2
+            second.act("close", {})
+        first.act("close", {})
+
+
 def test_statements_of_a_cell_are_paid_on_the_grid(slow: ServerProcess) -> None:
     """Others see when the second one is reserved: that must not tell how long the first one took."""
     with slow.connect("ada") as client:

@@ -72,6 +72,7 @@ class ScriptedWorker:
         self._frames, self.side = Frames(ours), ScriptedSide(theirs)
         self._theirs = theirs
         self.is_alive = True
+        self.was_awaited = False
         self.seen: list[Message] = []
         self._script = script
         threading.Thread(target=self._run, daemon=True).start()
