@@ -136,7 +136,7 @@ def test_numbers_are_what_is_cut_and_a_unit_moves_them_no_further(
     )
     most = {number.what: number.noise.sensitivity for number in report.numbers}
     assert len(most) == (3 if grouped and budget is None else 2)
-    dice, reached = random.Random(shape), Counter[str]()
+    dice, reached, losses = random.Random(shape), Counter[str](), [Fraction(0)]
     for _ in range(60):
         rows = table(dice, 4 if budget is not None else 5)  # the fifth is not public
         fill(con, rows)
@@ -146,10 +146,15 @@ def test_numbers_are_what_is_cut_and_a_unit_moves_them_no_further(
             assert value == truth.get(what.partition(" ")[0], 0), (what, rows)
         for unit in (1, 2):
             fill(con, [row for row in rows if row[0] != unit])
-            for what, value in numbers(con, report).items():
-                assert abs(found[what] - value) <= most[what]
-                reached[what] += abs(found[what] - value) == most[what]
+            moved = {what: abs(found[what] - value) for what, value in numbers(con, report).items()}
+            for what, far in moved.items():
+                assert far <= most[what]
+                reached[what] += far == most[what]
+            losses.append(sum((moved[n.what] / n.noise.scale for n in report.numbers), Fraction(0)))
     assert set(reached) == set(most), "each is reached: the noise is for no more than one unit can do"
+    declared = report.event.basic[0]  # the loss of discrete Laplace noise is exactly the distance over the scale
+    assert max(losses) <= declared
+    assert 1.5 * max(losses) > declared, "the control: with two thirds of the noise, one unit loses more"
 
 
 def test_of_rows_that_are_units_only_bounds_cut(
