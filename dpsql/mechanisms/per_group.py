@@ -203,8 +203,11 @@ class GaussianNoise(Noise):
         return float(max(0, math.ceil(float(self.sigma) * z * (1 + _MARGIN) - 0.5)))
 
     def _describe(self, steps: float, shared: str) -> str:
-        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
-        return f"{deviation} (ε={float(self.epsilon):g}, δ={float(self.delta):g}{shared})"
+        return f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g} ({self._loss}{shared})"
+
+    @property
+    def _loss(self) -> str:
+        return f"ε={float(self.epsilon):g}, δ={float(self.delta):g}"
 
 
 @dataclass(frozen=True)
@@ -237,9 +240,9 @@ class GaussianNoiseByMu(GaussianNoise):
         squared = Fraction(self.groups * self.sensitivity**2) / (self.sigma * self.sigma)
         return self.of_mu(squared * factor * factor, self.delta, self.sensitivity, self.groups)
 
-    def _describe(self, steps: float, shared: str) -> str:
-        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
-        return f"{deviation} (μ={float(self.event.mu):.6g}{shared})"
+    @property
+    def _loss(self) -> str:
+        return f"μ={float(self.event.mu):.6g}"
 
 
 @dataclass(frozen=True)
@@ -280,9 +283,9 @@ class JointGaussianNoise(GaussianNoise):
             self.epsilon * factor, self.delta, self.sensitivity, self.groups, self.share
         )
 
-    def _describe(self, steps: float, shared: str) -> str:
-        deviation = f"rounded Gaussian noise of deviation {float(self.sigma) / steps:.6g}"
-        return f"{deviation} (jointly ε={float(self.epsilon):g}, δ={float(self.delta):g}{shared})"
+    @property
+    def _loss(self) -> str:
+        return f"jointly {super()._loss}"
 
 
 def _calibrate(
