@@ -21,9 +21,26 @@ GROUPED = "(SELECT k, COUNT(*) AS c FROM t GROUP BY k) AS s"
 WITHIN = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10))"
 
 
+DOUBLED = "SELECT * FROM c{0} UNION ALL SELECT * FROM c{0}"
+
+
 def chain(links: int, of: str = "SELECT * FROM c{0} WHERE x >= -{0}") -> str:
+    return f"{linked(links, 'SELECT unit, x, n FROM t', of)} SELECT COUNT(*) FROM c{links}"
+
+
+def linked(links: int, first: str, of: str) -> str:
+    """CTEs c0, c1, ..., each but the first made of the one before."""
     named = "".join(f", c{i + 1} AS ({of.format(i)})" for i in range(links))
-    return f"WITH c0 AS (SELECT unit, x, n FROM t){named} SELECT COUNT(*) FROM c{links}"
+    return f"WITH c0 AS ({first}){named}"
+
+
+def linked_above(links: int, of: str = DOUBLED) -> str:
+    return linked(links, "SELECT COUNT(*) AS c FROM t", of)
+
+
+def aliased(many: int) -> str:
+    """Columns a1, a2, ..., each made of the one before."""
+    return "".join(f", a{i} + a{i} AS a{i + 1}" for i in range(many))
 
 
 def columns(many: int, form: str, source: str = "t") -> str:
@@ -102,7 +119,7 @@ WIDE: dict[str, Shape] = {
     ),
     # CTEs and subqueries
     "a chain": chain,
-    "doublings": lambda n: chain(n, "SELECT * FROM c{0} UNION ALL SELECT * FROM c{0}"),
+    "doublings": lambda n: chain(n, DOUBLED),
     "joined doublings": lambda n: chain(
         n, "SELECT a.unit, a.x, b.n FROM c{0} AS a JOIN c{0} AS b ON a.unit = b.unit"
     ),
@@ -135,31 +152,15 @@ WIDE: dict[str, Shape] = {
     "joins above": lambda n: (
         f"WITH a AS (SELECT COUNT(*) AS c FROM t) SELECT COUNT(*) AS d FROM a{listed(n, ' JOIN a AS a{0} ON a{0}.c = a.c', '')}"
     ),
-    "doublings above": lambda n: (
-        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
-        f"{''.join(f', c{i + 1} AS (SELECT * FROM c{i} UNION ALL SELECT * FROM c{i})' for i in range(n))} "
-        f"SELECT COUNT(*) AS d FROM c{n}"
-    ),
-    "shown doublings": lambda n: (
-        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
-        f"{''.join(f', c{i + 1} AS (SELECT * FROM c{i} UNION ALL SELECT * FROM c{i})' for i in range(n))} "
-        f"SELECT * FROM c{n}"
-    ),
+    "doublings above": lambda n: f"{linked_above(n)} SELECT COUNT(*) AS d FROM c{n}",
+    "shown doublings": lambda n: f"{linked_above(n)} SELECT * FROM c{n}",
     "joined doublings above": lambda n: (
-        f"WITH c0 AS (SELECT COUNT(*) AS c FROM t)"
-        f"{''.join(f', c{i + 1} AS (SELECT a.c + b.c AS c FROM c{i} AS a, c{i} AS b)' for i in range(n))} "
-        f"SELECT c FROM c{n}"
+        f"{linked_above(n, 'SELECT a.c + b.c AS c FROM c{0} AS a, c{0} AS b')} SELECT c FROM c{n}"
     ),
     # what stands in a row
-    "aliases": lambda n: (
-        f"SELECT COUNT(*) FROM (SELECT unit, x AS a0{''.join(f', a{i} + a{i} AS a{i + 1}' for i in range(n))} FROM t) AS s"
-    ),
-    "aliases above": lambda n: (
-        f"SELECT COUNT(*) AS a0{''.join(f', a{i} + a{i} AS a{i + 1}' for i in range(n))} FROM t"
-    ),
-    "aliases far above": lambda n: (
-        f"SELECT c AS a0{''.join(f', a{i} + a{i} AS a{i + 1}' for i in range(n))} FROM {COUNTED}"
-    ),
+    "aliases": lambda n: f"SELECT COUNT(*) FROM (SELECT unit, x AS a0{aliased(n)} FROM t) AS s",
+    "aliases above": lambda n: f"SELECT COUNT(*) AS a0{aliased(n)} FROM t",
+    "aliases far above": lambda n: f"SELECT c AS a0{aliased(n)} FROM {COUNTED}",
     "likes": lambda n: (
         f"SELECT COUNT(*) FROM t WHERE {listed(n, chr(39).join(('k LIKE ', '%{}%', '')), ' OR ')}"
     ),
@@ -271,7 +272,7 @@ def grow_at_random(seed: int) -> str:
     where = listed(many(300), rng.choice(conditions), " OR ")
     made = f"SELECT {select} FROM {source} WHERE {where}{rng.choice(keys)}"
     if rng.random() < 0.3:
-        made = listed(many(40), f"{made}", " UNION ALL ")
+        made = listed(many(40), made, " UNION ALL ")
     for _ in range(many(6) if rng.random() < 0.2 else 0):
         made = f"SELECT * FROM ({made})"
     return made[: MAX_TEXT + 1]
