@@ -10,8 +10,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.base import list_claims
+from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release, list_claims
 from dpsql.mechanisms.contribution_caps import CapSearch
+from dpsql.noise.entropy import Entropy
 from tests.support import inside
 
 POLICY = """
@@ -205,27 +206,29 @@ def test_the_choice_is_proved_where_it_is_taken(session: dpsql.Session) -> None:
         (mine,) = list_claims(choice)
         (its,) = list_claims(less)
         with pytest.raises(dpsql.PrivacyError):  # a cap with the noise of a lower one
-            gate.prove(_Claims(mine.text, its.claim), {})
+            gate.prove(OneText(ClaimedText(mine.text, its.claim)), {})
 
 
-class _Claims:
-    def __new__(cls, text: str, claim: object) -> object:
-        from dpsql.mechanisms.base import ClaimedText, Operator
+class OneText(Operator):
+    """An operator that claims one text, and nothing else."""
 
-        class Only(Operator):
-            event = None  # type: ignore[assignment]
-            queries = (text,)
+    event = None  # type: ignore[assignment]
 
-            def claims(self) -> Iterator[ClaimedText]:
-                yield ClaimedText(text, claim)  # type: ignore[arg-type]
+    def __init__(self, claimed: ClaimedText) -> None:
+        self.claimed = claimed
 
-            def release(self, read: object, entropy: object) -> object:  # type: ignore[override]
-                raise AssertionError
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.claimed.text,)
 
-            def sentences(self, confidence: float) -> tuple[str, ...]:
-                return ()
+    def claims(self) -> Iterator[ClaimedText]:
+        yield self.claimed
 
-        return Only()
+    def release(self, read: Read, entropy: Entropy) -> Release:
+        raise AssertionError
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        return ()
 
 
 def test_rows_that_are_units_have_nothing_to_find(session: dpsql.Session) -> None:
