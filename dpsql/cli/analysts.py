@@ -60,11 +60,9 @@ def _find_name(policy: Policy, name: str, path: Path) -> str:
     Raises:
         PolicyError: it names no such analyst; the hint has the lines to paste.
     """
-    from dpsql.policy.validate import fold
-
-    for known in policy.analysts:
-        if fold(known) == fold(name):
-            return known
+    known = policy.find_analyst(name)
+    if known is not None:
+        return known
     near = did_you_mean(name, policy.analysts) if policy.analysts else None
     raise PolicyError(
         f"{path.name} has no analyst {name}.",

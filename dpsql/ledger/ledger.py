@@ -33,7 +33,7 @@ from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, format_now
 from dpsql.ledger.terms import Terms
 from dpsql.ledger.tickets import KeptReleases, Ticket
-from dpsql.policy.model import Policy, fold
+from dpsql.policy.model import Policy
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -380,12 +380,12 @@ def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
     """
     if analyst is None or not policy.analysts:
         return analyst
-    for name in policy.analysts:
-        if fold(name) == fold(analyst):
-            return name
-    raise LedgerError(
-        f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
-    )
+    known = policy.find_analyst(analyst)
+    if known is None:
+        raise LedgerError(
+            f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
+        )
+    return known
 
 
 def _first(terms: Terms) -> Row:

@@ -303,12 +303,15 @@ class Policy(Section):
         kept = {"ledger": self.ledger.collect(), "server": self.server.collect()}
         return write_toml({**said, **{name: rules for name, rules in kept.items() if rules}}, _INLINE)
 
+    def find_analyst(self, name: str) -> str | None:
+        """Return an analyst's name as the policy writes it, whatever the case; None for whom it gives no share."""
+        return next((known for known in self.analysts if fold(known) == fold(name)), None)
+
     def for_analyst(self, name: str | None) -> Policy:
         """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone."""
         tables = {key: replace(table, source=None, format=None) for key, table in self.tables.items()}
-        mine = {
-            key: share for key, share in self.analysts.items() if name is not None and fold(key) == fold(name)
-        }
+        known = None if name is None else self.find_analyst(name)
+        mine = {} if known is None else {known: self.analysts[known]}
         server = ServerRules(answer_times=self.server.answer_times, time_zone=self.server.time_zone)
         return replace(self, tables=tables, analysts=mine, ledger=LedgerRules(), server=server, base=None)
 

@@ -23,7 +23,6 @@ from dpsql.errors import Error, LedgerError, PolicyError, ServerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
-from dpsql.policy.validate import fold
 from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
@@ -199,8 +198,7 @@ class ServedPolicy:
     def find_desk(self, name: str) -> Desk | None:
         """Return the desk of an analyst; None where the policy gives them no share."""
         with self._lock:
-            known = {fold(key) for key in self.edition.policy.analysts}
-            if fold(name) not in known:
+            if self.edition.policy.find_analyst(name) is None:
                 return None
             if name not in self._desks:
                 self._desks[name] = Desk(name, self.edition, self._log, lambda why: self._pause(name, why))
