@@ -17,6 +17,7 @@ from dpsql.errors import Error, PolicyError, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
+from dpsql.ledger.state_files import place_ledger
 from dpsql.parameters import Params
 from dpsql.pipeline import Bound, Pipeline, before_payment
 from dpsql.policy.model import Policy
@@ -78,7 +79,7 @@ def open_session(
             )
         path = Path(policy)
         policy, folder = Policy.load(path), path.parent
-        ledger = path.with_name(path.name + ".ledger") if ledger is None else ledger
+        ledger = place_ledger(path) if ledger is None else ledger
     engine = open_engine(database, policy, folder, resources)
     opened = Ledger.open(ledger, policy, engine.dataset, analyst)
     return Session(policy, engine, opened)

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpsql.cli.answers import add_session_arguments
 from dpsql.errors import ParseError
+from dpsql.ledger.state_files import place_ledger
 from dpsql.privacy.filters import ACCOUNTANTS
 
 
@@ -72,7 +73,7 @@ def _report(given: argparse.Namespace) -> None:
         raise ParseError(
             "give the ledger, or the policy that it lies beside.", hint="dpsql report x.ledger -o report.html"
         )
-    with Ledger.read(place or _beside(given.policy)) as ledger:
+    with Ledger.read(place or place_ledger(given.policy)) as ledger:
         for warning in ledger.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         if given.output is None:
@@ -90,7 +91,7 @@ def _adopt(given: argparse.Namespace) -> None:
     policy = Policy.load(given.policy)
     engine = DuckDBEngine(given.database, policy, given.policy.parent)
     try:
-        ledger = given.ledger or _beside(given.policy)
+        ledger = given.ledger or place_ledger(given.policy)
         changes = Ledger.adopt(ledger, policy, engine.dataset, fresh=given.fresh)
     finally:
         engine.close()
@@ -100,7 +101,7 @@ def _adopt(given: argparse.Namespace) -> None:
 def _ledger_of(given: argparse.Namespace) -> Path:
     if given.ledger is None and given.policy is None:
         raise ParseError("give the ledger, or the policy that it lies beside.", hint="--ledger visits.ledger")
-    return Path(given.ledger) if given.ledger is not None else _beside(given.policy)
+    return Path(given.ledger) if given.ledger is not None else place_ledger(given.policy)
 
 
 def _verify(given: argparse.Namespace) -> None:
@@ -145,7 +146,3 @@ def _upgrade(given: argparse.Namespace) -> None:
     from dpsql.ledger.upkeep import upgrade
 
     print(upgrade(_ledger_of(given)))
-
-
-def _beside(policy: Path) -> Path:
-    return policy.with_name(policy.name + ".ledger")

@@ -47,6 +47,7 @@ def add_serve_command(commands: Any) -> None:
 
 
 def _serve(given: argparse.Namespace) -> int:
+    from dpsql.ledger.state_files import place_ledger
     from dpsql.server.serve import run_server
     from dpsql.server.served import ServedFiles
 
@@ -56,7 +57,7 @@ def _serve(given: argparse.Namespace) -> int:
     databases = _one_for_each("--database", given.database, policies)
     ledgers = _one_for_each("--ledger", given.ledger, policies)
     places = [
-        ServedFiles(policy, database or ":memory:", ledger or policy.with_name(policy.name + ".ledger"))
+        ServedFiles(policy, database or ":memory:", ledger or place_ledger(policy))
         for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)

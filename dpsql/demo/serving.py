@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dpsql.demo import POLICY
-from dpsql.ledger.state_files import make_private_directory, write_private
+from dpsql.ledger.state_files import make_private_directory, place_ledger, write_private
 from dpsql.policy.model import Policy
 from dpsql.server.serve import run_server
 from dpsql.server.served import ServedFiles
@@ -48,7 +48,7 @@ def prepare_served_demo(folder: Path) -> tuple[Path, str]:
 def serve_demo(folder: Path, listen: str, out: TextIO = sys.stdout) -> int:
     """Serve the demo's data until the process is told to end, and say how to ask from another terminal."""
     policy, token = prepare_served_demo(folder)
-    places = [ServedFiles(policy, ":memory:", policy.with_name(f"{policy.name}.ledger"))]
+    places = [ServedFiles(policy, ":memory:", place_ledger(policy))]
     print(f"the token of {DEMO_ANALYST}, shown this once: {token}", file=out)
     print("once this listens, ask from another terminal in this folder:\n", file=out)
     file = shlex.quote(str(folder / f"{DEMO_ANALYST}.token"))

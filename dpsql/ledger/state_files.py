@@ -60,6 +60,11 @@ def make_state_directory() -> Path:
     return home
 
 
+def place_ledger(policy: Path) -> Path:
+    """Return where the ledger of a policy file is, unless somebody says otherwise: beside it."""
+    return policy.with_name(policy.name + ".ledger")
+
+
 def make_private_directory(path: Path) -> None:
     """Make a directory that nobody else may enter; close one of this user's that others may enter.
 

@@ -27,7 +27,7 @@ from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard
-from dpsql.server.worker_process import WorkerPool, WorkerSetup
+from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 CHECK_SECONDS = 600.0
 """Seconds that ``dpsql policy check`` may take on a policy that is read again."""
@@ -153,16 +153,12 @@ class ServedPolicy:
             "check",
             str(self.places.policy.absolute()),
         ]
-        root = str(Path(__file__).resolve().parents[2])
-        known = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-        }
         try:
             done = subprocess.run(
                 [*command, self.places.database],
                 capture_output=True,
                 text=True,
-                env=known,
+                env=os.environ | {"PYTHONPATH": write_import_path()},
                 timeout=CHECK_SECONDS,
             )
         except (OSError, subprocess.TimeoutExpired):

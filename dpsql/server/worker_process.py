@@ -33,6 +33,11 @@ _PASSED_ON = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "DP
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
+def write_import_path() -> str:
+    """Return the ``PYTHONPATH`` of a process that imports what this one does."""
+    return os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """All that workers of one policy are started with.
@@ -78,7 +83,7 @@ class WorkerProcess:
         read, self._stop_pipe = os.pipe()
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {
-            "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")])),
+            "PYTHONPATH": write_import_path(),
             "PYTHONUTF8": "1",
             "LC_ALL": "C",
             "TZ": setup.rules.time_zone,
