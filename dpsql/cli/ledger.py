@@ -9,7 +9,6 @@ from typing import Any
 
 from dpsql.cli.answers import add_session_arguments
 from dpsql.errors import ParseError
-from dpsql.ledger.state_files import place_ledger
 from dpsql.privacy.filters import ACCOUNTANTS
 
 
@@ -66,6 +65,7 @@ def _ledger_actions(actions: Any) -> None:
 
 def _report(given: argparse.Namespace) -> None:
     from dpsql.ledger.ledger import Ledger
+    from dpsql.ledger.state_files import place_ledger
     from dpsql.report.pages import report_text, write_report
 
     place = given.place or given.ledger
@@ -86,6 +86,7 @@ def _report(given: argparse.Namespace) -> None:
 def _adopt(given: argparse.Namespace) -> None:
     from dpsql.engine.duckdb import DuckDBEngine
     from dpsql.ledger.ledger import Ledger
+    from dpsql.ledger.state_files import place_ledger
     from dpsql.policy.model import Policy
 
     policy = Policy.load(given.policy)
@@ -99,6 +100,8 @@ def _adopt(given: argparse.Namespace) -> None:
 
 
 def _ledger_of(given: argparse.Namespace) -> Path:
+    from dpsql.ledger.state_files import place_ledger
+
     if given.ledger is None and given.policy is None:
         raise ParseError("give the ledger, or the policy that it lies beside.", hint="--ledger visits.ledger")
     return Path(given.ledger) if given.ledger is not None else place_ledger(given.policy)
