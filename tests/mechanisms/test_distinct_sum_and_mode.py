@@ -40,6 +40,19 @@ def test_what_one_unit_moves_over_all_small_tables(values: list[int], rows: int)
         )
 
 
+@pytest.mark.parametrize("values", [[0, 1, 2], [-3, -1, 2], [5, 7, 100]])
+def test_what_one_unit_moves_where_its_rows_are_spread(values: list[int]) -> None:
+    """Two rows in all, in either of two groups: their sums together move by as much as is declared, and no further."""
+    sets = [set(itertools.compress(values, here)) for here in itertools.product([False, True], repeat=3)]
+    most = 0
+    for present in itertools.product(sets, repeat=2):
+        for more in itertools.product(itertools.product(range(2), values), repeat=2):
+            after = [one | {v for group, v in more if group == place} for place, one in enumerate(present)]
+            most = max(most, sum(abs(sum(b) - sum(a)) for a, b in zip(present, after, strict=True)))
+    assert most == bound_distinct_sum(2, min(values), max(values), values, spread=True)
+    assert most > bound_distinct_sum(2, min(values), max(values), values), "the control: of one group"
+
+
 def test_noise_below_what_one_unit_brings_is_refused() -> None:
     with pytest.raises(ValueError, match="what one unit can bring"):
         DistinctSum("SELECT", (), "s", 0, 10, 2, LaplaceNoise(EPSILON, 18))
