@@ -28,6 +28,9 @@ from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_user
 from dpsql.privacy.events import Event, GroupSelection, PureDP
 
+_PATIENCE_MS = 200
+"""Milliseconds that SQLite's log is held for readers to end, before it is left as it is."""
+
 
 @dataclass(frozen=True)
 class Verified:
@@ -379,13 +382,23 @@ def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
         answers = book.answers.forget(statements)
         with book.reading() as connection:
             connection.execute("VACUUM")
-            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            busy = _empty_log(connection)
     told = [f"{len(found)} texts and {answers} stored answers from before {day} were forgotten"]
     if busy:
         told.append(
             "a session is reading: run this again once it is closed, to remove them from SQLite's log too"
         )
     return tuple(told)
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Empty SQLite's log; return whether somebody reads it. Nobody can write while this waits for readers, so it waits shortly."""
+    (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+    try:
+        return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(before)}")
 
 
 def _find_said(connection: sqlite3.Connection, day: str) -> list[tuple[int, int]]:

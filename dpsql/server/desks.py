@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.answer_times import AnswerTimes
-from dpsql.server.calls import STOPPED_FREE, AnalystCall, WorkerEnded
+from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
 from dpsql.wire import encode, write_error
@@ -170,8 +170,9 @@ class Desk:
     def make_call(self, operation: str, handle: str) -> AnalystCall:
         """Return a call under the policy that holds now."""
         rules = self.edition.policy.server
+        seconds = STOP_SECONDS if operation == "leave" else rules.max_seconds
         return AnalystCall(
-            operation, handle, self.analyst, self.edition.grid, rules.max_seconds, rules.max_result_bytes
+            operation, handle, self.analyst, self.edition.grid, seconds, rules.max_result_bytes
         )
 
     @contextmanager

@@ -28,6 +28,7 @@ from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
+_LOOK_SECONDS = 0.5
 _SOCKET_MASK = 0o117
 """The owner and the group of the socket's folder may use it."""
 
@@ -171,13 +172,20 @@ def _run(served: Sequence[ServedPolicy], signals: queue.SimpleQueue[int], log: E
     ended = threading.Event()
     watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
     watching.start()
-    while signals.get() == signal.SIGHUP:
+    while _wait_for_signal(signals) == signal.SIGHUP:
         if tls:
             log.write("reload", why="certificates are read at the start: restart the server for new ones")
         for one in served:
             one.reload()
     ended.set()
-    watching.join()
+    watching.join(PATIENCE_SECONDS)
+
+
+def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:
+    """Return the next signal. A handler runs in the main thread, which another thread's signal does not wake: so it looks itself."""
+    while True:
+        with suppress(queue.Empty):
+            return signals.get(timeout=_LOOK_SECONDS)
 
 
 def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog) -> None:

@@ -6,7 +6,9 @@ import shutil
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -293,6 +295,21 @@ def test_texts_are_forgotten_while_charges_and_chain_verify(
     connection.close()
     with pytest.raises(LedgerError, match="is missing"):
         verify_ledger(path)
+
+
+def test_nobody_waits_for_readers_while_texts_are_forgotten(path: Path) -> None:
+    """SQLite's own patience of 30 seconds would hold every statement that long."""
+    with Ledger.open(path, policy_of(epsilon="10"), "d") as ledger:
+        ask(ledger)
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM log").fetchall()
+            ask(ledger)
+            begun = time.monotonic()
+            told = forget_before(path, date.today() + timedelta(days=2))
+            ask(ledger)
+            assert time.monotonic() - begun < 15
+    assert told[1].startswith("a session is reading")
 
 
 # -- how many answers are kept ----------------------------------------------------------------

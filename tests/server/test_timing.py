@@ -1,7 +1,7 @@
 """The information in a reply's time about one person's rows: within a step of the grid, at its boundary, and without a grid.
 
 Two servers have neighbouring data: one of them lacks a person of very many rows. An adversary asks both the same statement, and
-learns a rule on half of the times; what it gets right of the other half is what we report.
+learns a rule on half of the times; what it gets right of the other half, either way round, is what we report.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from tests.support.served import BUDGET, TABLES, BareClient, ServerProcess, writ
 pytestmark = pytest.mark.timeout(7200)
 ANALYSTS = [f"analyst{number}" for number in range(8)]
 ROWS = 200_000
+WITHIN_ROWS = 100_000
+"""Rows of the person whose statement is answered within the first step, with either data and eight connections."""
 WITHOUT_GRID = "answer_times = []\nmax_requests_per_minute = 1000000\nmax_memory_mb = 1024"
 GRID = "max_requests_per_minute = 1000000\nmax_memory_mb = 1024"
 COUNTED = "SELECT COUNT(DISTINCT city) AS n FROM visits"
@@ -100,23 +102,39 @@ class Neighbours:
 
 
 def classify(features: Sequence[Sequence[float]], labels: Sequence[int]) -> tuple[int, int]:
-    """Learn how likely each range of each feature is under either data, on half; return what it gets right of how many others."""
+    """Learn how likely each range of each feature is under either data, on one half, and try it on the other; then the other way.
+
+    Returns:
+        How many labels are right, and of how many.
+    """
     half = len(labels) // 2
-    score = [0.0] * (len(labels) - half)
-    for place in range(len(features[0])):
-        known = sorted(row[place] for row in features[:half])
-        cells = max(2, min(20, half // 25))
-        ends = [known[len(known) * cell // cells] for cell in range(1, cells)]
+    parts = [(slice(None, half), slice(half, None)), (slice(half, None), slice(None, half))]
+    right = sum(
+        _count_right(features[known], labels[known], features[held], labels[held]) for known, held in parts
+    )
+    return right, len(labels)
+
+
+def _count_right(
+    known: Sequence[Sequence[float]],
+    said: Sequence[int],
+    held: Sequence[Sequence[float]],
+    labels: Sequence[int],
+) -> int:
+    score = [0.0] * len(held)
+    cells = max(2, min(20, len(known) // 25))
+    for place in range(len(known[0])):
+        values = sorted(row[place] for row in known)
+        ends = [values[len(values) * cell // cells] for cell in range(1, cells)]
         counts = [[1.0] * cells, [1.0] * cells]
-        for row, label in zip(features[:half], labels[:half], strict=True):
+        for row, label in zip(known, said, strict=True):
             counts[label][sum(row[place] >= end for end in ends)] += 1
-        for number, row in enumerate(features[half:]):
+        for number, row in enumerate(held):
             cell = sum(row[place] >= end for end in ends)
             score[number] += math.log(counts[1][cell] / sum(counts[1])) - math.log(
                 counts[0][cell] / sum(counts[0])
             )
-    right = sum((value > 0) == (label == 1) for value, label in zip(score, labels[half:], strict=True))
-    return right, len(score)
+    return sum((value > 0) == (label == 1) for value, label in zip(score, labels, strict=True))
 
 
 def bound_above(right: int, count: int, confidence: float = 0.999) -> float:
@@ -143,10 +161,10 @@ def stack() -> Iterator[ExitStack]:
 def test_within_a_step_times_tell_nothing(tmp_path: Path, stack: ExitStack, pairs: int) -> None:
     """The same statement is told apart without the grid."""
     few = ANALYSTS[:4] if pairs < 100 else ANALYSTS
-    bare = Neighbours(tmp_path, ROWS, WITHOUT_GRID, few[:2], stack)
+    bare = Neighbours(tmp_path, WITHIN_ROWS, WITHOUT_GRID, few[:2], stack)
     right, count = classify(*bare.time(COUNTED, max(150, pairs // 10)))
     told = right / count
-    held = Neighbours(tmp_path, ROWS, GRID, few, stack)
+    held = Neighbours(tmp_path, WITHIN_ROWS, GRID, few, stack)
     features, labels = held.time(COUNTED, pairs)
     first = [(row, label) for row, label in zip(features, labels, strict=True) if row[0] < 0.45]
     right, count = classify([row for row, _ in first], [label for _, label in first])

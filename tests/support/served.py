@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,11 @@ class ServerProcess:
         self.policy = policy
         self.log_path = policy.parent / "server.log"
         self._log = self.log_path.open("a")
-        known = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        known = {
+            **os.environ,
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
         self.process = subprocess.Popen(
             [*(command or [sys.executable, "-m", "dpsql.cli"]), "serve", "--policy", str(policy), "--listen", listen, *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=known,
@@ -134,9 +139,13 @@ class ServerProcess:
         try:
             self.stop()
         except subprocess.TimeoutExpired:
+            where = len(self.log_path.read_text())
+            self.process.send_signal(signal.SIGABRT)  # it writes where each thread is
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
             self.process.kill()
             self.stop()
-            raise
+            raise AssertionError(f"the server does not end:\n{self.log_path.read_text()[where:]}") from None
 
     def connect(self, name: str, token: str | None = None) -> BareClient:
         """Open a session of an analyst."""
