@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Group, list_groups
 from dpsql.mechanisms.base import Read, Reader
+from dpsql.mechanisms.graded_grid import PointWeights
 from dpsql.mechanisms.ptr.stability_radius import Ordered, find_rank
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential, flip_coins
@@ -270,6 +271,13 @@ class GeometricGrid:
         """The last step; the first is its negative."""
         return (self.highest - self.lowest) << self.BITS
 
+    def describe(self) -> str:
+        """Say for EXPLAIN where the points lie."""
+        return (
+            f"The points lie a part 2^-{self.BITS} of their size apart, up to 2^{self.highest} of either sign: no bounds are "
+            "needed."
+        )
+
     def find_step(self, value: Fraction) -> int:
         """Return the step of a number, in exact arithmetic."""
         size, cells = abs(value), 1 << self.BITS
@@ -392,9 +400,9 @@ def _cut_runs(
 
 def choose_step(
     values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
-    inward: int = 0,
+    inward: int = 0, weights: PointWeights | None = None,
 ) -> int:  # fmt: skip
-    """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, exactly.
+    """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
     Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
     hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
@@ -402,7 +410,8 @@ def choose_step(
     """
     n, upto = _accumulate(counts, rank.scale)
     scale, target = rank.scale, rank.target(n, inward)
-    reach = max(0, min(math.ceil((math.log(high - low + 1) + _NEVER) / rate), scale * n + 1))
+    size = high - low + 1 if weights is None else weights.total
+    reach = max(0, min(math.ceil((math.log(size) + _NEVER) / rate), scale * n + 1))
     # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.
     first = int(np.searchsorted(upto, -((reach - target) // scale), side="left"))
     last = min(len(values), 1 + int(np.searchsorted(upto, (target + reach) // scale, side="right")))
@@ -414,9 +423,12 @@ def choose_step(
     starts = np.append(near[0], np.array([start for start, _ in far], dtype=np.int64))
     sizes = np.append(near[1], np.array([size for _, size in far], dtype=np.int64))
     utility = np.append(near[2], np.array([-reach] * len(far), dtype=near[2].dtype))
+    if weights is not None:
+        sizes = weights.add_before(starts + sizes) - weights.add_before(starts)
     while True:
         i = choose_exponential(utility, rate, entropy, sizes)
-        chosen = int(starts[i]) + int(entropy.below(int(sizes[i]), 1)[0])
+        place = int(entropy.below(int(sizes[i]), 1)[0])
+        chosen = int(starts[i]) + place if weights is None else weights.find_point(int(starts[i]), place)
         if i < len(near[0]):
             return chosen
         at = int(np.searchsorted(values, chosen, side="left"))

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
+from dpsql.mechanisms.graded_grid import GradedGrid, PointWeights
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
@@ -65,7 +66,7 @@ class Quantiles(Part):
         steps: grid steps to a unit.
         whole: show integers (where ``steps`` is 1).
         column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
-        geometric: what steps stand for, where the bounds are nobody's: utilities and charge are the same on any grid.
+        geometric: what steps stand for, where they are not even: utilities and charge are the same on any grid.
         in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
     """
 
@@ -83,7 +84,7 @@ class Quantiles(Part):
     steps: Fraction = Fraction(1)
     whole: bool = False
     column: str | None = None
-    geometric: GeometricGrid | None = None
+    geometric: GeometricGrid | GradedGrid | None = None
     in_all: bool = False
 
     def __post_init__(self) -> None:
@@ -106,10 +107,23 @@ class Quantiles(Part):
     def column_route(self) -> ColumnCounts | None:
         return None if self.column is None else ColumnCounts(self.column, self.low, self.high)
 
+    def weights(self, rank: WantedRank) -> PointWeights | None:
+        """Return the public weights of the points; None where all weigh the same.
+
+        Those of the ends do: they lie beyond most of the values, and their distance from the outermost ones grows with the
+        weight of all points beside that of the lightest.
+        """
+        return self.geometric.weights if isinstance(self.geometric, GradedGrid) and rank.end is None else None
+
     @property
-    def _grid(self) -> int:
+    def _points(self) -> int:
         """The number of grid points."""
         return self.high - self.low + 1
+
+    def _total(self, rank: WantedRank) -> int:
+        """Return the weight of all grid points, that of the lightest being 1."""
+        weights = self.weights(rank)
+        return self._points if weights is None else weights.total
 
     @property
     def part(self) -> Fraction:
@@ -119,7 +133,7 @@ class Quantiles(Part):
     @property
     def inward(self) -> int:
         """The number of values by which the least and the greatest are passed, so that they stay within the data."""
-        return math.ceil(2 * self.rows / float(self.part) * math.log(self._grid / float(_DOUBT)) + 0.5)
+        return math.ceil(2 * self.rows / float(self.part) * math.log(self._points / float(_DOUBT)) + 0.5)
 
     def rate(self, rank: WantedRank) -> Fraction:
         """Return the log-weight of one step of scaled utility."""
@@ -129,7 +143,7 @@ class Quantiles(Part):
         """Count the rows that keep the answer between the least and the greatest value; None if no number does.
 
         Grid points outside the data have a scaled utility of -n times ``p`` or ``1 - p``, the nearer of which is meant, and
-        some point has 0: so they are chosen with a chance of at most ``grid exp(-rate miss n)``, at most :data:`OUTSIDE`.
+        some point has 0: so they are chosen with a chance of at most ``weight exp(-rate miss n)``, at most :data:`OUTSIDE`.
         The least and the greatest value pass enough rows that it is at most a thousandth, if there are that many.
         """
         if rank.end:
@@ -138,12 +152,12 @@ class Quantiles(Part):
         if not miss:
             return None
         bits = 128 + max(0, self.rate(rank).denominator.bit_length())
-        ratio = ia.log(ia.rational(self._grid / OUTSIDE, bits), bits)[1]
+        ratio = ia.log(ia.rational(self._total(rank) / OUTSIDE, bits), bits)[1]
         return math.ceil(ia.fraction(ratio) / (self.rate(rank) * miss))
 
     def bound_error(self, rank: WantedRank, confidence: float) -> float:
         """Bound the distance of the answer's rank from the wanted one, in rows (Dwork and Roth, corollary 3.12)."""
-        log = math.log(self._grid) - math.log(1 - confidence)
+        log = math.log(self._total(rank)) - math.log(1 - confidence)
         return float(log / self.rate(rank)) / rank.scale
 
     def _bound_miss(self, rank: WantedRank, confidence: float) -> float:
@@ -195,8 +209,9 @@ class Quantiles(Part):
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
         """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
+        rest = (entropy, self.inward)
         chosen = [
-            choose_step(values, counts, self.low, self.high, rank, self.rate(rank), entropy, self.inward)
+            choose_step(values, counts, self.low, self.high, rank, self.rate(rank), *rest, self.weights(rank))
             for rank in self.ranks
         ]
         order = sorted(range(len(chosen)), key=lambda i: self.ranks[i].p)
@@ -209,14 +224,11 @@ class Quantiles(Part):
         shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
         shared += f" and {self.groups} groups" if self.groups > 1 else ""
         said = [
-            f"Choose {', '.join(self._places())} among {self._grid} grid points by the exponential mechanism "
+            f"Choose {', '.join(self._places())} among {self._points} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
         if self.geometric is not None:
-            said.append(
-                f"The points lie a part 2^-{self.geometric.BITS} of their size apart, up to 2^{self.geometric.highest} of either "
-                "sign: no bounds are needed."
-            )
+            said.append(self.geometric.describe())
         for name, places in self._places().items():
             rank = self.ranks[places[0]]
             if len(places) > 1:
@@ -257,9 +269,14 @@ class Quantiles(Part):
     @property
     def mean_errors(self) -> Mapping[str, float]:
         """The errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
-        found = {}
-        for name, places in self._places().items() if self.geometric is None else ():
+        found: dict[str, float] = {}
+        if isinstance(self.geometric, GeometricGrid):
+            return found
+        ends = (self.high / self.steps, self.low / self.steps)
+        if self.geometric is not None:
+            ends = (self.geometric.value(self.high), self.geometric.value(self.low))
+        for name, places in self._places().items():
             ranks = (self.ranks[i] for i in places)
             off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
-            found[name] = min(off / TYPICAL_ROWS, 0.25) * float((self.high - self.low) / self.steps)
+            found[name] = min(off / TYPICAL_ROWS, 0.25) * float(ends[0] - ends[1])
         return found

@@ -12,6 +12,7 @@ from sqlglot import exp
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.aggregation import Part
 from dpsql.mechanisms.cut_report import ClippedValue
+from dpsql.mechanisms.graded_grid import GradedGrid
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
@@ -54,13 +55,17 @@ OnLine = Callable[[Typed, Fraction, Fraction], Line]
 
 @dataclass(frozen=True)
 class QuantileRequest:
-    """Quantiles of one call: the grid integer of a row (and the same in fewer bits), its grid, and the ranks asked for."""
+    """Quantiles of one call: the grid integer of a row (and the same in fewer bits), its grid, and the ranks asked for.
+
+    Where the grid is ``graded``, both are the number itself.
+    """
 
     y: str
     narrow: str
     grid: grids.Grid
     ranks: tuple[WantedRank, ...]
     whole: bool
+    graded: GradedGrid | None = None
 
 
 @dataclass(frozen=True)

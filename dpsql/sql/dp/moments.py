@@ -20,7 +20,8 @@ from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.own_queries import bind_auto_bounds, write_histogram
+from dpsql.sql.dp.own_queries import bind_auto_bounds
+from dpsql.sql.dp.quantile_calls import write_histogram
 from dpsql.sql.exact.exact_query import Partial, Weighing, write_group_by
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Line

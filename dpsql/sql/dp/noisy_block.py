@@ -26,9 +26,10 @@ from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
 from dpsql.sql.dp.cut_queries import make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
-from dpsql.sql.dp.own_queries import OWN_QUERIES, quantile_parts, split_quantiles
+from dpsql.sql.dp.own_queries import OWN_QUERIES
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
+from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.normalize import label_of

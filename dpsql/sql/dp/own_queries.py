@@ -1,17 +1,17 @@
-"""Aggregates that read rows rather than sums: histograms, modes, quantiles, sums within bounds that are found.
+"""Aggregates that read rows rather than sums: histograms, modes, sums within bounds that are found.
 
 ``HISTOGRAM(x)`` over declared values, ``HISTOGRAM(x, [bins])`` and ``HISTOGRAM_EXACT(x, [values])`` are DuckDB's maps, noisy. As
 in DuckDB, the bins of ``HISTOGRAM(x, [b1, b2])`` are closed above, (.., b1] and (b1, b2], and what is in none of them is counted
 under the greatest value of the type ('' for text). Here that key is always there, and counts may be negative. ``MODE(x)``
 chooses among public values.
 
-Quantiles of one column share a histogram. ``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
+``contribution_bounds_per_row => AUTO`` finds clipping bounds in one pass.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -20,18 +20,16 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, AutoKind, find_exponent
-from dpsql.mechanisms.histograms import BIN, BIN_ROWS, GRID_STEP, STEP_ROWS, Histogram
-from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.contribution_caps import CapSearch
+from dpsql.mechanisms.histograms import BIN, BIN_ROWS, Histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
-from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, QuantileRequest
-from dpsql.sql.exact.exact_query import Exact, write_group_by
-from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.fixed_point import MOMENT_KINDS, Back, place_on_line
+from dpsql.sql.dp.aggregates import Aggregate, AggregateCall
+from dpsql.sql.dp.quantile_calls import QUANTILES, find_ladder
+from dpsql.sql.expressions.fixed_point import Back
 from dpsql.sql.expressions.types import BOOLEAN, DOUBLE, Bounds, Type, Typed, make_cast
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
-from dpsql.sql.parse.options import Call, call_of, read_number, read_whole
 from dpsql.sql.parse.parameters import make_literal
 
 # -- histograms, modes -------------------------------------------------------------------------------------------
@@ -204,208 +202,7 @@ def _key_of_others(kind: Type) -> exp.Expr:
     return make_cast(exp.Literal.string(greatest), kind)
 
 
-def write_histogram(exact: Exact, keys: Sequence[str], y: str, held: str, groups: int) -> str:
-    """Write the query of how many rows have each grid step: ``held`` clamps ``v``."""
-    return (
-        f"SELECT {', '.join([*keys, held])} AS {GRID_STEP}, COUNT(*) AS {STEP_ROWS} FROM ({exact.held(y, groups)}) AS held "
-        f"WHERE v IS NOT NULL{write_group_by([*keys, GRID_STEP])}"
-    )
-
-
-def write_points(exact: Exact, y: str, narrow: str, grid: grids.Grid, groups: int) -> tuple[str, str | None]:
-    """Write the histogram of a column on its grid, and the column itself where nothing is grouped."""
-    keys = exact.names
-    # LEAST keeps what DuckDB knows of a column's range, so that it needs no hash table; it would make a bound of
-    # NULL, so missing values go first. For a scaled float nothing is known, and arithmetic is the quickest.
-    held = grids.write_clamped("v", grid)
-    if grid.steps == 1:
-        held = f"LEAST(GREATEST(v, {grid.low}), {grid.high})"
-    query = write_histogram(exact, keys, y, held, groups)
-    return query, None if keys else f"SELECT v AS value FROM ({exact.held(narrow, groups)}) AS held"
-
-
-# -- quantiles --------------------------------------------------------------------------------------------------
-
-_FINE = 15
-"""About 2^15 grid points between the bounds of a fractional column: the answer is no finer than that."""
-_COARSE = 20
-"""About 2^20 grid points for whole numbers and decimals that would have more than 2^24."""
-_MAX_POINTS = 1 << 24
-_ENDS = {Fraction(0): WantedRank.least(), Fraction(1): WantedRank.greatest()}
-"""The quantiles of 0 and 1 are the ends: at such a rank, every point beyond the data would be as good."""
-_RANKS = {"MEDIAN": WantedRank(Fraction(1, 2)), "MIN": WantedRank.least(), "MAX": WantedRank.greatest()}
-
-
-def choose_points(kind: Type, low: Fraction, high: Fraction) -> grids.Grid:
-    """Choose the public grid among whose points an answer is chosen."""
-    grid = grids.choose_grid(kind, low, high, fine=_FINE)
-    if grid.high - grid.low > _MAX_POINTS:  # whole numbers and decimals far apart: as fine as that allows
-        grid = grids.choose_grid(DOUBLE, low, high, fine=_COARSE)
-    return grid
-
-
-def read_probability(call: Call) -> Fraction:
-    """Return the second argument of a quantile.
-
-    Raises:
-        BindError: it is no literal between 0 and 1.
-    """
-    p = read_number(call.args[1], "the quantile")
-    if not 0 <= p <= 1:
-        raise bind_error(call.args[1], "a quantile lies between 0 and 1.")
-    return p
-
-
-def _quantile(asked: AggregateCall) -> Aggregate:
-    call = asked.call
-    call.require(1 if call.name in _RANKS else 2)
-    asked.refuse_distinct()
-    asked.refuse_group_bounds()
-    if "local_sensitivity" in call.named:
-        what = "local_sensitivity is for PTR."
-        raise bind_error(call.node, what, "write SELECT WITH PTR ...")
-    ranks = _read_ranks(call)
-    asked.require_rows()
-    typed = asked.block.expression(call.args[0])
-    if asked.options.get("contribution_bounds_per_row") == "AUTO":
-        return _unbounded_quantile(asked, typed, ranks)
-    between = call.name in ("MEDIAN", "QUANTILE_CONT")
-    kinds = {"QUANTILE_CONT": MOMENT_KINDS, "APPROX_QUANTILES": ()}.get(call.name, (*MOMENT_KINDS, "BOOLEAN"))
-    low, high, origin = asked.bounds(typed, kinds=kinds)
-    place = place_on_line(typed, low, high)
-    grid = choose_points(place.typed.type, place.low, place.high)
-    steps = (grids.write_steps(place.typed, grid, narrow) for narrow in (False, True))
-    y, narrow = (asked.block.filtered(call, to_sql(node)) for node in steps)
-    whole = place.typed.type.kind == "INTEGER" and grid.steps == 1 and not between
-    back = place.between if between else place.own
-    kind = (
-        ("BIGINT" if whole else "DOUBLE") if back is not None else _quantile_type(typed, low, high, between)
-    )
-    many = f"{len(ranks)} quantiles " if len(ranks) > 1 else ""
-    said = f"{many}by the exponential mechanism over {grid.high - grid.low + 1} grid points, bounds {origin}"
-    request = QuantileRequest(y, narrow, grid, ranks, whole)
-    return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back)
-
-
-def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedRank, ...]) -> Aggregate:
-    """Bind a quantile of numbers whose bounds nobody gave: the exponential mechanism over a geometric grid of both signs.
-
-    (Durfee 2023 asks each point of such a grid of the sparse vector technique. Over the same grid the exponential mechanism is
-    off by fewer rows at the same epsilon: the tests compare them.)
-    """
-    asked.require_number(typed)
-    if asked.options.get("report_format"):
-        raise bind_error(asked.call.node, "AUTO bounds have no JSON report.")
-    low, high = _ladder_of(typed.type)
-    grid = GeometricGrid(low, max(high, low + 1))
-    number = f"CAST({to_sql(typed.node)} AS DOUBLE)"
-    y = asked.block.filtered(
-        asked.call, f"CASE WHEN ABS({number}) < CAST('Infinity' AS DOUBLE) THEN {number} END"
-    )
-    whole = typed.type.kind == "INTEGER" and high <= 63 and asked.call.name not in ("MEDIAN", "QUANTILE_CONT")
-
-    def part(epsilon: Fraction) -> Quantiles:
-        names, exact = (asked.name,) * len(ranks), asked.exact
-        query = write_histogram(exact, exact.names, y, grid.write_step("v"), asked.groups)
-        return Quantiles(
-            query, exact.names, names, ranks, -grid.last, grid.last, epsilon, exact.rows_per_unit, asked.groups,
-            whole=whole, geometric=grid, in_all=exact.budgeted,
-        )  # fmt: skip
-
-    kind = ("BIGINT" if whole else "DOUBLE") + "[]" * (len(ranks) > 1)
-    said = (
-        f"{asked.source()} by the exponential mechanism over a geometric grid of {2 * grid.last + 1} points"
-    )
-    return asked.make(kind, said, part=part, intervals=False)
-
-
-_MAX_QUANTILES = 1000
-"""The equal parts into which one call may cut the rows."""
-
-
-def _read_ranks(call: Call) -> tuple[WantedRank, ...]:
-    """Return the ranks that a call asks for: of ``APPROX_QUANTILES(x, n)`` those that cut the rows into n equal parts."""
-    if (rank := _RANKS.get(call.name)) is not None:
-        return (rank,)
-    if call.name != "APPROX_QUANTILES":
-        p = read_probability(call)
-        return (_ENDS.get(p, WantedRank(p)),)
-    parts = read_whole(call.args[1], "the number of quantiles")
-    if parts > _MAX_QUANTILES:
-        what = f"APPROX_QUANTILES cuts rows into at most {_MAX_QUANTILES} parts."
-        raise bind_error(
-            call.args[1], what, "each of its values gets an equal part of epsilon: ask for fewer."
-        )
-    between = (WantedRank(Fraction(i, parts)) for i in range(1, parts))
-    return (WantedRank.least(), *between, WantedRank.greatest())
-
-
-def split_quantiles(node: exp.Expr, call: Call) -> list[exp.Expr]:
-    """Return ``QUANTILE_CONT(x, [0.25, 0.5])`` as one call for each of the list; nothing where no list is asked for.
-
-    Raises:
-        BindError: the call names a share of epsilon, which would be meant for the whole list.
-    """
-    if not call.name.startswith("QUANTILE") or len(call.args) != 2 or not isinstance(call.args[1], exp.Array):
-        return []
-    if any(isinstance(p, exp.Array) for p in call.args[1].expressions):
-        raise bind_error(call.node, "quantiles are a list of numbers.")
-    if "epsilon" in call.named:
-        span = span_of(call.named["epsilon"][1])
-        hint = "write a call for each, with its own share."
-        raise BindError("epsilon => is for one quantile.", span=span, hint=hint)
-    out = []
-    for p in call.args[1].expressions:
-        one = node.copy()
-        inner = call_of(one)
-        assert inner is not None
-        inner.args[1].replace(p.copy())
-        out.append(one)
-    return out
-
-
-def _quantile_type(typed: Typed, low: Fraction, high: Fraction, between: bool) -> str:
-    """Return the type that DuckDB gives a quantile: its argument's own, but DOUBLE between integers.
-
-    It is DOUBLE, too, where the argument's type does not hold the bounds.
-    """
-    held, most = Bounds(low, high), max(abs(low), abs(high))
-    for kind in (typed.shown, typed.type):
-        if kind.kind == "INTEGER" and (between or (kind.reach is not None and kind.reach.holds(held))):
-            return "DOUBLE" if between else kind.sql
-        if kind.kind == "DECIMAL" and most < Fraction(10) ** kind.digits[0]:
-            return kind.sql
-        if kind.sql == "FLOAT" and most < 10**38:
-            return "FLOAT"
-    return "DOUBLE"
-
-
-def quantile_parts(
-    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
-) -> tuple[Quantiles, ...]:
-    """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
-    by_column: dict[tuple[str, str, grids.Grid, bool], list[tuple[str, WantedRank, Fraction]]] = {}
-    for item, share in asked:
-        if (q := item.quantile) is not None:
-            wanted = [(item.name, rank, share / len(q.ranks)) for rank in q.ranks]
-            by_column.setdefault((q.y, q.narrow, q.grid, q.whole), []).extend(wanted)
-    parts, groups = [], 1 if exact.budgeted else groups
-    for (y, narrow, grid, whole), items in by_column.items():
-        query, column = write_points(exact, y, narrow, grid, groups)
-        names, ranks, shares = zip(*items, strict=True)
-        parts.append(
-            Quantiles(
-                query, keys, names, ranks, grid.low, grid.high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
-                Fraction(grid.steps), whole, column, in_all=exact.budgeted,
-            )
-        )  # fmt: skip
-    return tuple(parts)
-
-
 # -- bounds that are found --------------------------------------------------------------------------------------
-
-_FRACTIONS = (-30, 64)
-"""Rungs for numbers with fractions: bounds from about a billionth to 2^64."""
 
 
 def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggregate:
@@ -422,7 +219,7 @@ def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggr
 def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: Fraction) -> AutoBounded:
     block, exact = asked.block, asked.exact
     keys = exact.names
-    low, high = _ladder_of(typed.type)
+    low, high = find_ladder(typed.type)
     least, most = _declared_bounds(typed)
     if least is not None and most is not None:  # no rung is needed beyond what is declared
         high = max(low, min(high, find_exponent(max(abs(least), abs(most), Fraction(2) ** low))))
@@ -448,16 +245,6 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
     )  # fmt: skip
 
 
-def _ladder_of(kind: Type) -> tuple[int, int]:
-    """Return the lowest and highest power of two that a type can need."""
-    if kind.kind == "INTEGER" and kind.reach is not None and kind.reach.high is not None:
-        return 0, int(kind.reach.high).bit_length()
-    if kind.kind == "DECIMAL":
-        before, after = kind.digits
-        return -(-after * -10 // 3), before * 10 // 3 + 1
-    return _FRACTIONS
-
-
 def _declared_bounds(typed: Typed) -> tuple[Fraction | None, Fraction | None]:
     """Return the declared bounds of an expression, rounded outwards to doubles: its values are held to them."""
     bounds = typed.bounds or Bounds()
@@ -481,16 +268,19 @@ def _count_auto(asked: AggregateCall) -> int:
     """Count the aggregates with AUTO in the whole statement: those bound already, and those still to be bound."""
     binder, root = asked.block.binder, asked.block.select.root()
     waiting = sum(node.name.upper() == "AUTO" for node in root.find_all(exp.Column, exp.Var))
-    operators = (bound.operator for bound in binder.blocks)
+    operators = (_find_innermost(bound.operator) for bound in binder.blocks)
     parts = (part for operator in operators if isinstance(operator, Together) for part in operator.parts)
     return max(SHARED, waiting + sum(isinstance(part, AutoBounded) for part in parts))
+
+
+def _find_innermost(operator: Operator) -> Operator:
+    """Return what is answered for the lowest caps, where these are found."""
+    return _find_innermost(operator.least) if isinstance(operator, CapSearch) else operator
 
 
 OWN_QUERIES: dict[str, Callable[[AggregateCall], Aggregate]] = {
     "HISTOGRAM": _histogram,
     "HISTOGRAM_EXACT": _histogram,
     "MODE": _mode,
-    **dict.fromkeys(
-        ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX"), _quantile
-    ),
+    **QUANTILES,
 }

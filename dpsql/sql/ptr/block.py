@@ -25,8 +25,8 @@ from dpsql.privacy.events import Event
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
-from dpsql.sql.dp.own_queries import read_probability
 from dpsql.sql.dp.public_groups import find_public_groups
+from dpsql.sql.dp.quantile_calls import read_probability
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed

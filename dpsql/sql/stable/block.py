@@ -26,7 +26,7 @@ from dpsql.sql.dp.aggregates import Aggregate, AggregateCall
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.grouping_sets import has_sets
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
-from dpsql.sql.dp.own_queries import choose_points, split_quantiles, write_points
+from dpsql.sql.dp.quantile_calls import choose_points, split_quantiles, write_points
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
