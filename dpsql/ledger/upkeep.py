@@ -392,7 +392,7 @@ def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Empty SQLite's log; return whether somebody reads it. Nobody can write while this waits for readers, so it waits shortly."""
+    """Empty SQLite's log; return whether somebody reads it. Nobody can write meanwhile, so it waits shortly for readers."""
     (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:

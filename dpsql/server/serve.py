@@ -182,7 +182,7 @@ def _run(served: Sequence[ServedPolicy], signals: queue.SimpleQueue[int], log: E
 
 
 def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:
-    """Return the next signal. A handler runs in the main thread, which another thread's signal does not wake: so it looks itself."""
+    """Return the next signal. A handler runs in the main thread, which a signal to another thread does not wake: so it looks."""
     while True:
         with suppress(queue.Empty):
             return signals.get(timeout=_LOOK_SECONDS)
