@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +31,7 @@ _VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", "
 
 
 COMPLETION_SECONDS = 2.0
-"""How long whoever types waits for the names of tables and columns."""
+"""Seconds that whoever types waits for the names of tables and columns, and a notebook for its panel."""
 
 
 class RemoteSession:
@@ -50,6 +51,7 @@ class RemoteSession:
         self.server = shown
         self._conversation = Conversation(channel)
         self._closed = False
+        self._patience: float | None = None
         self._schema: dict[str, list[str]] | None = None
         hello = {"protocol": PROTOCOL, "version": _VERSION, "client": "dpsql"}
         opened = self._conversation.ask("open", hello, OPEN_SECONDS).value
@@ -205,6 +207,19 @@ class RemoteSession:
             raise WireError("the server's reply holds no tables.")
         return results[0]
 
+    @contextmanager
+    def asking_briefly(self) -> Iterator[None]:
+        """Give up on replies after two seconds within the block: another session of the analyst's may be answered first.
+
+        Raises:
+            ServerError: in place of a reply that does not come in time.
+        """
+        before, self._patience = self._patience, COMPLETION_SECONDS
+        try:
+            yield
+        finally:
+            self._patience = before
+
     @interruptible
     def schema(self) -> Mapping[str, list[str]]:
         """Return tables and kept results with their columns, as they were after the last statement: for completion.
@@ -307,4 +322,4 @@ class RemoteSession:
             raise ServerError("this session is closed.", hint="connect again.")
         if operation in ("run", "plan", "keep"):
             self._schema = None
-        return self._conversation.ask(operation, head, timeout)
+        return self._conversation.ask(operation, head, self._patience if timeout is None else timeout)

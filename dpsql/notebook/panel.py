@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpsql.client.session import RemoteSession
 from dpsql.errors import Error
 from dpsql.notebook import guide
 from dpsql.report.tables import BudgetPanel, Html, tag
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from dpsql.explanation import Explanation
     from dpsql.notebook.guide import CellOptions
-    from dpsql.notebook.sessions import Sessions
+    from dpsql.notebook.sessions import OpenSession, Sessions
     from dpsql.parameters import Params
 
 TARGET = "dpsql.panel"
@@ -61,6 +62,11 @@ class CellTexts:
         """Return the panel with its charges linked to their cells."""
         charges = tuple(charge._replace(cell=self.find(charge.text)) for charge in panel.charges)
         return replace(panel, charges=charges)
+
+
+def _asking_briefly(session: OpenSession) -> AbstractContextManager[None]:
+    """Let a server that is busy with another session of the analyst's not hold up the notebook."""
+    return session.asking_briefly() if isinstance(session, RemoteSession) else nullcontext()
 
 
 def write_price(explanation: Explanation) -> Html:
@@ -161,7 +167,10 @@ class PanelComms:
 
     def _write_budget(self) -> dict[str, Any]:
         session = self._sessions.get(self._sessions.current)
-        html = "" if session is None else self._cells.link(session.budget_panel()).html()
+        html = ""
+        if session is not None:
+            with _asking_briefly(session):
+                html = self._cells.link(session.budget_panel()).html()
         return {"kind": "budget", "open": session is not None, "html": html}
 
     def explain(self, source: str) -> Explanation | None:
@@ -189,7 +198,8 @@ class PanelComms:
         params = self._find_parameters(options, text)
         if not any(statement.kind in PRICED for statement in parse(text, params)):
             return None
-        return session.explain(text, params, epsilon=options.epsilon)
+        with _asking_briefly(session):
+            return session.explain(text, params, epsilon=options.epsilon)
 
     def _write_price(self, text: str) -> dict[str, Any]:
         try:

@@ -71,6 +71,8 @@ class AnalystCall:
         self.operation, self.session, self.analyst = operation, session, analyst
         self.clock = AnswerClock(grid)
         self.stopped = False
+        self.is_abandoned: Callable[[], bool] = lambda: False
+        """Tells whether the client is gone; asked while the call waits for its turn, since nothing was paid."""
         self.failures = 0
         """Statements of it that failed after they were paid."""
         self.killed = False

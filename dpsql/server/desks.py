@@ -38,6 +38,8 @@ UNUSED_SECONDS = 300.0
 """Seconds after which a session makes room for another one of the same analyst, where there are too many."""
 _HANDLE_BYTES = 16
 _ATTEMPTS = 3
+_LOOK_SECONDS = 1.0
+"""How often a call that waits for its turn asks whether its client is still there."""
 _KEPT_DAYS = 7
 """Days after which a session that asks nothing is forgotten altogether."""
 
@@ -180,7 +182,7 @@ class Desk:
         """Wait for the turn of a call.
 
         Raises:
-            Refused: too many wait already, or the server ends.
+            Refused: too many wait already, the server ends, or the client is gone.
         """
         with self._turn:
             if self._closed:
@@ -191,7 +193,9 @@ class Desk:
         try:
             with self._turn:
                 while self._calls[0] is not call and not call.stopped:
-                    self._turn.wait()
+                    self._turn.wait(_LOOK_SECONDS)
+                    if call.is_abandoned():
+                        raise Refused("nobody waits for the reply.")
             yield
         finally:
             with self._turn:

@@ -178,6 +178,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         desk = caller.desk
         record = self._find_session(caller, context)
         call = desk.make_call(operation, record.handle)
+        call.is_abandoned = context.is_cancelled
         begun = time.monotonic()
         outcome = "failed"
         try:

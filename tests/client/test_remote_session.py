@@ -271,6 +271,16 @@ def test_whoever_types_does_not_wait_for_long(near: Near) -> None:
     assert [timeout for _, timeout in channel.timeouts[-2:]] == [None, None]
 
 
+def test_a_notebook_does_not_wait_long_for_its_panel(near: Near) -> None:
+    _, remote, channel = near
+    channel.timeouts.clear()
+    with remote.asking_briefly():
+        remote.budget_panel()
+        remote.explain("SELECT COUNT(*) AS n FROM t")
+    remote.budget_panel()
+    assert [timeout for _, timeout in channel.timeouts] == [2.0, 2.0, None]
+
+
 def test_a_result_that_the_server_has_forgotten(near: Near) -> None:
     _, remote, _ = near
     first = remote.sql("SELECT 1 AS x")

@@ -400,6 +400,27 @@ def test_too_many_that_wait_are_refused(make: Make) -> None:
         thread.join()
 
 
+def test_a_request_is_dropped_that_nobody_waits_for(make: Make) -> None:
+    go_on, asked = threading.Event(), []
+
+    def script(side: ScriptedSide, frame: Message) -> None:
+        asked.append(frame.head["operation"])
+        go_on.wait(20)
+
+    made = make(script, NO_GRID)
+    first = threading.Thread(target=made.ask)
+    first.start()
+    while not asked:
+        time.sleep(0.01)
+    call = made.desk.make_call("panel", made.session.handle)
+    call.is_abandoned = lambda: True
+    with pytest.raises(Refused, match="nobody waits"):
+        list(made.desk.answer(call, made.session, b"body"))
+    go_on.set()
+    first.join()
+    assert asked == ["run"]
+
+
 def test_sessions_are_bounded_and_old_ones_make_room(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID + "max_sessions = 2\n")
     made.desk.open("mark")
