@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dpsql.explanation import Errors, Explanation
 from dpsql.ledger.ledger import Ledger
+from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
@@ -187,6 +188,7 @@ def explain_plan(
     return Explanation(
         tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
         mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
+        least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
     )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ class Explanation:
     """The expected absolute errors of output columns."""
     assumed_rows: int | None = None
     """The rows of a group for which some of them are told; None where none depends on their number."""
+    least_caps: bool = False
+    """Whether they are for caps of 1, because the caps are found privately."""
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -46,7 +48,10 @@ class Explanation:
 
         It is that of the noise, and of what is public about bias (the steps of a grid, the rows that MIN and MAX are moved
         inward by). What depends on rows that only the data know (means, spreads, quantiles) is told for 1,000 rows spread
-        evenly between the bounds. What caps and clipping take away is not in it: ``OPTIONS (report_cut = TRUE)`` asks for that.
+        evenly between the bounds. Where caps are to be found it is that of a cap of 1, the least that it can be: noise is as
+        many times as much as the cap that is found, for which ``expected_error`` of the result tells it. Where bounds are to be
+        found, only the result tells it. What caps and clipping take away is not in it: ``OPTIONS (report_cut = TRUE)`` asks
+        for that.
         """
         return {name: error for part in (self, *self.parts) for name, error in part.mean_errors}
 
@@ -72,8 +77,13 @@ class Explanation:
 
     def _say_mean_errors(self) -> str:
         told = ", ".join(f"{name} ±{_short(error)}" for name, error in self.mean_errors)
-        rows = f"{self.assumed_rows:,} rows spread evenly between the bounds" if self.assumed_rows else ""
-        return f"Expected absolute error{f', of {rows}' if rows else ''}: {told}."
+        rows = (
+            f", of {self.assumed_rows:,} rows spread evenly between the bounds" if self.assumed_rows else ""
+        )
+        caps = (
+            ", with caps of 1 (noise grows in proportion to those that are found)" if self.least_caps else ""
+        )
+        return f"Expected absolute error{rows}{caps}: {told}."
 
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.

@@ -398,6 +398,7 @@ class Pipeline:
             statement_id=max(statements, default=None),
             cost_line=self._cost_line(event, prepared.since, debit),
             confidence=plan.confidence,
+            expected_error=prepared.expected_errors,
         )
 
     def _run_above(self, prepared: PreparedPlan, relations: Mapping[str, pa.Table]) -> pa.Table:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
@@ -116,7 +116,16 @@ class Plan:
 
         Errors of independent numbers that are added up add up in squares; of several sides of a UNION the largest counts.
         """
-        known = {(b.name, name): error for b in self.blocks for name, error in b.operator.mean_errors.items()}
+        return self._trace_errors({block.name: block.operator.mean_errors for block in self.blocks})
+
+    def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
+        """Return the same of what was released, by the names of blocks: under the caps and bounds that were found."""
+        found = {b.name: b.operator.find_errors(releases[b.name]) for b in self.blocks if b.name in releases}
+        return self._trace_errors(found)
+
+    def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Return the errors of output columns by those of the blocks' columns."""
+        known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
         found = {}
         for shown, (name, traces) in zip(self.columns, self.traced, strict=False):
             errors = []

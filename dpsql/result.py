@@ -51,6 +51,7 @@ class Result:
         cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
         confidence: level of the intervals.
         whole: shown without cuts: it is text to read, like a plan.
+        expected_error: of output columns, where it is known.
 
     >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
     >>> r.fetchall(), r.intervals, r.shape
@@ -66,6 +67,7 @@ class Result:
     cost_line: str = ""
     confidence: float = 0.95
     whole: bool = False
+    _errors: tuple[tuple[str, float], ...] = ()
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Result:
         cost_line: str = "",
         confidence: float = 0.95,
         whole: bool = False,
+        expected_error: Mapping[str, float] | None = None,
     ) -> None:
         self.__dict__.update(
             table=_whole_numbers(table),
@@ -90,6 +93,7 @@ class Result:
             cost_line=cost_line,
             confidence=confidence,
             whole=whole,
+            _errors=tuple((expected_error or {}).items()),
         )
 
     @classmethod
@@ -171,6 +175,16 @@ class Result:
         ([5.0], [9.0])
         """
         return dict(self._intervals)
+
+    @property
+    def expected_error(self) -> dict[str, float]:
+        """The expected absolute error by column, in its own units: what noise moves a value by on average.
+
+        It is that under the caps and bounds that were found. Of means and spreads their intervals tell it; of quantiles it is
+        told for 1,000 rows spread evenly between the bounds. What caps and clipping took away is not in it: that may be any
+        number, and ``OPTIONS (report_cut = TRUE)`` asks for it.
+        """
+        return dict(self._errors)
 
     def arrow(self, *, intervals: bool = False) -> pa.Table:
         """Return the rows as an Arrow table.

@@ -164,6 +164,11 @@ class PreparedPlan:
         return {item.block.name: item.release.table for item in self.asked if item.release is not None}
 
     @property
+    def expected_errors(self) -> dict[str, float]:
+        """The expected absolute errors of output columns, once all is released."""
+        return self.plan.find_errors({i.block.name: i.release for i in self.asked if i.release is not None})
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The sentences that belong under the result, each once."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]

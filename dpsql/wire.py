@@ -302,6 +302,7 @@ def write_result(result: Result, **more: Any) -> Iterator[Message]:
         "cost_line": result.cost_line,
         "confidence": float(result.confidence),
         "whole": result.whole,
+        "expected_error": result.expected_error,
         **more,
     }
     yield Message(head, bytes(rows[:CHUNK]))
@@ -377,6 +378,10 @@ class ResultReader:
         return self._finished
 
 
+def _read_errors(body: dict[str, Any]) -> dict[str, float]:
+    return {name: get_field(body, name, float) for name in body}
+
+
 def _read_result(head: dict[str, Any], rows: bytes) -> Result:
     import pyarrow as pa
 
@@ -404,6 +409,7 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
             cost_line=get_field(head, "cost_line", str),
             confidence=get_field(head, "confidence", float),
             whole=get_field(head, "whole", bool),
+            expected_error=_read_errors(get_field(head, "expected_error", dict, {})),
         )
     except (*MALFORMED, pa.ArrowException):
         raise WireError("a result arrived whose rows can't be read.") from None

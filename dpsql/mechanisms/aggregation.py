@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
-from dpsql.mechanisms.mean_errors import expect_mean_error
+from dpsql.mechanisms.mean_errors import expect_mean_error, read_mean_error
 from dpsql.mechanisms.moments import Count, Noisy, Output, Sum
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.noise.entropy import Entropy
@@ -279,6 +279,15 @@ class Aggregation(base.Operator):
         found = {output.name: expect_mean_error(output) for output in self.outputs}
         return {name: error for name, error in found.items() if error is not None}
 
+    def find_errors(self, release: base.Release) -> Mapping[str, float]:
+        found = dict(self.mean_errors)
+        for output in self.outputs:
+            if not isinstance(output, Count | Sum) and f"{output.name}__low" in release.table.column_names:
+                noise = output.statistics[0].noise
+                read = read_mean_error(release.table, output.name, noise, self.confidence)
+                found |= {} if read is None else {output.name: read}
+        return found
+
     @property
     def assumes_rows(self) -> bool:
         return not all(isinstance(output, Count | Sum) for output in self.outputs)
@@ -369,6 +378,10 @@ class Part(ABC):
     def mean_errors(self) -> Mapping[str, float]:
         """The expected absolute errors of its columns, where public numbers tell them."""
         return {}
+
+    def find_errors(self, release: base.Release) -> Mapping[str, float]:
+        """Return the same of what was released."""
+        return self.mean_errors
 
     @property
     def price_note(self) -> str:
@@ -469,6 +482,10 @@ class Together(base.Operator):
     def mean_errors(self) -> Mapping[str, float]:
         first = {} if self.aggregation is None else dict(self.aggregation.mean_errors)
         return {**first, **{name: error for part in self.parts for name, error in part.mean_errors.items()}}
+
+    def find_errors(self, release: base.Release) -> Mapping[str, float]:
+        first = {} if self.aggregation is None else dict(self.aggregation.find_errors(release))
+        return {**first, **{n: e for part in self.parts for n, e in part.find_errors(release).items()}}
 
     @property
     def assumes_rows(self) -> bool:

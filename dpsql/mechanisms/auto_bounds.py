@@ -37,7 +37,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -47,7 +47,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, Release, RowsClaim
+from dpsql.mechanisms.mean_errors import read_mean_error
 from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.above_threshold import split_epsilon
@@ -436,6 +437,10 @@ class AutoBounded(Part):
                 )  # fmt: skip
             shown = made.show(noisy, self.confidence)
         return shown._replace(value=shown.value.cast(pa.float64())).columns(self.name)
+
+    def find_errors(self, release: Release) -> Mapping[str, float]:
+        found = read_mean_error(release.table, self.name, self._noise, self.confidence)
+        return {} if found is None else {self.name: found}
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         about = "a sum about the middle of the bounds"

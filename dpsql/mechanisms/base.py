@@ -378,8 +378,7 @@ class Release:
             (sorted by key, by candidate, or by rank of a private choice).
         event: what was really used: the reserved event, or a cheaper one where hits were not found.
         notes: sentences that are shown beside the answer.
-        noisy: the noisy integers behind the columns, where an operator can show them again at another confidence. They
-            are what the mechanism let out, so keeping them costs nothing.
+        noisy: the noisy integers behind the columns, where an operator can show them again at another confidence.
     """
 
     table: pa.Table
@@ -480,6 +479,10 @@ class Operator(TextReader):
     def mean_errors(self) -> Mapping[str, float]:
         """The expected absolute errors of released columns, in their own units, where public numbers tell them."""
         return {}
+
+    def find_errors(self, release: Release) -> Mapping[str, float]:
+        """Return the same of what was released, which tells which caps and bounds were found."""
+        return self.mean_errors
 
     @property
     def assumes_rows(self) -> bool:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -294,6 +294,21 @@ class CapSearch(base.Operator):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[base.ExpectedError]:
         for error in self.least.expect_errors(factor, confidence):
             yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        """The expected absolute errors under the lowest cap: the least that they may be."""
+        return self.least.mean_errors
+
+    def find_errors(self, release: base.Release) -> Mapping[str, float]:
+        if release.noisy is None:
+            return {}
+        place, inner = _unmark(release.noisy)
+        return self.choices[place].find_errors(replace(release, noisy=inner))
+
+    @property
+    def assumes_rows(self) -> bool:
+        return self.least.assumes_rows
 
     @property
     def price_notes(self) -> tuple[str, ...]:

@@ -5,6 +5,9 @@ divided by a count (a mean, a variance, a correlation) depends on rows that only
 :data:`TYPICAL_ROWS` rows whose values are spread evenly between the bounds; of a mean, that lie a quarter of the bounds'
 distance off their middle. Of functions of several noisy numbers the first derivatives count, and squared errors add up.
 
+Once an answer is released, its own intervals tell of such functions instead (:func:`read_mean_error`), and of bounds that were
+found privately; noise under caps that were found is that of the cap.
+
 What caps, clipping and bounds take away is bias that only the data know; ``OPTIONS (report_cut = TRUE)`` pays for a look at it.
 """
 
@@ -13,8 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from dpsql.mechanisms.moments import Count, Mean, Output, Pair, Sum, Variance
-from dpsql.mechanisms.per_group import Statistic
+from dpsql.mechanisms.per_group import Noise, Statistic
 
 TYPICAL_ROWS = 1000
 """Rows of a group for which errors are told that depend on their number."""
@@ -38,6 +44,22 @@ def expect_mean_error(output: Output) -> float | None:
         case Pair():
             return _of_pair(output)
     return None
+
+
+def read_mean_error(released: pa.Table, name: str, noise: Noise, confidence: float | None) -> float | None:
+    """Return the expected absolute error behind released intervals: their half width on average, in proportion to the noise.
+
+    Args:
+        released: with the ends of each interval.
+        name: of the column.
+        noise: the kind of noise that the intervals are for.
+        confidence: of the intervals.
+    """
+    low, high = (released.column(name + end) for end in ("__low", "__high"))
+    width = pc.mean(pc.subtract(high, low)).as_py()
+    if width is None or confidence is None:
+        return None
+    return float(width) / 2 * noise.mean_error / max(noise.half_width(confidence), 1.0)
 
 
 def add_errors(errors: Iterable[float]) -> float:

@@ -1,0 +1,115 @@
+"""Expected errors of released answers: under the caps and bounds that were found they are what releases are off by."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.wire import WireError, _read_errors
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 1e-2
+accountant = "basic"
+[tables.t]
+privacy_unit = "u"
+[tables.t.columns]
+x = { bounds = [0, 10] }
+k = { values = [0, 1, 2, 3] }
+"""
+CAPS = "max_rows_contributed = AUTO"
+AUTO = "contribution_bounds_per_row => AUTO"
+TRUTH = """
+SELECT COUNT(*) AS n, SUM(x) AS s, AVG(x) AS a, VAR_POP(x) AS v, 3 * SUM(x) - 7 AS three, AVG(z) AS az, SUM(z) AS sz,
+  STDDEV_POP(z) AS dz FROM t
+"""
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i // 8 AS u, i % 4 AS k, (i * 41 % 1000) / 100 AS x, (i * 7919 % 1000) AS z "
+            "FROM range(8000) r(i)"
+        )
+        yield con
+
+
+@pytest.fixture(scope="module")
+def held(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
+    with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("shown", "options", "low", "high"),
+    [
+        ("COUNT(*) AS n, SUM(x) AS s, 3 * SUM(x) - 7 AS three", CAPS, 0.4, 1.8),
+        ("AVG(x) AS a, VAR_POP(x) AS v", CAPS, 0.3, 1.8),
+        (f"SUM(z, {AUTO}) AS sz", "max_rows_contributed = 8", 0.4, 1.8),
+        (f"AVG(z, {AUTO}) AS az, STDDEV_POP(z, {AUTO}) AS dz", CAPS, 0.2, 1.8),
+    ],
+)
+def test_releases_are_off_by_what_their_results_tell(
+    held: dpsql.Session, con: duckdb.DuckDBPyConnection, shown: str, options: str, low: float, high: float
+) -> None:
+    (row,) = con.sql(TRUTH).to_arrow_table().to_pylist()
+    text = f"SELECT WITH DP OPTIONS (epsilon = 12, {options}) {shown} FROM t"
+    ratios: dict[str, list[float]] = {}
+    for _ in range(30):
+        result = held.sql(text, fresh=True)
+        (answers,) = result.dicts()
+        for name, value in answers.items():
+            off, told = abs(float(value) - float(row[name])), result.expected_error[name]
+            ratios.setdefault(name, []).append(off / told)
+    for name, found in ratios.items():
+        assert low < np.mean(found) < high, name
+        assert not low < np.mean(found) / 9 < high, "it can fail"
+
+
+def test_noise_of_a_found_cap_is_as_many_times_that_of_one(held: dpsql.Session) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1, {CAPS}) k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k"
+    explained, result = held.explain(text), held.sql(text)
+    found = re.search(r"max_rows_contributed = (\d+)", result.notes[0])
+    assert found is not None
+    assert explained.expected_error.keys() == {"n", "s"}
+    for name, error in explained.expected_error.items():
+        assert result.expected_error[name] == pytest.approx(int(found[1]) * error, rel=0.05)
+    assert "with caps of 1 (noise grows in proportion to those that are found): n ±" in str(explained)
+    fixed = held.explain(text.replace("AUTO", "1"))
+    assert fixed.expected_error["n"] < explained.expected_error["n"] < 1.5 * fixed.expected_error["n"]
+    assert "caps of 1" not in str(fixed)
+
+
+def test_bounds_that_are_to_be_found_are_told_by_the_result_alone(held: dpsql.Session) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 4, max_rows_contributed = 8) COUNT(*) AS n, SUM(z, {AUTO}) AS s FROM t"
+    assert held.explain(text).expected_error.keys() == {"n"}
+    result = held.sql(text)
+    bound = float(re.search(r"clipped to \[0, (\d+)\]", " ".join(result.notes))[1])  # type: ignore[index]
+    assert result.expected_error["s"] == pytest.approx(8 * bound / (2 * 2 / 3), rel=0.01)
+
+
+def test_what_is_told_stays_with_the_result(held: dpsql.Session) -> None:
+    """Where it is stored, pickled or given another name; of what no number is known, nothing is told."""
+    text = f"SELECT WITH DP OPTIONS (epsilon = 2, {CAPS}) COUNT(*) AS n FROM t"
+    result = held.sql(text)
+    assert held.sql(text).expected_error == result.expected_error
+    assert pickle.loads(pickle.dumps(result)).expected_error == result.expected_error
+    other = held.sql(f"SELECT n AS m, SQRT(n) AS r FROM ({text}) AS a")
+    assert other.loss == "no charge"
+    assert other.expected_error == {"m": result.expected_error["n"]}
+    assert held.sql("SHOW BUDGET").expected_error == {}
+
+
+def test_errors_from_a_server_are_numbers() -> None:
+    assert _read_errors({"n": 1.5}) == {"n": 1.5}
+    for bad in ({"n": "x"}, {"n": None}, {"n": [1]}):
+        with pytest.raises(WireError):
+            _read_errors(bad)
