@@ -392,6 +392,7 @@ class Pipeline:
             table,
             plan.columns,
             plan.intervals,
+            plan.spreads,
             loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
             event=event,
             notes=(*plan.notes, *prepared.notes, *notes),

@@ -109,6 +109,8 @@ class Plan:
     """The queries that its exact texts refer to by name, which are known as long as it is."""
     traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
     """What output columns are made of, in order: :mod:`dpsql.sql.relations.traced_columns`."""
+    spreads: tuple[tuple[str, float], ...] = ()
+    """Columns of maps of noisy counts, and how far each count may be off."""
 
     @property
     def expected_errors(self) -> dict[str, float]:

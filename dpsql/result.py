@@ -98,16 +98,24 @@ class Result:
 
     @classmethod
     def finished(
-        cls, table: pa.Table, columns: Sequence[str], intervals: Sequence[IntervalColumns], **rest: Any
+        cls,
+        table: pa.Table,
+        columns: Sequence[str],
+        intervals: Sequence[IntervalColumns],
+        spreads: Sequence[tuple[str, float]] = (),
+        **rest: Any,
     ) -> Result:
         """Make a Result of a finished relation whose interval ends still stand in columns of their own.
 
-        ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
+        ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``. ``spreads`` are
+        columns of maps, such as histograms, and how far each of their counts may be off.
         ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
         """
         ends = {i.column: _both(table.column(i.low), table.column(i.high)) for i in intervals}
         visible = table.select(list(range(len(columns)))).rename_columns(list(columns))
-        return cls(visible, intervals={c: e for c, e in ends.items() if e[0].null_count < len(e[0])}, **rest)
+        shown: dict[str, Ends] = {c: e for c, e in ends.items() if e[0].null_count < len(e[0])}
+        shown |= {name: _spread(visible.column(name), width) for name, width in spreads}
+        return cls(visible, intervals=shown, **rest)
 
     __hash__ = None  # type: ignore[assignment]  # it is a table: compare it, don't use it as a key
 
@@ -161,8 +169,8 @@ class Result:
     def intervals(self) -> dict[str, list[LowHigh | None]]:
         """Intervals by column: one ``(low, high)`` per row, None where a value has none.
 
-        A choice and a comparison have none: there is no number to put it around. Of many millions of rows take
-        :attr:`ends`.
+        A choice and a comparison have none: there is no number to put it around. A histogram has one for each of its bins, in
+        a dictionary. Of many millions of rows take :attr:`ends`.
         """
         return {column: _pairs(*ends) for column, ends in self._intervals}
 
@@ -359,9 +367,27 @@ def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
     return low, high
 
 
-def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[LowHigh | None]:
+def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Any]:
     ends = zip(low.to_pylist(), high.to_pylist(), strict=True)
+    if pa.types.is_map(low.type):
+        return [
+            None if a is None else {key: (x, y) for (key, x), (_, y) in zip(a, b, strict=True)}
+            for a, b in ends
+        ]
     return [None if a is None or b is None else (a, b) for a, b in ends]
+
+
+def _spread(column: pa.ChunkedArray, width: float) -> Ends:
+    """Return maps of the low and of the high ends of each count in maps of counts."""
+    rows = column.to_pylist()
+    kind = pa.map_(column.type.key_type, pa.float64())
+    low, high = (
+        pa.chunked_array(
+            [pa.array([None if row is None else [(k, v + end) for k, v in row] for row in rows], kind)]
+        )
+        for end in (-width, width)
+    )
+    return low, high
 
 
 def _whole_numbers(table: pa.Table) -> pa.Table:

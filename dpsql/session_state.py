@@ -25,7 +25,7 @@ from dpsql.policy.model import Policy
 from dpsql.result import Result
 from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
-from dpsql.sql.relations.intervals import FORETOLD, KeptResult
+from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.selection.declared import Declaration
 

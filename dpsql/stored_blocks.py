@@ -29,7 +29,7 @@ from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.privacy.events import Event, compose_events
-from dpsql.sql.relations.intervals import FORETOLD
+from dpsql.sql.relations.kept_results import FORETOLD
 
 
 def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:

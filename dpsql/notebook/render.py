@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ROWS = 20
 """Rows shown before the middle is left out; ``%config DpsqlMagic.rows`` changes it for a notebook."""
 
-WIDTH = 60
-"""Characters of one cell of text that are shown."""
+NOISY_DIGITS = 4
+"""Digits shown of a noisy number that has no interval to say how many count."""
 
 NOISE_ONLY = "the interval is for the noise, not for clamping"
 NO_INTERVAL = "no interval: computed after the release"
@@ -65,17 +65,67 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
     table = result.table.take(kept) if gap is not None else result.table
     intervals = result.ends
+    maps = [place for place, field in enumerate(table.schema) if str(field.type).startswith("map<")]
     columns: list[SheetColumn] = []
-    for name, values in zip(result.columns, table.columns, strict=True):
-        if name in intervals:
+    opened: SheetColumn | None = None
+    for place, (name, values) in enumerate(zip(result.columns, table.columns, strict=True)):
+        if maps == [place]:
+            opened = SheetColumn(name, ())
+            columns.append(opened)
+        elif name in intervals:
             ends = (end.take(kept).to_pylist() for end in intervals[name])
             pairs = [
                 None if low is None or high is None else (low, high) for low, high in zip(*ends, strict=True)
             ]
             columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
         else:
-            columns.append(_plain(name, values))
+            noisy = any(note.startswith(f"no interval for {name}:") for note in result.notes)
+            columns.append(_plain(name, values, NOISY_DIGITS if noisy else None))
+    if opened is not None:
+        spread = tuple(end.take(kept) for end in intervals.get(opened.heading, ()))
+        columns, starts = _open_map(columns, opened, table.column(maps[0]), spread, result.confidence)
+        gap = None if gap is None else starts[gap]
     return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
+
+
+def _open_map(
+    columns: list[SheetColumn],
+    opened: SheetColumn,
+    values: pa.ChunkedArray,
+    ends: Sequence[pa.ChunkedArray],
+    confidence: float,
+) -> tuple[list[SheetColumn], list[int]]:
+    """Write each entry of a map, such as a bin of a histogram, on a line of its own.
+
+    Returns:
+        The columns, with two or three in place of the opened one, and the line on which each row starts.
+    """
+    held = [row or [] for row in values.to_pylist()]
+    starts, total = [], 0
+    for row in held:
+        starts.append(total)
+        total += max(1, len(row))
+    counts, pairs = [], []
+    lows, highs = ([dict(row or ()) for row in end.to_pylist()] for end in ends) if ends else ([], [])
+    for place, row in enumerate(held):
+        counts += [value for _, value in row] or [None]
+        pairs += [(lows[place][key], highs[place][key]) if ends else None for key, _ in row] or [None]
+    keys = [format_cell(key) for row in held for key, _ in (row or [("", None)])]
+    if ends:
+        made = _with_interval("count", counts, pairs, confidence)
+    else:
+        shown = tuple("" if value is None else format_cell(value) for value in counts)
+        made = [SheetColumn("value", shown, all(is_number(v) or v is None for v in counts))]
+    wide: list[SheetColumn] = []
+    for column in columns:
+        if column is opened:
+            wide += [SheetColumn(_one_line(opened.heading), tuple(keys)), *made]
+            continue
+        cells = [""] * total
+        for start, cell in zip(starts, column.cells, strict=True):
+            cells[start] = cell
+        wide.append(SheetColumn(column.heading, tuple(cells), column.right))
+    return wide, starts
 
 
 def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
@@ -126,14 +176,18 @@ def make_sheet(headings: Sequence[str], rows: Iterable[Sequence[Any]], caption: 
     return Sheet.of(headings, cells, numbers, caption=tuple(caption))
 
 
-def _plain(name: str, values: pa.ChunkedArray) -> SheetColumn:
+def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> SheetColumn:
     import pyarrow as pa
 
     from dpsql.result import to_python_values
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return SheetColumn(_one_line(name), tuple(format_cell(v) for v in to_python_values(values)), right)
+    cells = (
+        f"{v:.{digits}g}" if digits and isinstance(v, float) and abs(v) < 10**digits else format_cell(v)
+        for v in to_python_values(values)
+    )
+    return SheetColumn(_one_line(name), tuple(cells), right)
 
 
 def _with_interval(
@@ -242,8 +296,9 @@ def format_cell(value: Any) -> str:
         return str(value)
     if isinstance(value, dict):
         value = f"{{{', '.join(f'{format_cell(k)}: {format_cell(v)}' for k, v in value.items())}}}"
-    text = _one_line(str(value))
-    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(format_cell, value))}]"
+    return _one_line(str(value))
 
 
 def is_number(value: Any) -> bool:

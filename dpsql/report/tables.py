@@ -6,6 +6,7 @@ Every piece of HTML is filled by :func:`fill` or :func:`tag`, which escape each 
 from __future__ import annotations
 
 import shutil
+import textwrap
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import zip_longest
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,13 +130,20 @@ class Sheet(Display):
         """Return aligned text: numbers to the right, words to the left, the caption last."""
         aligned = []
         for heading, cells, right in self.columns:
-            width = max(map(measure_width, (heading, *cells)))
-            spaces = ((cell, " " * (width - measure_width(cell))) for cell in (heading, *cells))
-            aligned.append([space + cell if right else cell + space for cell, space in spaces])
-        lines = [(" " + _GAP.join(line)).rstrip() for line in zip(*aligned, strict=True)]
-        if self.gap is not None:
-            lines.insert(self.gap + 1, " …")
-        return "\n".join([*lines, *(" " + line for line in fold_lines(self.caption))])
+            wrapped = [wrap_cell(cell) for cell in (heading, *cells)]
+            width = max(measure_width(line) for lines in wrapped for line in lines)
+            aligned.append([[_align(line, width, right) for line in lines] for lines in wrapped])
+        shown: list[str] = []
+        for place, row in enumerate(zip(*aligned, strict=True)):
+            if self.gap is not None and place == self.gap + 1:
+                shown.append(" …")
+            empty = [" " * measure_width(lines[0]) for lines in row]
+            for line in zip_longest(*row):
+                parts = (part if part is not None else space for part, space in zip(line, empty, strict=True))
+                shown.append((" " + _GAP.join(parts)).rstrip())
+        if self.gap is not None and self.gap + 1 >= len(aligned[0] if aligned else ()):
+            shown.append(" …")
+        return "\n".join([*shown, *(" " + line for line in fold_lines(self.caption))])
 
     def html(self) -> Html:
         """Return one HTML table, readable with styles off, whose caption holds what the text has under it."""
@@ -154,6 +163,26 @@ class Sheet(Display):
             tag("tbody", join(rows)),
         ]
         return tag("table", join(parts), class_="dpsql")
+
+
+CELL_WIDTH = 60
+"""Terminal columns of one line of a cell; a longer text goes on below."""
+
+
+def wrap_cell(text: str) -> list[str]:
+    """Write a cell on lines of at most :data:`CELL_WIDTH`, broken between words where there are any.
+
+    >>> wrap_cell("short")
+    ['short']
+    """
+    if len(text) <= CELL_WIDTH:
+        return [text]
+    return textwrap.wrap(text, CELL_WIDTH, drop_whitespace=True, break_on_hyphens=False) or [text]
+
+
+def _align(text: str, width: int, right: bool) -> str:
+    space = " " * (width - measure_width(text))
+    return space + text if right else text + space
 
 
 def measure_width(text: str) -> int:

@@ -8,13 +8,14 @@ dot in it, and never b of a.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error
-from dpsql.plan import IntervalColumns, Plan
+from dpsql.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
@@ -23,13 +24,8 @@ from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
 from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.intervals import (
-    NamedResult,
-    name_kept_results,
-    prepend_kept_results,
-    propagate_intervals,
-    replace_interval_calls,
-)
+from dpsql.sql.relations.intervals import Shapes, propagate_intervals, replace_interval_calls
+from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -102,10 +98,13 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     levels = {item.kept.confidence for item in kept}
     intervals: list[IntervalColumns] = []
     results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
-    replace_interval_calls(tree, binder.intervals, results, spell)
+    all_levels = {block.confidence for block in binder.blocks} | levels
+    shapes = Shapes(binder.additive, next(iter(all_levels)) if len(all_levels) == 1 else None)
+    replace_interval_calls(tree, binder.intervals, results, spell, shapes)
+    missing: list[str] = []
     if isinstance(tree, exp.Select):
-        one_level = len({block.confidence for block in binder.blocks} | levels) == 1
-        for name, low, high in propagate_intervals(tree, binder.intervals, results, one_level):
+        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes)
+        for name, low, high in ends:
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
@@ -122,10 +121,35 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
-        tuple(dict.fromkeys(binder.notes)), tuple(binder.adjustments), direct,
+        tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases),
+        traced=trace_columns(tree, releases), spreads=_find_spreads(tree, binder.blocks),
     )  # fmt: skip
+
+
+def _find_spreads(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[tuple[str, float], ...]:
+    """Return the histograms that a statement shows as they were released, and how far each of their counts may be off."""
+    from_ = tree.args.get("from_")
+    name = from_.this.name if from_ is not None and isinstance(from_.this, exp.Table) else ""
+    block = next((block for block in blocks if block.name == name), None)
+    if block is None or not isinstance(tree, exp.Select):
+        return ()
+    maps = {item.alias_or_name: item.unalias() for item in tree.expressions}
+    released = {
+        shown: node.args["values"].name
+        for shown, node in maps.items()
+        if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column)
+    }
+    if not released:
+        return ()
+    errors = {
+        error.name: error.error for error in block.operator.expect_errors(Fraction(1), block.confidence)
+    }
+    return tuple(
+        (shown, errors[f"{source}, each bin"])
+        for shown, source in released.items()
+        if f"{source}, each bin" in errors
+    )
 
 
 # -- names of tables --------------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ from dpsql.sql.parse.parameters import make_literal
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.intervals import name_kept_results
 from dpsql.sql.relations.joins import bind_from
+from dpsql.sql.relations.kept_results import name_kept_results
 from dpsql.sql.relations.plan_size import count_joined, refuse_joined, refuse_rows, share
 from dpsql.sql.relations.projections import (
     aggregate_per_unit,

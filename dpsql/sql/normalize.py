@@ -298,11 +298,15 @@ class Finish(Protocol):
 
 @dataclass(frozen=True)
 class Released:
-    """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it."""
+    """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it.
+
+    ``additive`` says that it is an exact number with symmetric, log-concave noise, and the interval lies around it.
+    """
 
     name: str
     type: str
     interval: bool = False
+    additive: bool = False
 
     @property
     def low(self) -> str:

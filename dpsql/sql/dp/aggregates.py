@@ -84,6 +84,14 @@ class Aggregate(BlockOutput):
     shown: Back | None = None
     """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
 
+    @property
+    def additive(self) -> bool:
+        """True where the released number is an exact count or sum with noise, and no more."""
+        plain = self.formula is not None or self.call.distinct
+        return (
+            plain and self.intervals and self.shown is None and self.call.name in ("COUNT", "SUM", "COUNT_IF")
+        )
+
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
         if self.report == "JSON":

@@ -42,6 +42,11 @@ class BlockOutput:
     intervals: bool
     """True where its released column has error bars beside it."""
 
+    @property
+    def additive(self) -> bool:
+        """True where the released number is an exact one with noise added to it, and no more."""
+        return False
+
     def express(self, confidence: float) -> exp.Expr:
         """Return what the finished statement writes for it."""
         return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
@@ -254,7 +259,11 @@ class AggregatingBlock(ABC):
     def released(self) -> list[Released]:
         """The columns of the release: keys, then aggregates."""
         keys = [Released(key.name, key.type) for key in self.keys.values()]
-        return [*keys, *(Released(item.name, item.type, item.intervals) for item in self.asked.values())]
+        return [*keys, *(self._release(item) for item in self.asked.values())]
+
+    def _release(self, item: BlockOutput) -> Released:
+        plain = item.additive and self.options.get("error") is None
+        return Released(item.name, item.type, item.intervals, plain)
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):

@@ -32,7 +32,8 @@ from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import Bounds, Type, Typed
 from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, public_columns
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
-from dpsql.sql.relations.intervals import FORETOLD, KeptResult, ShownEnds
+from dpsql.sql.relations.intervals import ShownEnds
+from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
 from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, refuse_texts
 from dpsql.sql.relations.relation import (
     CLAIMED,
@@ -375,6 +376,8 @@ class Binder(ABC):
     adjustments: list[Consistent] = field(default_factory=list)
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
+    additive: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """Those that are exact numbers with additive noise, by the name of the release; True where it is of whole numbers."""
     sources: list[Relation | None] = field(default_factory=list)
     """The relations that FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
@@ -418,6 +421,8 @@ class Binder(ABC):
         released = list(released)
         columns = tuple(part for item in released for part in item.columns)
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
+        whole = ("BIGINT", "HUGEINT")
+        self.additive[name] = {item.name: item.type in whole for item in released if item.additive}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.size = refuse_texts(operator.checked, self.catalog.shared, taken=self.size)
         self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence, asked))

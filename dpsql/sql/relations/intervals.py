@@ -1,51 +1,24 @@
-"""Intervals of output columns, carried up through a statement, and kept results, which carry theirs to later statements.
+"""Intervals of output columns, carried up through a statement.
 
 Intervals go up from a private block through CTEs, subqueries and joins above it, where a column only goes on.
 
 The ends of an interval stand in columns beside the released number. What is above a block is public SQL that knows nothing
 of them, so they are added to each SELECT on the way. That is done only where nobody can see it: not below a star, DISTINCT,
 a set operation or whatever else takes all columns that there are.
-
-A name that no WITH gives means a kept result before it means a public table. Each kept result becomes a public CTE in front of
-the statement, which shows its columns and knows the ends of their intervals: from there on both go their way as those of a
-private block's release do. The ends are columns too, ``n__low`` and ``n__high``, for statements that name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.sql.parse.dialect import bind_error, table_named
+from dpsql.sql.parse.dialect import bind_error
+from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_plain
 from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
-
-
-def ends_of(node: exp.Expr, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return the expression over each end of its one column's interval; None where it may turn them round."""
-    if not _monotone(node):
-        return None
-    ends = []
-    for end in (low, high):
-        ends.append(exp.Cast(this=node.copy(), to=_DOUBLE.copy()))
-        next(ends[-1].find_all(exp.Column)).replace(end)
-    return ends[0], ends[1]
-
-
-def _monotone(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Column):
-        return True
-    if isinstance(node, exp.Paren | exp.Cast | exp.Round | exp.Exp):
-        return _monotone(node.this)
-    if isinstance(node, (exp.Add, exp.Greatest | exp.Least)):
-        rest = [c for c in node.iter_expressions() if not isinstance(c, exp.Literal)]
-        return len(rest) == 1 and _monotone(rest[0])
-    if isinstance(node, exp.Sub | exp.Div):
-        return isinstance(node.expression, exp.Literal) and _monotone(node.this)
-    return False
 
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:
@@ -69,26 +42,40 @@ ShownEnds = Mapping[str, tuple[str, str]]
 """Columns of a relation that have intervals, each with the columns in which the lower and the upper ends stand."""
 
 
+@dataclass(frozen=True)
+class Shapes:
+    """What is known of the noise of released columns, by release and column.
+
+    Args:
+        additive: those that are exact numbers with symmetric, log-concave noise; True where it is of whole numbers.
+        level: the level of all intervals; None where there are several.
+    """
+
+    additive: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    level: float | None = None
+
+
 def propagate_intervals(
-    tree: exp.Select, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], below: bool = True
-) -> list[IntervalEnds]:
-    """Return the intervals of a statement's columns; the SELECTs below are made to show what is needed for that.
+    tree: exp.Select, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], shapes: Shapes
+) -> tuple[list[IntervalEnds], list[str]]:
+    """Return the intervals of a statement's columns, and why others have none; the SELECTs below show what is needed for that.
 
     Args:
         tree: the statement.
         releases: the relations that its blocks release.
         kept: the relations of the kept results that it names.
-        below: whether SELECTs below count; not where levels of confidence differ, for the display knows one.
+        shapes: what is known of the noise. Where levels differ no SELECT below counts, for the display knows one.
     """
-    carrier = _Carrier(tree, releases, kept)
+    carrier = _Carrier(tree, releases, kept, shapes)
     own = carrier.read(tree)
-    if not (own or not below or tree.find(exp.Pivot)):
+    if own is None and shapes.level is not None and not tree.find(exp.Pivot):
         selects = list(tree.find_all(exp.Select))
         if any(carrier.read(select) is not None for select in selects):
             for select in reversed(selects):  # the innermost first
                 carrier.spell_star(select)
-            return carrier.of(tree)
-    return own or []
+            own = carrier.of(tree)
+    found = own or []
+    return found, carrier.explain_missing(tree, {fold(name) for name, *_ in found})
 
 
 _ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
@@ -100,6 +87,7 @@ def replace_interval_calls(
     releases: Mapping[str, ShownEnds],
     kept: Mapping[str, ShownEnds],
     spell: Callable[[exp.Expr], str],
+    shapes: Shapes,
 ) -> None:
     """Put the ends of intervals where a statement says ``INTERVAL_LOW(n)`` or ``INTERVAL_HIGH(n)``; NULL where there is none.
 
@@ -108,12 +96,13 @@ def replace_interval_calls(
         releases: the relations that its blocks release.
         kept: the relations of the kept results that it names.
         spell: writes what a column without an alias is called.
+        shapes: what is known of the noise.
 
     Raises:
         BindError: such a call has not one column in its argument.
     """
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
-    carrier = _Carrier(tree, releases, kept)
+    carrier = _Carrier(tree, releases, kept, shapes)
     if calls:
         for below in reversed(list(tree.find_all(exp.Select))):  # the innermost first
             carrier.spell_star(below, alone=False)
@@ -149,26 +138,83 @@ class _Carrier:
     tree: exp.Expr
     releases: Mapping[str, ShownEnds]
     kept: Mapping[str, ShownEnds]
+    shapes: Shapes
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
         """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
-        from_ = select.args.get("from_")
-        name = from_.this.name if from_ is not None and isinstance(from_.this, exp.Table) else ""
+        name = _read_relation(select)
         if select.args.get("distinct"):
             return []
         if name in self.kept:
             return [(shown, column(low), column(high)) for shown, (low, high) in self.kept[name].items()]
-        if name not in self.releases:
-            return None
+        return self._list(select) if name in self.releases else None
+
+    def _list(self, select: exp.Select) -> list[IntervalEnds]:
+        """Return the ends of a SELECT's items, as far as its columns' are known."""
+        find = self._knows(select)
         found: list[IntervalEnds] = []
         for item in select.expressions:
-            columns = list(item.find_all(exp.Column))
-            pair = self.releases[name].get(columns[0].name) if len(columns) == 1 else None
-            ends = ends_of(item.unalias(), column(pair[0]), column(pair[1])) if pair is not None else None
+            ends = find_ends(item.unalias(), find, self.shapes.level or 0)
             if ends is not None:
-                found.append((item.alias_or_name, *ends))
+                name = item.alias_or_name
+                if isinstance(item, exp.Column):
+                    name = self._real_name(select, item) or name
+                found.append((name, *ends))
         return found
+
+    def _knows(self, select: exp.Select) -> Known:
+        """Return what finds the ends of the columns that stand in a SELECT, from a release or from a SELECT below."""
+        name = _read_relation(select)
+        direct = self.releases.get(name) or self.kept.get(name)
+        if name in self.releases or name in self.kept:
+            whole = self.shapes.additive.get(name, {})
+
+            def read(node: exp.Column) -> ColumnEnds | None:
+                pair = (direct or {}).get(node.name)
+                if pair is None:
+                    return None
+                return ColumnEnds(
+                    column(pair[0]), column(pair[1]), node.name in whole, whole.get(node.name, False)
+                )
+
+            return read
+        if select.args.get("from_") is None:
+            return lambda _: None
+        sources, merged = self._sources(select), _list_merged(select)
+
+        def look(node: exp.Column) -> ColumnEnds | None:
+            alias = self._alias(node, sources, merged)
+            exposed = self._exposed(sources[alias], node.name) if alias is not None else None
+            if exposed is None or alias is None:
+                return None
+            shape = self._find_shape(sources[alias], node.name)
+            low, high = (column(end, alias or None) for end in exposed[1:])
+            return ColumnEnds(low, high, shape is not None, bool(shape))
+
+        return look
+
+    def _find_shape(self, body: exp.Query, name: str) -> bool | None:
+        """Return whether the noise of a SELECT's column is whole; None where it is not that of a released number."""
+        item = _find_item(body, name) if isinstance(body, exp.Select) else None
+        if item is None or not isinstance(body, exp.Select) or not is_plain(item.unalias()):
+            return None
+        node = next(item.find_all(exp.Column))
+        relation = _read_relation(body)
+        if relation in self.releases:
+            return self.shapes.additive.get(relation, {}).get(node.name)
+        sources = self._sources(body)
+        alias = self._alias(node, sources, _list_merged(body))
+        return None if alias is None else self._find_shape(sources[alias], node.name)
+
+    def _real_name(self, select: exp.Select, node: exp.Column) -> str | None:
+        """Return what a column is called where it comes from, whose letters may be of another case."""
+        if _read_relation(select) in self.releases or select.args.get("from_") is None:
+            return None
+        sources = self._sources(select)
+        alias = self._alias(node, sources, _list_merged(select))
+        exposed = self._exposed(sources[alias], node.name) if alias is not None else None
+        return None if exposed is None else exposed[0]
 
     def of(self, select: exp.Select) -> list[IntervalEnds]:
         """Return the ends of a SELECT's own columns, in terms of its FROM."""
@@ -176,49 +222,53 @@ class _Carrier:
             return own
         if select.args.get("group") or select.args.get("from_") is None or select.args.get("laterals"):
             return []
-        sources = self._sources(select)
-        merged = {
-            fold(name.name)
-            for join in select.args.get("joins") or []
-            for name in join.args.get("using") or []
-        }
-        found: list[IntervalEnds] = []
-        for item in select.expressions:
-            nodes = list(item.find_all(exp.Column))
-            if len(nodes) != 1 or item.find(exp.Query) is not None:
-                continue
-            node = nodes[0]
-            alias = self._alias(node, sources, merged)
-            exposed = self._exposed(sources[alias], node.name) if alias is not None else None
-            if exposed is None:
-                continue
-            real, *pair = exposed
-            ends = ends_of(item.unalias(), *(column(name, alias or None) for name in pair))
-            if ends is not None:
-                found.append((real if item is node else item.alias_or_name, *ends))
+        plain = [item for item in select.expressions if item.find(exp.Query) is None]
+        kept = select.expressions
+        select.set("expressions", plain)
+        found = self._list(select)
+        select.set("expressions", kept)
         return found
 
-    def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> tuple[exp.Expr, exp.Expr] | None:
+    def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> EndPair | None:
         """Return the ends of an expression over one column, where it stands in a SELECT; None where it has no interval."""
-        from_ = select.args.get("from_")
-        if from_ is None:
-            return None
-        name = from_.this.name if isinstance(from_.this, exp.Table) else ""
+        return find_ends(node, self._knows(select), self.shapes.level or 0)
+
+    def explain_missing(self, tree: exp.Select, found: Collection[str]) -> list[str]:
+        """Say of each output that is made of numbers with intervals, and has none, why that is."""
+        said = []
+        for item in tree.expressions:
+            node, name = item.unalias(), item.alias_or_name
+            if fold(name) in found or not name or item.is_star or isinstance(node, exp.Predicate):
+                continue
+            if any(self._is_noisy(tree, held) for held in node.find_all(exp.Column)):
+                why = _find_reason(tree, node)
+                if why is not None:
+                    said.append(f"no interval for {name}: {why}")
+        return said
+
+    def _is_noisy(self, select: exp.Select, node: exp.Column) -> bool:
+        """Tell whether a column of a SELECT is a number with an interval; nothing below is changed for that."""
+        name = _read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if direct is not None:
-            pair = direct.get(of.name)
-            return None if pair is None else ends_of(node, column(pair[0]), column(pair[1]))
-        sources = self._sources(select)
-        merged = {
-            fold(n.name) for join in select.args.get("joins") or [] for n in join.args.get("using") or []
-        }
-        alias = self._alias(of, sources, merged)
-        exposed = self._exposed(sources[alias], of.name) if alias is not None else None
-        return None if exposed is None else ends_of(node, *(column(n, alias or None) for n in exposed[1:]))
+            return node.name in direct
+        if select.args.get("from_") is None:
+            return False
+        for place in [select.args["from_"], *(select.args.get("joins") or [])]:
+            body, _ = self._read(place.this)
+            body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
+            if not isinstance(body, exp.Select) or (
+                node.table and fold(node.table) != fold(place.this.alias_or_name)
+            ):
+                continue
+            item = _find_item(body, node.name)
+            if item is not None:
+                return any(self._is_noisy(body, held) for held in item.find_all(exp.Column))
+        return False
 
-    def _sources(self, select: exp.Select) -> dict[str, exp.Select]:
-        """Return the SELECTs that stand in FROM and JOIN, by alias; only those that may be given columns."""
-        found: dict[str, exp.Select] = {}
+    def _sources(self, select: exp.Select) -> dict[str, exp.Query]:
+        """Return the queries that stand in FROM and JOIN, by alias; only those that may be given columns."""
+        found: dict[str, exp.Query] = {}
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
             node = place.this
             body = self._body(node)
@@ -226,10 +276,10 @@ class _Carrier:
                 found[node.alias_or_name] = body
         return found
 
-    def _body(self, node: exp.Expr) -> exp.Select | None:
-        """Return the SELECT that a source is, where it may be given columns."""
+    def _body(self, node: exp.Expr) -> exp.Query | None:
+        """Return the SELECT that a source is, or the UNION ALL of several, where it may be given columns."""
         body, cte = self._read(node)
-        if not isinstance(body, exp.Select) or body.args.get("distinct"):
+        if not isinstance(body, exp.Query) or not _list_sides(body):
             return None
         if cte is None:
             return body
@@ -259,41 +309,116 @@ class _Carrier:
             return
         node = from_.this
         body, _ = self._read(node)
-        if not isinstance(body, exp.Select) or not node.alias_or_name or node.alias_column_names:
+        sides = _list_sides(body) if isinstance(body, exp.Query) else []
+        if not sides or not node.alias_or_name or node.alias_column_names:
             return
-        names = [item.alias_or_name for item in body.expressions]
-        plain = all(names) and not any(item.is_star for item in body.expressions)
+        names = [item.alias_or_name for item in sides[0].expressions]
+        plain = all(names) and not any(item.is_star for item in sides[0].expressions)
         if plain and len({fold(name) for name in names}) == len(names):
             spelled = [exp.alias_(column(n, node.alias_or_name), n, quoted=True) for n in names]
             at = select.expressions.index(star)
             select.set("expressions", [*select.expressions[:at], *spelled, *select.expressions[at + 1 :]])
 
-    def _alias(self, node: exp.Expr, sources: dict[str, exp.Select], merged: set[str]) -> str | None:
+    def _alias(self, node: exp.Expr, sources: Mapping[str, exp.Query], merged: Collection[str]) -> str | None:
         """Return the source that a column comes from, where that is certain."""
         assert isinstance(node, exp.Column)
         if node.table:
             return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
         if fold(node.name) in merged:
             return None
-        having = [
-            alias
-            for alias, body in sources.items()
-            if any(fold(item.alias_or_name) == fold(node.name) for item in body.expressions)
-        ]
+        having = [alias for alias, body in sources.items() if _find_item(body, node.name) is not None]
         return having[0] if len(having) == 1 else None
 
-    def _exposed(self, body: exp.Select, name: str) -> tuple[str, str, str] | None:
-        """Return a column's name as it is shown, and the names of those in which the SELECT shows its ends."""
+    def _exposed(self, body: exp.Query, name: str) -> tuple[str, str, str] | None:
+        """Return a column's name as it is shown, and the names of those in which the query shows its ends."""
         key = (id(body), fold(name))
         if key not in self.shown:
-            ends = next((e for e in self.of(body) if fold(e[0]) == fold(name)), None)
-            if ends is None:
+            sides = _list_sides(body)
+            ends = self._find_sides(sides, name)
+            if not any(end is not None for end in ends):
                 return None
-            pair = (f"dpsql_low_of_{ends[0]}", f"dpsql_high_of_{ends[0]}")
-            for shown, node in zip(pair, ends[1:], strict=True):
-                body.select(exp.alias_(node.copy(), shown, quoted=True), copy=False)
-            self.shown[key] = (ends[0], *pair)
+            real = (
+                next(end for end in ends if end is not None)[0]
+                if len(sides) == 1
+                else _spelled(sides[0], name)
+            )
+            pair = (f"dpsql_low_of_{real}", f"dpsql_high_of_{real}")
+            for side, end in zip(sides, ends, strict=True):
+                nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
+                for shown, node in zip(pair, nodes, strict=True):
+                    as_double = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
+                    side.select(exp.alias_(as_double, shown, quoted=True), copy=False)
+            self.shown[key] = (real, *pair)
         return self.shown[key]
+
+    def _find_sides(self, sides: list[exp.Select], name: str) -> list[IntervalEnds | None]:
+        """Return the ends of one output column in each side of a UNION ALL, which goes by the places of columns."""
+        if len(sides) == 1:
+            return [next((e for e in self.of(sides[0]) if fold(e[0]) == fold(name)), None)]
+        place = [fold(item.alias_or_name) for item in sides[0].expressions].index(fold(name))
+        found: list[IntervalEnds | None] = []
+        for side in sides:
+            item = side.expressions[place] if place < len(side.expressions) else None
+            names = [fold(i.alias_or_name) for i in side.expressions]
+            wanted = fold(item.alias_or_name) if item is not None else ""
+            ends = self.of(side) if wanted and names.count(wanted) == 1 else []
+            found.append(next((e for e in ends if fold(e[0]) == wanted), None))
+        return found
+
+
+def _read_relation(select: exp.Select) -> str:
+    """Return the name of the one table that a SELECT reads; an empty text where it reads a query."""
+    from_ = select.args.get("from_")
+    return str(from_.this.name) if from_ is not None and isinstance(from_.this, exp.Table) else ""
+
+
+def _list_merged(select: exp.Select) -> set[str]:
+    """Return the columns that joins by USING merge."""
+    joins = select.args.get("joins") or []
+    return {fold(name.name) for join in joins for name in join.args.get("using") or []}
+
+
+def _list_sides(body: exp.Query) -> list[exp.Select]:
+    """Return the SELECT that a query is, or those of a UNION ALL; none where it is neither, or drops equal rows."""
+    if isinstance(body, exp.Select):
+        return [] if body.args.get("distinct") else [body]
+    if isinstance(body, exp.Subquery) and isinstance(body.this, exp.Query) and not body.args.get("alias"):
+        return _list_sides(body.this)
+    if not isinstance(body, exp.Union) or body.args.get("distinct") or body.args.get("by_name"):
+        return []
+    sides = [_list_sides(side) for side in (body.left, body.right)]
+    alike = all(sides) and len({len(side.expressions) for group in sides for side in group}) == 1
+    return [side for group in sides for side in group] if alike else []
+
+
+def _find_item(body: exp.Query, name: str) -> exp.Expr | None:
+    """Return the item of a query that is called so, of a UNION ALL that of its first side."""
+    sides = _list_sides(body)
+    items = sides[0].expressions if sides else []
+    return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
+
+
+def _spelled(select: exp.Select, name: str) -> str:
+    item = _find_item(select, name)
+    return name if item is None else str(item.alias_or_name)
+
+
+_NUMBERS_MAKE = (exp.Binary, exp.Func, exp.Window, exp.Neg, exp.Paren, exp.Cast, exp.Column)
+
+
+def _find_reason(tree: exp.Select, node: exp.Expr) -> str | None:
+    """Return why an expression over numbers with intervals has none; None where it is no number."""
+    if isinstance(node, exp.Case | exp.If | exp.Literal | exp.Boolean | exp.Struct | exp.Map | exp.Array):
+        return None
+    if node.find(exp.Window) is not None:
+        return "it joins the noise of several rows"
+    if tree.args.get("group") is not None or node.find(exp.AggFunc) is not None:
+        return "it is made of several rows, each with noise"
+    if tree.args.get("distinct") is not None:
+        return "equal rows were dropped"
+    if len({(c.table, c.name) for c in node.find_all(exp.Column)}) > 1:
+        return "it is made of several numbers, and not of noisy counts and sums alone"
+    return "it is computed after the release" if isinstance(node, _NUMBERS_MAKE) else None
 
 
 def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
@@ -315,96 +440,3 @@ def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
             continue
         return False
     return True
-
-
-_CTE = "dpsql_kept_as_"
-FORETOLD = "dpsql_foretold_"
-"""Begins the names of relations whose rows are not known yet: those of a statement before this one."""
-
-
-@dataclass(frozen=True)
-class KeptResult:
-    """A kept result.
-
-    Args:
-        name: what the analyst calls it. table: the relation that holds it, which names its content.
-        columns: its columns. ends: for those with intervals, the columns in which the ends stand.
-        confidence: level of the intervals.
-    """
-
-    name: str
-    table: str
-    columns: tuple[str, ...]
-    ends: tuple[tuple[str, str, str], ...] = ()
-    confidence: float = 0.95
-
-
-def kept_cte_name(name: str) -> str:
-    """Return the name of the CTE that stands for a kept result."""
-    return f"{_CTE}{fold(name)}"
-
-
-@dataclass(frozen=True)
-class NamedResult:
-    """A kept result that a statement names, and the CTE that stands for it."""
-
-    kept: KeptResult
-    cte: exp.CTE
-
-
-def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[NamedResult]:
-    """Return the kept results that a statement names; there, in place, it names their CTEs from now on."""
-    found: dict[str, KeptResult] = {}
-    if kept:
-        _visit(tree, frozenset(), kept, found)
-    written = {fold(node.name) for node in tree.find_all(exp.Identifier)} if found else set()
-    return [NamedResult(item, _as_cte(item, written)) for item in found.values()]
-
-
-def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
-    """Put the CTEs that a statement still names in front of it, in place."""
-    tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
-    made = [item.cte for item in named if item.cte.alias in tables]
-    own = tree.args.get("with_")
-    if made:
-        rest = own.expressions if own is not None else []
-        recursive = own.args.get("recursive") if own is not None else None
-        tree.set("with_", exp.With(expressions=[*made, *rest], recursive=recursive))
-
-
-def _visit(
-    node: exp.Expr, hidden: frozenset[str], kept: Mapping[str, KeptResult], found: dict[str, KeptResult]
-) -> None:
-    """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
-    with_ = node.args.get("with_")
-    for cte in with_.expressions if with_ is not None else ():
-        after = hidden | {fold(cte.alias)}
-        recursive = with_ is not None and with_.args.get("recursive")
-        _visit(cte.this, after if recursive else hidden, kept, found)
-        hidden = after
-    for child in list(node.iter_expressions()):
-        if child is not with_:
-            _visit(child, hidden, kept, found)
-    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
-        item = kept.get(fold(node.name)) if fold(node.name) not in hidden else None
-        if item is not None:
-            if not node.alias:
-                node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
-            written = node.this
-            node.set("this", exp.to_identifier(kept_cte_name(item.name), quoted=True))
-            node.this.meta.update(written.meta)
-            found[item.name] = item
-    if isinstance(node, exp.Window) and isinstance(node.args.get("alias"), exp.Identifier):
-        name = fold(node.args["alias"].name)
-        if name in kept and name not in hidden:  # the candidates of a mechanism
-            found[kept[name].name] = kept[name]
-
-
-def _as_cte(item: KeptResult, named: set[str]) -> exp.CTE:
-    ends = [name for _, *pair in item.ends for name in pair if fold(name) in named]
-    select = exp.Select(
-        expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
-    )
-    select.set("from_", exp.From(this=table_named(item.table)))
-    alias = exp.TableAlias(this=exp.to_identifier(kept_cte_name(item.name), quoted=True))
-    return exp.CTE(this=select, alias=alias)

@@ -23,7 +23,7 @@ from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_na
 from dpsql.sql.parse.functions import MECHANISMS
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import max_fan_out, refuse_fan_out
-from dpsql.sql.relations.intervals import kept_cte_name
+from dpsql.sql.relations.kept_results import kept_cte_name
 from dpsql.sql.relations.relation import Field, From, Relation, column, fold
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 from dpsql.sql.selection import candidates

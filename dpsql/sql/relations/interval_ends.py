@@ -1,0 +1,272 @@
+"""The ends of an interval, carried through an expression over released numbers: interval arithmetic, written in SQL.
+
+Over one number the level stays. Over several, each interval is widened first, so that all of them hold together at the level:
+of k numbers each must miss with a chance of at most a k-th of the doubt. How far that is follows from the shape of the noise
+alone. Where ``P(|X| > w) <= a`` for integer noise X, symmetric, with a log-concave distribution (as have the discrete
+Laplace and Gaussian distributions and their sums), then ``P(|X| > r(w + 1)) <= a^r`` for r >= 1: the tail is log-concave too, and
+is 1 at -1. So r = ln(k/a) / ln(1/a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
+_INTEGERS = frozenset(
+    {
+        exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT,
+        exp.DataType.Type.INT128, exp.DataType.Type.UTINYINT, exp.DataType.Type.USMALLINT, exp.DataType.Type.UINT,
+        exp.DataType.Type.UBIGINT, exp.DataType.Type.UINT128,
+    }
+)  # fmt: skip
+_FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
+
+
+@dataclass(frozen=True)
+class ColumnEnds:
+    """What is known of the interval of a released column.
+
+    Args:
+        low, high: the columns of its ends.
+        additive: whether the number is an exact one with symmetric, log-concave noise, and the interval lies around it.
+        whole: whether that noise is of whole numbers.
+    """
+
+    low: exp.Expr
+    high: exp.Expr
+    additive: bool = False
+    whole: bool = False
+
+
+EndPair = tuple[exp.Expr, exp.Expr]
+Known = Callable[[exp.Column], ColumnEnds | None]
+
+
+def widen_factor(level: float, count: int) -> float:
+    """Return how many times wider an interval must be for ``count`` of them to hold together at a level.
+
+    >>> widen_factor(0.95, 1), round(widen_factor(0.95, 2), 3)
+    (1.0, 1.231)
+    """
+    doubt = 1 - level
+    return math.log(count / doubt) / math.log(1 / doubt)
+
+
+def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
+    """Return the ends of an expression's interval, as doubles; None where it has none.
+
+    Args:
+        node: an expression of a SELECT, over released columns.
+        known: gives what is known of a column's interval.
+        level: that of the columns' intervals and of the result's.
+    """
+    columns = {(column.table, column.name): known(column) for column in node.find_all(exp.Column)}
+    found = {key: ends for key, ends in columns.items() if ends is not None}
+    if not found or len(found) < len(columns):
+        return None
+    if len(found) > 1:
+        if not all(ends.additive for ends in found.values()) or not 0 < level < 1:
+            return None
+        factor = widen_factor(level, len(found))
+        found = {key: _widen(ends, factor) for key, ends in found.items()}
+    pair = _read(node, lambda column: found[(column.table, column.name)])
+    return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
+
+
+def is_plain(node: exp.Expr) -> bool:
+    """Tell whether an expression is a column as it was released: its noise has its shape and its steps."""
+    if isinstance(node, exp.Paren):
+        return is_plain(node.this)
+    if isinstance(node, exp.Cast):
+        return node.to.this in _FLOATS | _INTEGERS and is_plain(node.this)
+    return isinstance(node, exp.Column)
+
+
+def _widen(ends: ColumnEnds, factor: float) -> ColumnEnds:
+    """Return ends ``factor`` times as far from the middle, and further by the step of whole noise."""
+    share = exp.Literal.number(repr((factor - 1) / 2))
+    more: exp.Expr = exp.Mul(
+        this=share, expression=_paren(exp.Sub(this=ends.high.copy(), expression=ends.low.copy()))
+    )
+    if ends.whole:
+        more = exp.Add(this=more, expression=exp.Literal.number(repr(factor)))
+    low = _paren(exp.Sub(this=ends.low.copy(), expression=_paren(more.copy())))
+    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), True, ends.whole)
+
+
+def _read(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    """Return the ends of a node; both are the node itself where it is constant."""
+    if isinstance(node, exp.Column):
+        ends = known(node)
+        return ends.low.copy(), ends.high.copy()
+    if node.find(exp.Column) is None:
+        return (node.copy(), node.copy()) if _constant(node) is not None else None
+    reader = _READERS.get(type(node))
+    return None if reader is None else reader(node, known)
+
+
+def _constant(node: exp.Expr) -> float | None:
+    """Return the value of a number that stands in the text; None of everything else."""
+    node = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Cast) and node.to.this in _FLOATS | _INTEGERS | {exp.DataType.Type.DECIMAL}:
+        return _constant(node.this)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            return float(node.this)
+        except ValueError:
+            return None
+    return None
+
+
+def _within(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    return _read(node.this, known)
+
+
+def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    pair, kind = _read(node.this, known), node.args["to"]
+    if pair is None or kind.this in _FLOATS:
+        return pair
+    if kind.this in _INTEGERS:
+        return _call(exp.Round, pair[0]), _call(exp.Round, pair[1])
+    places = [part.this for part in kind.expressions]
+    if kind.this != exp.DataType.Type.DECIMAL or len(places) != 2:
+        return None
+    scale = places[1].copy()
+    return tuple(exp.Round(this=end, decimals=scale.copy()) for end in pair)  # type: ignore[return-value]
+
+
+def _negate(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    pair = _read(node.this, known)
+    return None if pair is None else (_minus(pair[1]), _minus(pair[0]))
+
+
+def _minus(node: exp.Expr) -> exp.Expr:
+    return _paren(exp.Neg(this=_paren(node)))
+
+
+def _sides(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> tuple[EndPair, EndPair] | None:
+    left, right = _read(node.this, known), _read(node.expression, known)
+    return None if left is None or right is None else (left, right)
+
+
+def _add(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    sides = _sides(node, known)
+    if sides is None:
+        return None
+    (a, b), (c, d) = sides
+    if isinstance(node, exp.Sub):
+        c, d = d, c
+    return _operate(type(node), a, c), _operate(type(node), b, d)
+
+
+def _multiply(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    sides = _sides(node, known)
+    if sides is None:
+        return None
+    kind = type(node)
+    factor = _constant(node.expression)
+    if factor is None and kind is exp.Mul:
+        factor = _constant(node.this)
+        sides = sides if factor is None else (sides[1], sides[0])
+    (a, b), (c, d) = sides
+    if factor is not None:
+        low, high = _operate(kind, a, c), _operate(kind, b, c)
+        return None if factor == 0 and kind is exp.Div else (high, low) if factor < 0 else (low, high)
+    corners = [_operate(kind, x, y) for x in (a, b) for y in (c, d)]
+    low, high = (
+        extreme(this=corners[0].copy(), expressions=[corner.copy() for corner in corners[1:]])
+        for extreme in (exp.Least, exp.Greatest)
+    )
+    if kind is exp.Mul:
+        return low, high
+    zero = exp.Literal.number(0)  # a divisor that may be 0 leaves no bound
+    sure = exp.Or(
+        this=exp.GT(this=c.copy(), expression=zero), expression=exp.LT(this=d.copy(), expression=zero.copy())
+    )
+    return _where(sure, low), _where(sure, high)
+
+
+def _hold(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    """GREATEST and LEAST go up with each argument."""
+    pairs = [_read(part, known) for part in (node.this, *node.expressions)]
+    if any(pair is None for pair in pairs):
+        return None
+    ends = [[pair[place] for pair in pairs if pair is not None] for place in (0, 1)]
+    low, high = (
+        type(node)(this=end[0], expressions=end[1:], ignore_nulls=node.args.get("ignore_nulls"))
+        for end in ends
+    )
+    return low, high
+
+
+def _round(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    pair, places = _read(node.this, known), node.args.get("decimals")
+    if pair is None or (places is not None and _constant(places) is None):
+        return None
+    low, high = (exp.Round(this=end, decimals=places.copy() if places is not None else None) for end in pair)
+    return low, high
+
+
+def _go_up(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    """EXP, SQRT and LN go up; the ends of the last two begin where the functions do."""
+    pair = _read(node.this, known)
+    if pair is None:
+        return None
+    low, high = pair
+    kind = type(node)
+    if kind is exp.Exp:
+        return _call(kind, low), _call(kind, high)
+    zero = exp.Literal.number(0)
+    if kind is exp.Sqrt:
+        held = [exp.Greatest(this=end, expressions=[zero.copy()]) for end in (low, high)]
+        return _call(kind, held[0]), _call(kind, held[1])
+    some = exp.GT(this=low.copy(), expression=zero)
+    return _where(some, _call(kind, low)), _where(some, _call(kind, high))
+
+
+def _absolute(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    pair = _read(node.this, known)
+    if pair is None:
+        return None
+    low, high = pair
+    nearest = exp.Greatest(this=low.copy(), expressions=[_minus(high.copy()), exp.Literal.number(0)])
+    return nearest, exp.Greatest(this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)])
+
+
+def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
+    return kind(this=node.copy())
+
+
+def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    made = kind(this=_as_double(left.copy()), expression=_as_double(right.copy()))
+    if kind is exp.Div:
+        made.set("typed", False)
+        made.set("safe", True)
+    return _paren(made)
+
+
+def _where(condition: exp.Expr, node: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=node)])
+
+
+def _paren(node: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=node)
+
+
+def _as_double(node: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=node, to=_DOUBLE.copy())
+
+
+_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Callable[[exp.Column], ColumnEnds]], EndPair | None]] = {
+    exp.Paren: _within, exp.Nullif: _within, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
+    exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
+    exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
+}  # fmt: skip
+"""What passes intervals on, and how. NULLIF(x, 0) passes those of x: where it is NULL, so is the number itself."""

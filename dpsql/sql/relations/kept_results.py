@@ -1,0 +1,108 @@
+"""Kept results, which are public relations of later statements, with their intervals.
+
+A name that no WITH gives means a kept result before it means a public table. Each kept result becomes a public CTE in front of
+the statement, which shows its columns and knows the ends of their intervals: from there on both go their way as those of a
+private block's release do. The ends are columns too, ``n__low`` and ``n__high``, for statements that name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.sql.parse.dialect import table_named
+from dpsql.sql.relations.relation import column, fold
+
+_CTE = "dpsql_kept_as_"
+FORETOLD = "dpsql_foretold_"
+"""Begins the names of relations whose rows are not known yet: those of a statement before this one."""
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """A kept result.
+
+    Args:
+        name: what the analyst calls it. table: the relation that holds it, which names its content.
+        columns: its columns. ends: for those with intervals, the columns in which the ends stand.
+        confidence: level of the intervals.
+    """
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    ends: tuple[tuple[str, str, str], ...] = ()
+    confidence: float = 0.95
+
+
+def kept_cte_name(name: str) -> str:
+    """Return the name of the CTE that stands for a kept result."""
+    return f"{_CTE}{fold(name)}"
+
+
+@dataclass(frozen=True)
+class NamedResult:
+    """A kept result that a statement names, and the CTE that stands for it."""
+
+    kept: KeptResult
+    cte: exp.CTE
+
+
+def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[NamedResult]:
+    """Return the kept results that a statement names; there, in place, it names their CTEs from now on."""
+    found: dict[str, KeptResult] = {}
+    if kept:
+        _visit(tree, frozenset(), kept, found)
+    written = {fold(node.name) for node in tree.find_all(exp.Identifier)} if found else set()
+    return [NamedResult(item, _as_cte(item, written)) for item in found.values()]
+
+
+def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
+    """Put the CTEs that a statement still names in front of it, in place."""
+    tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
+    made = [item.cte for item in named if item.cte.alias in tables]
+    own = tree.args.get("with_")
+    if made:
+        rest = own.expressions if own is not None else []
+        recursive = own.args.get("recursive") if own is not None else None
+        tree.set("with_", exp.With(expressions=[*made, *rest], recursive=recursive))
+
+
+def _visit(
+    node: exp.Expr, hidden: frozenset[str], kept: Mapping[str, KeptResult], found: dict[str, KeptResult]
+) -> None:
+    """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
+    with_ = node.args.get("with_")
+    for cte in with_.expressions if with_ is not None else ():
+        after = hidden | {fold(cte.alias)}
+        recursive = with_ is not None and with_.args.get("recursive")
+        _visit(cte.this, after if recursive else hidden, kept, found)
+        hidden = after
+    for child in list(node.iter_expressions()):
+        if child is not with_:
+            _visit(child, hidden, kept, found)
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
+        item = kept.get(fold(node.name)) if fold(node.name) not in hidden else None
+        if item is not None:
+            if not node.alias:
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+            written = node.this
+            node.set("this", exp.to_identifier(kept_cte_name(item.name), quoted=True))
+            node.this.meta.update(written.meta)
+            found[item.name] = item
+    if isinstance(node, exp.Window) and isinstance(node.args.get("alias"), exp.Identifier):
+        name = fold(node.args["alias"].name)
+        if name in kept and name not in hidden:  # the candidates of a mechanism
+            found[kept[name].name] = kept[name]
+
+
+def _as_cte(item: KeptResult, named: set[str]) -> exp.CTE:
+    ends = [name for _, *pair in item.ends for name in pair if fold(name) in named]
+    select = exp.Select(
+        expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
+    )
+    select.set("from_", exp.From(this=table_named(item.table)))
+    alias = exp.TableAlias(this=exp.to_identifier(kept_cte_name(item.name), quoted=True))
+    return exp.CTE(this=select, alias=alias)
