@@ -123,6 +123,8 @@ class KeptResults:
         table = given.table.rename_columns(columns)
         ends: list[tuple[str, str, str]] = []
         for shown, pair in given.ends.items():
+            if not pa.types.is_floating(pair[0].type):
+                continue  # a histogram's are of its bins
             plain = columns[given.columns.index(shown)]
             low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
             table = table.append_column(low, pair[0]).append_column(high, pair[1])

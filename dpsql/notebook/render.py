@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.report.tables import Display, Sheet, SheetColumn, tag
 
@@ -67,11 +68,11 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     intervals = result.ends
     maps = [place for place, field in enumerate(table.schema) if str(field.type).startswith("map<")]
     columns: list[SheetColumn] = []
-    opened: SheetColumn | None = None
+    opened: list[_OpenedMap] = []
     for place, (name, values) in enumerate(zip(result.columns, table.columns, strict=True)):
-        if maps == [place]:
-            opened = SheetColumn(name, ())
-            columns.append(opened)
+        if place in maps:
+            spread = tuple(end.take(kept) for end in intervals.get(name, ()))
+            opened.append(_open_map(name, values, spread, result.confidence, len(columns)))
         elif name in intervals:
             ends = (end.take(kept).to_pylist() for end in intervals[name])
             pairs = [
@@ -81,50 +82,62 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
         else:
             noisy = any(note.startswith(f"no interval for {name}:") for note in result.notes)
             columns.append(_plain(name, values, NOISY_DIGITS if noisy else None))
-    if opened is not None:
-        spread = tuple(end.take(kept) for end in intervals.get(opened.heading, ()))
-        columns, starts = _open_map(columns, opened, table.column(maps[0]), spread, result.confidence)
+    if opened:
+        columns, starts = _join_maps(columns, opened, table.num_rows)
         gap = None if gap is None else starts[gap]
     return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
 
 
+class _OpenedMap(NamedTuple):
+    """A column of maps as columns of its own, with one line for each entry of each row's map."""
+
+    place: int
+    """How many columns stand before it."""
+    columns: list[SheetColumn]
+    lines: list[int]
+    """The lines of each row."""
+
+
 def _open_map(
-    columns: list[SheetColumn],
-    opened: SheetColumn,
-    values: pa.ChunkedArray,
-    ends: Sequence[pa.ChunkedArray],
-    confidence: float,
+    name: str, values: pa.ChunkedArray, ends: Sequence[pa.ChunkedArray], confidence: float, place: int
+) -> _OpenedMap:
+    """Write each entry of maps, such as a bin of a histogram, on a line of its own, with its interval if it has one."""
+    held = [row or [] for row in values.to_pylist()]
+    entries = [entry for row in held for entry in row]
+    counts = [value for _, value in entries]
+    keys = tuple(format_cell(key) for key, _ in entries)
+    if ends:
+        low, high = ([value for row in end.to_pylist() for _, value in row or ()] for end in ends)
+        made = _with_interval("count", counts, list(zip(low, high, strict=True)), confidence)
+    else:
+        shown = tuple(map(format_cell, counts))
+        made = [SheetColumn("value", shown, all(value is None or is_number(value) for value in counts))]
+    return _OpenedMap(place, [SheetColumn(_one_line(name), keys), *made], [len(row) for row in held])
+
+
+def _join_maps(
+    columns: list[SheetColumn], opened: Sequence[_OpenedMap], rows: int
 ) -> tuple[list[SheetColumn], list[int]]:
-    """Write each entry of a map, such as a bin of a histogram, on a line of its own.
+    """Set maps among the other columns, whose values stand on the first line of their row.
 
     Returns:
-        The columns, with two or three in place of the opened one, and the line on which each row starts.
+        All columns, and the line on which each row starts.
     """
-    held = [row or [] for row in values.to_pylist()]
-    starts, total = [], 0
-    for row in held:
-        starts.append(total)
-        total += max(1, len(row))
-    counts, pairs = [], []
-    lows, highs = ([dict(row or ()) for row in end.to_pylist()] for end in ends) if ends else ([], [])
-    for place, row in enumerate(held):
-        counts += [value for _, value in row] or [None]
-        pairs += [(lows[place][key], highs[place][key]) if ends else None for key, _ in row] or [None]
-    keys = [format_cell(key) for row in held for key, _ in (row or [("", None)])]
-    if ends:
-        made = _with_interval("count", counts, pairs, confidence)
-    else:
-        shown = tuple("" if value is None else format_cell(value) for value in counts)
-        made = [SheetColumn("value", shown, all(is_number(v) or v is None for v in counts))]
+    heights = [max(1, *(item.lines[row] for item in opened)) for row in range(rows)]
+    starts = [0, *accumulate(heights)][:rows]
+
+    def spread(column: SheetColumn, lines: Sequence[int]) -> SheetColumn:
+        cells, taken = [""] * sum(heights), 0
+        for start, many in zip(starts, lines, strict=True):
+            cells[start : start + many] = column.cells[taken : taken + many]
+            taken += many
+        return SheetColumn(column.heading, tuple(cells), column.right)
+
     wide: list[SheetColumn] = []
-    for column in columns:
-        if column is opened:
-            wide += [SheetColumn(_one_line(opened.heading), tuple(keys)), *made]
-            continue
-        cells = [""] * total
-        for start, cell in zip(starts, column.cells, strict=True):
-            cells[start] = cell
-        wide.append(SheetColumn(column.heading, tuple(cells), column.right))
+    for place in range(len(columns) + 1):
+        wide += [spread(part, item.lines) for item in opened if item.place == place for part in item.columns]
+        if place < len(columns):
+            wide.append(spread(columns[place], [1] * rows))
     return wide, starts
 
 

@@ -24,7 +24,13 @@ from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
 from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.intervals import Shapes, propagate_intervals, replace_interval_calls
+from dpsql.sql.relations.intervals import (
+    Shapes,
+    propagate_intervals,
+    propagate_union_intervals,
+    replace_interval_calls,
+    trace_map,
+)
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
@@ -99,7 +105,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     intervals: list[IntervalColumns] = []
     results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
     all_levels = {block.confidence for block in binder.blocks} | levels
-    shapes = Shapes(binder.additive, next(iter(all_levels)) if len(all_levels) == 1 else None)
+    shapes = Shapes(binder.noise_steps, next(iter(all_levels)) if len(all_levels) == 1 else None)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
@@ -109,6 +115,9 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
             for key, node in zip(keys, (low, high), strict=True):
                 tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
             intervals.append(IntervalColumns(name, *keys))
+    else:
+        found = propagate_union_intervals(tree, binder.intervals, results, shapes)
+        intervals += [IntervalColumns(*ends) for ends in found]
     finish = to_sql(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
@@ -123,33 +132,28 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases), spreads=_find_spreads(tree, binder.blocks),
+        traced=trace_columns(tree, releases), spreads=_find_spreads(tree, columns, binder.blocks),
     )  # fmt: skip
 
 
-def _find_spreads(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[tuple[str, float], ...]:
+def _find_spreads(
+    tree: exp.Expr, columns: Sequence[str], blocks: Sequence[PrivateBlock]
+) -> tuple[tuple[str, float], ...]:
     """Return the histograms that a statement shows as they were released, and how far each of their counts may be off."""
-    from_ = tree.args.get("from_")
-    name = from_.this.name if from_ is not None and isinstance(from_.this, exp.Table) else ""
-    block = next((block for block in blocks if block.name == name), None)
-    if block is None or not isinstance(tree, exp.Select):
-        return ()
-    maps = {item.alias_or_name: item.unalias() for item in tree.expressions}
-    released = {
-        shown: node.args["values"].name
-        for shown, node in maps.items()
-        if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column)
-    }
-    if not released:
+    if tree.find(exp.Map) is None:
         return ()
     errors = {
-        error.name: error.error for error in block.operator.expect_errors(Fraction(1), block.confidence)
+        (block.name, error.name): error.error
+        for block in blocks
+        for error in block.operator.expect_errors(Fraction(1), block.confidence)
     }
-    return tuple(
-        (shown, errors[f"{source}, each bin"])
-        for shown, source in released.items()
-        if f"{source}, each bin" in errors
-    )
+    found = []
+    for name in columns:
+        widths = {errors.get((block, f"{source}, each bin")) for block, source in trace_map(tree, tree, name)}
+        width = widths.pop() if len(widths) == 1 else None
+        if width is not None:
+            found.append((name, width))
+    return tuple(found)
 
 
 # -- names of tables --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import pyarrow as pa
@@ -300,13 +301,14 @@ class Finish(Protocol):
 class Released:
     """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it.
 
-    ``additive`` says that it is an exact number with symmetric, log-concave noise, and the interval lies around it.
+    ``noise_step`` is the step of its noise where it is an exact number with symmetric, log-concave noise, and the interval
+    holds as much to either side.
     """
 
     name: str
     type: str
     interval: bool = False
-    additive: bool = False
+    noise_step: Fraction | None = None
 
     @property
     def low(self) -> str:

@@ -83,14 +83,8 @@ class Aggregate(BlockOutput):
     report: str | None = None
     shown: Back | None = None
     """The expression that the finished statement makes of the released column, where that is more than a cast to ``type``."""
-
-    @property
-    def additive(self) -> bool:
-        """True where the released number is an exact count or sum with noise, and no more."""
-        plain = self.formula is not None or self.call.distinct
-        return (
-            plain and self.intervals and self.shown is None and self.call.name in ("COUNT", "SUM", "COUNT_IF")
-        )
+    noise_step: Fraction | None = None
+    """The step of the noise, in units, where the released number is an exact count or sum with noise, and no more."""
 
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column, what ``shown`` makes of it, or GoogleSQL's report."""
@@ -175,9 +169,9 @@ class AggregateCall:
     def make(
         self, kind: str, said: str, formula: Formula | None = None, *,
         part: Callable[[Fraction], Part] | None = None, quantile: QuantileRequest | None = None,
-        shown: Back | None = None, intervals: bool | None = None,
+        shown: Back | None = None, intervals: bool | None = None, noise_step: Fraction | None = None,
     ) -> Aggregate:  # fmt: skip
-        """Return the aggregate: its SQL type, its sentence, and how it is released."""
+        """Return the aggregate: its SQL type, its sentence, how it is released, and the step of plainly added noise."""
         bars = (formula or part) is not None if intervals is None else intervals
         if self.options.get("report_format") and not bars:
             raise bind_error(
@@ -185,7 +179,7 @@ class AggregateCall:
             )
         return Aggregate(
             self.name, self.call, self.options.get("epsilon"), kind, bars, said, formula, quantile, part,
-            self.options.get("report_format"), shown,
+            self.options.get("report_format"), shown, None if shown is not None else noise_step,
         )  # fmt: skip
 
     def source(self, place: int = 0) -> str:

@@ -43,9 +43,9 @@ class BlockOutput:
     """True where its released column has error bars beside it."""
 
     @property
-    def additive(self) -> bool:
-        """True where the released number is an exact one with noise added to it, and no more."""
-        return False
+    def noise_step(self) -> Fraction | None:
+        """The step of symmetric, log-concave noise on an exact number; None where more was done to it."""
+        return None
 
     def express(self, confidence: float) -> exp.Expr:
         """Return what the finished statement writes for it."""
@@ -262,8 +262,8 @@ class AggregatingBlock(ABC):
         return [*keys, *(self._release(item) for item in self.asked.values())]
 
     def _release(self, item: BlockOutput) -> Released:
-        plain = item.additive and self.options.get("error") is None
-        return Released(item.name, item.type, item.intervals, plain)
+        step = item.noise_step if self.options.get("error") is None else None
+        return Released(item.name, item.type, item.intervals, step)
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):

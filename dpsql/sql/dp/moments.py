@@ -71,7 +71,9 @@ def _write_count(asked: AggregateCall, value: str | None) -> str:
 def _counted(asked: AggregateCall, what: str, partial: Partial) -> Aggregate:
     made = asked.exact.add(partial)
     said = f"{what}; {asked.say_sensitivity(made)}"
-    return asked.make("BIGINT", said, Formula([made], lambda count: Count(asked.name, count)))
+    return asked.make(
+        "BIGINT", said, Formula([made], lambda count: Count(asked.name, count)), noise_step=Fraction(1)
+    )
 
 
 def _count_if(asked: AggregateCall) -> Aggregate:
@@ -112,7 +114,8 @@ def _count_values(asked: AggregateCall) -> Aggregate:
         noise = LaplaceNoise(epsilon, exact.rows_per_unit, groups)
         return DistinctCount(query, keys, asked.name, noise, asked.block.confidence, exact.budgeted)
 
-    return asked.make("BIGINT", f"count the different values of {asked.source()}", part=part)
+    said = f"count the different values of {asked.source()}"
+    return asked.make("BIGINT", said, part=part, noise_step=Fraction(1))
 
 
 def _refuse_row_bounds(asked: AggregateCall) -> None:
@@ -174,7 +177,9 @@ def _sum(asked: AggregateCall) -> Aggregate:
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
     said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}"
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps))
-    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown)
+    return asked.make(
+        "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
+    )
 
 
 def _distinct_sum(asked: AggregateCall) -> Aggregate:
@@ -220,7 +225,8 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     held = f"held to [{float(low):g}, {float(high):g}] ({origin})"
     said = f"add the different values of {asked.source()}, {held}; {moved}"
     integers = typed.type.kind == "INTEGER" and grid.steps == 1 and typed.type.sql != "UHUGEINT"
-    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, part=part)
+    step = 1 / Fraction(grid.steps)
+    return asked.make("HUGEINT" if integers else typed.type.sum_type, said, part=part, noise_step=step)
 
 
 def _avg(asked: AggregateCall) -> Aggregate:

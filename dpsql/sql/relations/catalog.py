@@ -376,8 +376,8 @@ class Binder(ABC):
     adjustments: list[Consistent] = field(default_factory=list)
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
-    additive: dict[str, dict[str, bool]] = field(default_factory=dict)
-    """Those that are exact numbers with additive noise, by the name of the release; True where it is of whole numbers."""
+    noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    """The steps of the noise of those that are exact numbers with noise, by the name of the release."""
     sources: list[Relation | None] = field(default_factory=list)
     """The relations that FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)
@@ -421,8 +421,8 @@ class Binder(ABC):
         released = list(released)
         columns = tuple(part for item in released for part in item.columns)
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
-        whole = ("BIGINT", "HUGEINT")
-        self.additive[name] = {item.name: item.type in whole for item in released if item.additive}
+        steps = {item.name: item.noise_step for item in released}
+        self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
         self.size = refuse_texts(operator.checked, self.catalog.shared, taken=self.size)
         self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence, asked))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -32,14 +33,12 @@ class ColumnEnds:
 
     Args:
         low, high: the columns of its ends.
-        additive: whether the number is an exact one with symmetric, log-concave noise, and the interval lies around it.
-        whole: whether that noise is of whole numbers.
+        step: that of the noise, where the number is an exact one with symmetric, log-concave noise.
     """
 
     low: exp.Expr
     high: exp.Expr
-    additive: bool = False
-    whole: bool = False
+    step: Fraction | None = None
 
 
 EndPair = tuple[exp.Expr, exp.Expr]
@@ -56,6 +55,22 @@ def widen_factor(level: float, count: int) -> float:
     return math.log(count / doubt) / math.log(1 / doubt)
 
 
+MAX_FORKS = 2
+"""The most operations that name the ends of their arguments several times: the text of the ends grows with their power."""
+
+_FORKS = (exp.Mul, exp.Div, exp.Abs, exp.Sqrt, exp.Ln, exp.Greatest, exp.Least)
+
+
+def _count_forks(node: exp.Expr) -> int:
+    """Return how many operations name the ends of what they are applied to more than once."""
+    forks = node.find_all(*_FORKS)
+    return sum(
+        not isinstance(fork, exp.Mul | exp.Div)
+        or all(side.find(exp.Column) for side in (fork.this, fork.expression))
+        for fork in forks
+    )
+
+
 def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
     """Return the ends of an expression's interval, as doubles; None where it has none.
 
@@ -66,36 +81,50 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
     """
     columns = {(column.table, column.name): known(column) for column in node.find_all(exp.Column)}
     found = {key: ends for key, ends in columns.items() if ends is not None}
-    if not found or len(found) < len(columns):
+    if not found or len(found) < len(columns) or _count_forks(node) > MAX_FORKS:
         return None
     if len(found) > 1:
-        if not all(ends.additive for ends in found.values()) or not 0 < level < 1:
+        if not 0 < level < 1:
             return None
         factor = widen_factor(level, len(found))
-        found = {key: _widen(ends, factor) for key, ends in found.items()}
+        for key, ends in found.items():
+            if ends.step is None:
+                return None
+            found[key] = _widen(ends, factor, ends.step)
     pair = _read(node, lambda column: found[(column.table, column.name)])
     return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
 
 
-def is_plain(node: exp.Expr) -> bool:
-    """Tell whether an expression is a column as it was released: its noise has its shape and its steps."""
+def is_exact(node: exp.Expr, step: Fraction) -> bool:
+    """Tell whether an expression is a column of numbers with such a step, or a cast that leaves each as it is."""
     if isinstance(node, exp.Paren):
-        return is_plain(node.this)
+        return is_exact(node.this, step)
     if isinstance(node, exp.Cast):
-        return node.to.this in _FLOATS | _INTEGERS and is_plain(node.this)
+        kind, grid = node.to, Fraction(1)
+        if kind.this == exp.DataType.Type.DECIMAL:
+            grid = Fraction(1, 10 ** _read_scale(kind))
+        elif kind.this not in _FLOATS | _INTEGERS:
+            return False
+        fits = kind.this in _FLOATS or (step / grid).denominator == 1
+        return fits and is_exact(node.this, step)
     return isinstance(node, exp.Column)
 
 
-def _widen(ends: ColumnEnds, factor: float) -> ColumnEnds:
-    """Return ends ``factor`` times as far from the middle, and further by the step of whole noise."""
+def _read_scale(kind: exp.DataType) -> int:
+    """Return the decimal places of DECIMAL(p, s); DuckDB's default is 3, and 0 where only p is given."""
+    places = [int(part.name) for part in kind.expressions]
+    return places[1] if len(places) == 2 else 0 if places else 3
+
+
+def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
+    """Return ends ``factor`` times as far from the middle, and that many steps of the noise further."""
     share = exp.Literal.number(repr((factor - 1) / 2))
     more: exp.Expr = exp.Mul(
         this=share, expression=_paren(exp.Sub(this=ends.high.copy(), expression=ends.low.copy()))
     )
-    if ends.whole:
-        more = exp.Add(this=more, expression=exp.Literal.number(repr(factor)))
+    more = exp.Add(this=more, expression=exp.Literal.number(repr(factor * float(step))))
     low = _paren(exp.Sub(this=ends.low.copy(), expression=_paren(more.copy())))
-    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), True, ends.whole)
+    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), step)
 
 
 def _read(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
@@ -129,17 +158,25 @@ def _within(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPai
     return _read(node.this, known)
 
 
+def _null_at_zero(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+    """NULLIF(x, 0) has the ends of x: where it is NULL so is the number itself, and a quotient has none around 0."""
+    return _read(node.this, known) if _constant(node.expression) == 0 else None
+
+
 def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
     pair, kind = _read(node.this, known), node.args["to"]
     if pair is None or kind.this in _FLOATS:
         return pair
-    if kind.this in _INTEGERS:
-        return _call(exp.Round, pair[0]), _call(exp.Round, pair[1])
-    places = [part.this for part in kind.expressions]
-    if kind.this != exp.DataType.Type.DECIMAL or len(places) != 2:
+    scale = 0
+    if kind.this == exp.DataType.Type.DECIMAL:
+        scale = _read_scale(kind)
+    elif kind.this not in _INTEGERS:
         return None
-    scale = places[1].copy()
-    return tuple(exp.Round(this=end, decimals=scale.copy()) for end in pair)  # type: ignore[return-value]
+    # whether a half goes up, or to what is even, is the type's business: the ends leave room for both
+    half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
+    low, high = (_operate(exp.Mul, end, steps) for end in pair)
+    low, high = exp.Ceil(this=_operate(exp.Sub, low, half)), exp.Floor(this=_operate(exp.Add, high, half))
+    return _operate(exp.Div, low, steps), _operate(exp.Div, high, steps)
 
 
 def _negate(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
@@ -194,15 +231,15 @@ def _multiply(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndP
 
 
 def _hold(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
-    """GREATEST and LEAST go up with each argument."""
-    pairs = [_read(part, known) for part in (node.this, *node.expressions)]
-    if any(pair is None for pair in pairs):
+    """GREATEST and LEAST go up with each argument; they pass over NULLs, of which the ends know nothing."""
+    if any(held.find_ancestor(exp.Div) is None for held in node.find_all(exp.Nullif)):
         return None
-    ends = [[pair[place] for pair in pairs if pair is not None] for place in (0, 1)]
-    low, high = (
-        type(node)(this=end[0], expressions=end[1:], ignore_nulls=node.args.get("ignore_nulls"))
-        for end in ends
-    )
+    pairs = [pair for part in (node.this, *node.expressions) if (pair := _read(part, known)) is not None]
+    if len(pairs) <= len(node.expressions):
+        return None
+    ends = [[pair[place] for pair in pairs] for place in (0, 1)]
+    sure = exp.and_(*(_is_known(end) for end in ends[0]), copy=False)
+    low, high = (_where(sure, type(node)(this=end[0], expressions=end[1:])) for end in ends)
     return low, high
 
 
@@ -225,8 +262,9 @@ def _go_up(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair
         return _call(kind, low), _call(kind, high)
     zero = exp.Literal.number(0)
     if kind is exp.Sqrt:
-        held = [exp.Greatest(this=end, expressions=[zero.copy()]) for end in (low, high)]
-        return _call(kind, held[0]), _call(kind, held[1])
+        held = (exp.Greatest(this=end.copy(), expressions=[zero.copy()]) for end in (low, high))
+        least, most = (_where(_is_known(low), _call(kind, end)) for end in held)
+        return least, most
     some = exp.GT(this=low.copy(), expression=zero)
     return _where(some, _call(kind, low)), _where(some, _call(kind, high))
 
@@ -237,7 +275,9 @@ def _absolute(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndP
         return None
     low, high = pair
     nearest = exp.Greatest(this=low.copy(), expressions=[_minus(high.copy()), exp.Literal.number(0)])
-    return nearest, exp.Greatest(this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)])
+    return _where(_is_known(low), nearest), exp.Greatest(
+        this=_call(exp.Abs, low), expressions=[_call(exp.Abs, high)]
+    )
 
 
 def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
@@ -256,6 +296,10 @@ def _where(condition: exp.Expr, node: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=node)])
 
 
+def _is_known(end: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=_paren(end.copy()), expression=exp.Null()))
+
+
 def _paren(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=node)
 
@@ -265,8 +309,8 @@ def _as_double(node: exp.Expr) -> exp.Expr:
 
 
 _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Callable[[exp.Column], ColumnEnds]], EndPair | None]] = {
-    exp.Paren: _within, exp.Nullif: _within, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
+    exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
     exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
     exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
 }  # fmt: skip
-"""What passes intervals on, and how. NULLIF(x, 0) passes those of x: where it is NULL, so is the number itself."""
+"""What passes intervals on, and how."""

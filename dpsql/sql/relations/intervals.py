@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.sql.parse.dialect import bind_error
-from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_plain
+from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_exact
+from dpsql.sql.relations.query_columns import (
+    find_item,
+    is_taken_by_name,
+    list_merged,
+    list_sides,
+    read_relation,
+    spell_item,
+)
 from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
@@ -47,11 +56,11 @@ class Shapes:
     """What is known of the noise of released columns, by release and column.
 
     Args:
-        additive: those that are exact numbers with symmetric, log-concave noise; True where it is of whole numbers.
+        noise_steps: the steps of the noise of those that are exact numbers with symmetric, log-concave noise.
         level: the level of all intervals; None where there are several.
     """
 
-    additive: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    noise_steps: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     level: float | None = None
 
 
@@ -76,6 +85,24 @@ def propagate_intervals(
             own = carrier.of(tree)
     found = own or []
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in found})
+
+
+def propagate_union_intervals(
+    tree: exp.Expr, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], shapes: Shapes
+) -> list[tuple[str, str, str]]:
+    """Return the columns of a UNION ALL that have intervals, each with the columns of the ends, which its sides show from now on.
+
+    Takes what :func:`propagate_intervals` does. Where levels differ there are none.
+    """
+    sides = list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
+    if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
+        return []
+    carrier = _Carrier(tree, releases, kept, shapes)
+    for select in reversed(list(tree.find_all(exp.Select))):  # the innermost first
+        carrier.spell_star(select)
+    names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
+    once = [name for name in names if name and [fold(other) for other in names].count(fold(name)) == 1]
+    return [ends for name in once if (ends := carrier._exposed(tree, name)) is not None]
 
 
 _ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
@@ -143,7 +170,7 @@ class _Carrier:
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
         """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
-        name = _read_relation(select)
+        name = read_relation(select)
         if select.args.get("distinct"):
             return []
         if name in self.kept:
@@ -165,54 +192,53 @@ class _Carrier:
 
     def _knows(self, select: exp.Select) -> Known:
         """Return what finds the ends of the columns that stand in a SELECT, from a release or from a SELECT below."""
-        name = _read_relation(select)
+        name = read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if name in self.releases or name in self.kept:
-            whole = self.shapes.additive.get(name, {})
+            steps = self.shapes.noise_steps.get(name, {})
 
             def read(node: exp.Column) -> ColumnEnds | None:
                 pair = (direct or {}).get(node.name)
                 if pair is None:
                     return None
-                return ColumnEnds(
-                    column(pair[0]), column(pair[1]), node.name in whole, whole.get(node.name, False)
-                )
+                return ColumnEnds(column(pair[0]), column(pair[1]), steps.get(node.name))
 
             return read
         if select.args.get("from_") is None:
             return lambda _: None
-        sources, merged = self._sources(select), _list_merged(select)
+        sources, merged = self._sources(select), list_merged(select)
 
         def look(node: exp.Column) -> ColumnEnds | None:
             alias = self._alias(node, sources, merged)
             exposed = self._exposed(sources[alias], node.name) if alias is not None else None
             if exposed is None or alias is None:
                 return None
-            shape = self._find_shape(sources[alias], node.name)
             low, high = (column(end, alias or None) for end in exposed[1:])
-            return ColumnEnds(low, high, shape is not None, bool(shape))
+            return ColumnEnds(low, high, self._find_step(sources[alias], node.name))
 
         return look
 
-    def _find_shape(self, body: exp.Query, name: str) -> bool | None:
-        """Return whether the noise of a SELECT's column is whole; None where it is not that of a released number."""
-        item = _find_item(body, name) if isinstance(body, exp.Select) else None
-        if item is None or not isinstance(body, exp.Select) or not is_plain(item.unalias()):
+    def _find_step(self, body: exp.Query, name: str) -> Fraction | None:
+        """Return the step of the noise of a SELECT's column; None where it is not a released number as it came."""
+        item = find_item(body, name) if isinstance(body, exp.Select) else None
+        node = item.find(exp.Column) if item is not None else None
+        if item is None or node is None or not isinstance(body, exp.Select):
             return None
-        node = next(item.find_all(exp.Column))
-        relation = _read_relation(body)
+        relation = read_relation(body)
         if relation in self.releases:
-            return self.shapes.additive.get(relation, {}).get(node.name)
-        sources = self._sources(body)
-        alias = self._alias(node, sources, _list_merged(body))
-        return None if alias is None else self._find_shape(sources[alias], node.name)
+            step = self.shapes.noise_steps.get(relation, {}).get(node.name)
+        else:
+            sources = self._sources(body)
+            alias = self._alias(node, sources, list_merged(body))
+            step = None if alias is None else self._find_step(sources[alias], node.name)
+        return step if step is not None and is_exact(item.unalias(), step) else None
 
     def _real_name(self, select: exp.Select, node: exp.Column) -> str | None:
         """Return what a column is called where it comes from, whose letters may be of another case."""
-        if _read_relation(select) in self.releases or select.args.get("from_") is None:
+        if read_relation(select) in self.releases or select.args.get("from_") is None:
             return None
         sources = self._sources(select)
-        alias = self._alias(node, sources, _list_merged(select))
+        alias = self._alias(node, sources, list_merged(select))
         exposed = self._exposed(sources[alias], node.name) if alias is not None else None
         return None if exposed is None else exposed[0]
 
@@ -248,7 +274,7 @@ class _Carrier:
 
     def _is_noisy(self, select: exp.Select, node: exp.Column) -> bool:
         """Tell whether a column of a SELECT is a number with an interval; nothing below is changed for that."""
-        name = _read_relation(select)
+        name = read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if direct is not None:
             return node.name in direct
@@ -261,7 +287,7 @@ class _Carrier:
                 node.table and fold(node.table) != fold(place.this.alias_or_name)
             ):
                 continue
-            item = _find_item(body, node.name)
+            item = find_item(body, node.name)
             if item is not None:
                 return any(self._is_noisy(body, held) for held in item.find_all(exp.Column))
         return False
@@ -272,20 +298,20 @@ class _Carrier:
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
             node = place.this
             body = self._body(node)
-            if body is not None and _by_name(node, select):
+            if body is not None and is_taken_by_name(node, select):
                 found[node.alias_or_name] = body
         return found
 
     def _body(self, node: exp.Expr) -> exp.Query | None:
         """Return the SELECT that a source is, or the UNION ALL of several, where it may be given columns."""
         body, cte = self._read(node)
-        if not isinstance(body, exp.Query) or not _list_sides(body):
+        if not isinstance(body, exp.Query) or not list_sides(body):
             return None
         if cte is None:
             return body
         recursive = cte.parent is not None and cte.parent.args.get("recursive")
         users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
-        known = all(_by_name(user, user.find_ancestor(exp.Select)) for user in users)
+        known = all(is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
         return body if known and not recursive else None
 
     def _read(self, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
@@ -309,13 +335,13 @@ class _Carrier:
             return
         node = from_.this
         body, _ = self._read(node)
-        sides = _list_sides(body) if isinstance(body, exp.Query) else []
-        if not sides or not node.alias_or_name or node.alias_column_names:
+        sides = list_sides(body) if isinstance(body, exp.Query) else []
+        if not sides or node.alias_column_names:
             return
         names = [item.alias_or_name for item in sides[0].expressions]
         plain = all(names) and not any(item.is_star for item in sides[0].expressions)
         if plain and len({fold(name) for name in names}) == len(names):
-            spelled = [exp.alias_(column(n, node.alias_or_name), n, quoted=True) for n in names]
+            spelled = [exp.alias_(column(n, node.alias_or_name or None), n, quoted=True) for n in names]
             at = select.expressions.index(star)
             select.set("expressions", [*select.expressions[:at], *spelled, *select.expressions[at + 1 :]])
 
@@ -326,21 +352,21 @@ class _Carrier:
             return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
         if fold(node.name) in merged:
             return None
-        having = [alias for alias, body in sources.items() if _find_item(body, node.name) is not None]
+        having = [alias for alias, body in sources.items() if find_item(body, node.name) is not None]
         return having[0] if len(having) == 1 else None
 
     def _exposed(self, body: exp.Query, name: str) -> tuple[str, str, str] | None:
         """Return a column's name as it is shown, and the names of those in which the query shows its ends."""
         key = (id(body), fold(name))
         if key not in self.shown:
-            sides = _list_sides(body)
+            sides = list_sides(body)
             ends = self._find_sides(sides, name)
             if not any(end is not None for end in ends):
                 return None
             real = (
                 next(end for end in ends if end is not None)[0]
                 if len(sides) == 1
-                else _spelled(sides[0], name)
+                else spell_item(sides[0], name)
             )
             pair = (f"dpsql_low_of_{real}", f"dpsql_high_of_{real}")
             for side, end in zip(sides, ends, strict=True):
@@ -366,41 +392,47 @@ class _Carrier:
         return found
 
 
-def _read_relation(select: exp.Select) -> str:
-    """Return the name of the one table that a SELECT reads; an empty text where it reads a query."""
-    from_ = select.args.get("from_")
-    return str(from_.this.name) if from_ is not None and isinstance(from_.this, exp.Table) else ""
+def trace_map(tree: exp.Expr, body: exp.Expr | None, name: str) -> set[tuple[str, str]]:
+    """Return the releases, and their columns, that a column of maps of noisy counts comes from as it was released.
+
+    Args:
+        tree: the statement.
+        body: the statement, or a query of it.
+        name: the column, by the name that it has there.
+    """
+    sides = list_sides(body) if isinstance(body, exp.Query) else []
+    names = [fold(item.alias_or_name) for item in sides[0].expressions] if sides else []
+    found: set[tuple[str, str]] = set()
+    for side in sides:
+        star = len(side.expressions) == 1 and side.expressions[0].is_star
+        place = 0 if star else names.index(fold(name)) if fold(name) in names else None
+        node = None if place is None else side.expressions[place].unalias()
+        parts: set[tuple[str, str]] = set()
+        if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column):
+            parts = {(read_relation(side), node.args["values"].name)}
+        elif (
+            node is not None and (star or isinstance(node, exp.Column)) and side.args.get("from_") is not None
+        ):
+            parts = _trace_below(tree, side, node, name)
+        if not parts:
+            return set()
+        found |= parts
+    return found
 
 
-def _list_merged(select: exp.Select) -> set[str]:
-    """Return the columns that joins by USING merge."""
-    joins = select.args.get("joins") or []
-    return {fold(name.name) for join in joins for name in join.args.get("using") or []}
-
-
-def _list_sides(body: exp.Query) -> list[exp.Select]:
-    """Return the SELECT that a query is, or those of a UNION ALL; none where it is neither, or drops equal rows."""
-    if isinstance(body, exp.Select):
-        return [] if body.args.get("distinct") else [body]
-    if isinstance(body, exp.Subquery) and isinstance(body.this, exp.Query) and not body.args.get("alias"):
-        return _list_sides(body.this)
-    if not isinstance(body, exp.Union) or body.args.get("distinct") or body.args.get("by_name"):
-        return []
-    sides = [_list_sides(side) for side in (body.left, body.right)]
-    alike = all(sides) and len({len(side.expressions) for group in sides for side in group}) == 1
-    return [side for group in sides for side in group] if alike else []
-
-
-def _find_item(body: exp.Query, name: str) -> exp.Expr | None:
-    """Return the item of a query that is called so, of a UNION ALL that of its first side."""
-    sides = _list_sides(body)
-    items = sides[0].expressions if sides else []
-    return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
-
-
-def _spelled(select: exp.Select, name: str) -> str:
-    item = _find_item(select, name)
-    return name if item is None else str(item.alias_or_name)
+def _trace_below(tree: exp.Expr, select: exp.Select, node: exp.Expr, name: str) -> set[tuple[str, str]]:
+    """Trace a column, or that of a star, to where it comes from in a FROM; nowhere, if that is not certain."""
+    carrier = _Carrier(tree, {}, {}, Shapes())
+    places = [select.args["from_"], *(select.args.get("joins") or [])]
+    wanted = node.name if isinstance(node, exp.Column) and not node.is_star else name
+    alias = node.table if isinstance(node, exp.Column) else ""
+    found = [
+        trace_map(tree, carrier._read(place.this)[0], wanted)
+        for place in places
+        if not alias or fold(alias) == fold(place.this.alias_or_name)
+    ]
+    found = [parts for parts in found if parts]
+    return found[0] if len(found) == 1 else set()
 
 
 _NUMBERS_MAKE = (exp.Binary, exp.Func, exp.Window, exp.Neg, exp.Paren, exp.Cast, exp.Column)
@@ -410,33 +442,14 @@ def _find_reason(tree: exp.Select, node: exp.Expr) -> str | None:
     """Return why an expression over numbers with intervals has none; None where it is no number."""
     if isinstance(node, exp.Case | exp.If | exp.Literal | exp.Boolean | exp.Struct | exp.Map | exp.Array):
         return None
-    if node.find(exp.Window) is not None:
-        return "it joins the noise of several rows"
+    window = node.find(exp.Window)
+    if window is not None:  # a rank is a place, no number with noise
+        joins = window.this.find(exp.Column) is not None
+        return "it joins the noise of several rows" if joins else None
     if tree.args.get("group") is not None or node.find(exp.AggFunc) is not None:
         return "it is made of several rows, each with noise"
     if tree.args.get("distinct") is not None:
         return "equal rows were dropped"
     if len({(c.table, c.name) for c in node.find_all(exp.Column)}) > 1:
         return "it is made of several numbers, and not of noisy counts and sums alone"
-    return "it is computed after the release" if isinstance(node, _NUMBERS_MAKE) else None
-
-
-def _by_name(source: exp.Expr, select: exp.Select | None) -> bool:
-    """Return whether a SELECT takes from what stands in its FROM only the columns that it names."""
-    if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
-        return False
-    if source.args.get("alias") and source.args["alias"].args.get("columns"):
-        return False
-    if any(join.args.get("method") for join in select.args.get("joins") or []):
-        return False  # NATURAL, POSITIONAL: they look at all columns
-    names = {fold(source.alias_or_name), fold(source.name)}
-    for item in select.find_all(exp.Star, exp.Columns, exp.Column):
-        if isinstance(item, exp.Column):
-            if not item.table and fold(item.name) in names:
-                return False  # a whole row as a value
-            continue
-        of = item.parent.table if isinstance(item.parent, exp.Column) else ""
-        if isinstance(item.parent, exp.Count) or (of and fold(of) != fold(source.alias_or_name)):
-            continue
-        return False
-    return True
+    return "intervals are not carried through this expression" if isinstance(node, _NUMBERS_MAKE) else None

@@ -439,9 +439,11 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±9.417, people ±9.417.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                                                                               ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  count_star(), with max_rows_contributed = 1, with max_groups_contributed = 1                  ±201    ±105     ±44     ±23   ±12    ±5
-  count(DISTINCT patient_id), with max_rows_contributed = 1, with max_groups_contributed = 1    ±201    ±105     ±44     ±23   ±12    ±5
+                                                               ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  count_star(), with max_rows_contributed = 1, with             ±201    ±105     ±44     ±23   ±12    ±5
+  max_groups_contributed = 1
+  count(DISTINCT patient_id), with max_rows_contributed = 1,    ±201    ±105     ±44     ±23   ±12    ±5
+  with max_groups_contributed = 1
 ====
 -- case: caps that are found, and the better noise
 -- policy: no_caps

@@ -316,6 +316,7 @@ columns: d
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1918894080}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: no interval for d: intervals are not carried through this expression
 ====
 -- case: cells that add up
 SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)

@@ -61,11 +61,15 @@ CARRIED = {
     A + "SELECT k, n FROM a WHERE n >= (SELECT AVG(n) FROM a)": ["n"],
     A + 'SELECT "N" FROM A': ["n"],
     A + "SELECT -n AS n, n * s AS both, s / n AS mean FROM a": ["n", "both", "mean"],
+    A
+    + "SELECT k, n FROM a UNION ALL (SELECT k, n + s FROM a) UNION ALL SELECT k, place FROM names ORDER BY 2 LIMIT 5": [
+        "n"
+    ],
     "SELECT * FROM (" + A + "SELECT k, n FROM a UNION ALL SELECT k, n FROM a)": ["n"],
 }
 NOT_CARRIED = [
     A + "SELECT DISTINCT n FROM a",
-    A + "SELECT k, n FROM a UNION ALL SELECT k, n FROM a",
+    A + "SELECT k, n FROM a UNION SELECT k, n FROM a",
     A + "SELECT SUM(n) AS n FROM a",
     A + "SELECT k, MAX(n) AS n FROM a GROUP BY k",
     A + "SELECT *, 1 AS one FROM a",
