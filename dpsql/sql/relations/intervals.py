@@ -17,7 +17,8 @@ from sqlglot import exp
 
 from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_exact
-from dpsql.sql.relations.query_columns import (
+from dpsql.sql.relations.relation import column, fold
+from dpsql.sql.relations.traced_columns import (
     find_item,
     is_taken_by_name,
     list_merged,
@@ -25,7 +26,6 @@ from dpsql.sql.relations.query_columns import (
     read_relation,
     spell_item,
 )
-from dpsql.sql.relations.relation import column, fold
 
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
