@@ -81,6 +81,8 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = [("budget", name, _text(getattr(budget, name))) for name in budget.__dataclass_fields__]
     if policy.ledger.keep_answers_mb is not None:
         rows.append(("ledger", "keep_answers_mb", str(policy.ledger.keep_answers_mb)))
+    if not policy.ledger.prompt_history:
+        rows.append(("ledger", "prompt_history", "false"))
     for name, value in policy.server.collect().items():
         rows.append(
             ("server", name, ", ".join(map(_text, value)) if isinstance(value, tuple) else _text(value))

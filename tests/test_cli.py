@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
+import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -283,3 +288,135 @@ def test_report_of_a_ledger_under_another_accountant(
     assert cli.main(["report", str(ledger), "-o", str(tmp_path / "out.html"), "--accountant", "gdp"]) == 0
     assert "<html" in (tmp_path / "out.html").read_text()
     assert cli.main(["report", str(ledger), "-o", str(tmp_path / "out.json")]) == 0
+
+
+# -- help, places and completion
+
+
+def parsers(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Yield each command with its words, however deep it is."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield (*words, name), below
+                yield from parsers(below, (*words, name))
+
+
+EVERY = dict(parsers(cli.make_parser()))
+
+
+def test_a_command_without_more_words_shows_its_help(run: Run) -> None:
+    for words in ((), ("policy",), ("ledger",), ("analyst",)):
+        status, out, err = run(*words)
+        assert status == 0
+        assert out.startswith("usage: " + " ".join(("dpsql", *words)))
+        assert err == ""
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_help_says_what_each_command_does_and_its_examples_are_commands(words: tuple[str, ...]) -> None:
+    parser = EVERY[words]
+    told = parser.format_help()
+    assert parser.description
+    assert len(parser.description.split()) > 4
+    for action in parser._actions:
+        listed = isinstance(action, argparse._SubParsersAction)
+        assert action.help or listed, f"{action.dest} is explained"
+    examples = [line.strip() for line in told.partition("examples:\n")[2].splitlines()]
+    assert examples
+    for line in examples if words != ("completion",) else ():
+        given = shlex.split(line.partition(" > ")[0])
+        assert given[: len(words) + 1] == ["dpsql", *words] or words == tuple(given[1 : len(words) + 1])
+        cli.make_parser().parse_args(given[1:])
+
+
+def test_the_database_is_given_in_one_way(run: Run, tmp_path: Path) -> None:
+    for words, parser in EVERY.items():
+        if "--policy" in parser._option_string_actions and words[0] in ("sql", "explain", "serve"):
+            assert "--database" in parser._option_string_actions, words
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as database:
+        database.execute("CREATE TABLE people AS SELECT range AS id FROM range(9)")
+    (tmp_path / "p.toml").write_text(
+        '[budget]\nepsilon = 1\n[tables.people]\nprivacy_unit = "id"\nmax_rows = 1\n'
+    )
+    place = ("--policy", "p.toml", "--database", "v.duckdb")
+    assert run("sql", "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM people", *place)[0] == 0
+    assert run("explain", "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM people", *place)[0] == 0
+    assert "protects each id" in run("policy", "check", "p.toml", "--database", "v.duckdb")[1]
+    assert (
+        run("policy", "check", "p.toml", "v.duckdb")[1]
+        == run("policy", "check", "p.toml", "--database", "v.duckdb")[1]
+    )
+    assert run("policy", "init", "--database", "v.duckdb")[1] == run("policy", "init", "v.duckdb")[1]
+    assert "nothing" in run("ledger", "adopt", *place)[1]
+    assert (
+        "can't be in two places" in run("policy", "check", "p.toml", "v.duckdb", "--database", "w.duckdb")[2]
+    )
+    status, _, err = run("sql", "v.duckdb", "--policy", "p.toml")
+    assert (status, err) == (1, "ParseError: v.duckdb is a file, not SQL.\nHint: --database v.duckdb\n")
+    assert "a policy is made for data" in run("policy", "init")[2]
+
+
+def test_the_report_finds_the_ledger_of_a_policy(run: Run, tmp_path: Path) -> None:
+    visits = POLICY.with_name("visits.parquet").as_posix()
+    (tmp_path / "p.toml").write_text(
+        f'[budget]\nepsilon = 1\n[tables.visits]\nsource = "{visits}"\nprivacy_unit = "person_id"\nmax_rows = 5\n'
+    )
+    run("sql", "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits", "--policy", "p.toml")
+    status, out, _ = run("report", "p.toml")
+    assert status == 0
+    assert "ε=0.5 of ε=1 left" in out
+    for place in (("p.toml.ledger",), ("--ledger", "p.toml.ledger"), ("--policy", "p.toml")):
+        assert run("report", *place)[1] == out
+    assert run("report", "p.toml", "--ledger", "p.toml.ledger")[0] == 1
+    status, _, err = run("report", "other.toml")
+    assert status == 1
+    assert "other.toml.ledger" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["po"], ["policy"]),
+        (["policy", ""], ["init", "check", "import"]),
+        (["ledger", "backup", "--pol"], ["--policy"]),
+        (["sql", "--format", ""], ["table", "csv", "json", "arrow"]),
+        (["sql", "--policy", ""], []),
+        (["sql", "--policy", "p.toml", "--no-"], ["--no-history"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+        (["report", ""], []),
+    ],
+)
+def test_what_the_shell_completes(run: Run, words: list[str], expected: list[str]) -> None:
+    _, out, _ = run("completion", "words", "--", *words)
+    assert [line.partition("\t")[0] for line in out.splitlines()] == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_the_command_itself(run: Run, shell: str, tmp_path: Path) -> None:
+    status, script, _ = run("completion", shell)
+    assert status == 0
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "dpsql").write_text(f'#!/bin/sh\nexec {sys.executable} -m dpsql.cli "$@"\n')
+    (tmp_path / "dpsql").chmod(0o755)
+    ask = {
+        "bash": 'COMP_WORDS=(dpsql policy ""); COMP_CWORD=2; _dpsql; printf "%s\\n" "${COMPREPLY[@]}"',
+        "zsh": '_describe() { print -l $found }; words=(dpsql policy ""); CURRENT=3; _dpsql',
+        "fish": 'complete -C "dpsql policy "',
+    }[shell]
+    environment = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(dpsql.__file__).parents[1]), "HOME": str(tmp_path),
+    }  # fmt: skip
+    done = subprocess.run(
+        [found, "-c", f"{script}\n{ask}"], capture_output=True, text=True, env=environment, check=True
+    )
+    assert [line[:4].rstrip(":") for line in sorted(done.stdout.split("\n")) if line] == [
+        "chec",
+        "impo",
+        "init",
+    ]

@@ -13,10 +13,21 @@ from collections.abc import Sequence
 from dpsql import __version__
 from dpsql.cli.analysts import add_analyst_commands
 from dpsql.cli.answers import add_answer_commands
+from dpsql.cli.completion import add_completion_command
 from dpsql.cli.ledger import add_ledger_commands
 from dpsql.cli.policy import add_policy_commands
 from dpsql.cli.serving import add_serve_command
 from dpsql.errors import Error
+
+_EXAMPLES = """\
+first steps:
+  dpsql demo                                               look around, with real records
+  dpsql policy init visits.parquet -o policy.toml          write a policy for data of your own
+  dpsql sql --policy policy.toml                           ask, at a prompt
+  dpsql sql --policy policy.toml "SELECT COUNT(*) AS n FROM visits"
+  dpsql report policy.toml                                 see what was asked, by whom, at what cost
+
+dpsql COMMAND --help says what a command takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,9 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = argparse.ArgumentParser(prog="dpsql", description="Differentially private answers to SQL.")
+    top = argparse.ArgumentParser(
+        prog="dpsql", description="Differentially private answers to SQL.", epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     top.add_argument("--version", action="version", version=f"dpsql {__version__}")
-    commands = top.add_subparsers(required=True, metavar="command")
+    top.set_defaults(run=lambda given: top.print_help())
+    commands = top.add_subparsers(metavar="COMMAND", title="commands")
     for add in (
         add_answer_commands,
         add_ledger_commands,
@@ -45,4 +60,5 @@ def make_parser() -> argparse.ArgumentParser:
         add_analyst_commands,
     ):
         add(commands)
+    add_completion_command(commands, make_parser)
     return top

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.cli.commands import add_actions, add_command
 from dpsql.errors import PolicyError, did_you_mean
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ _HELP = {
 
 def add_analyst_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
-    analyst = commands.add_parser("analyst", help="who may ask a server; for the data owner")
-    actions = analyst.add_subparsers(required=True, metavar="action")
+    analyst = add_command(
+        commands, "analyst", None, "say who may ask a server: make, list and end their tokens",
+        examples=("dpsql analyst add ann --policy policy.toml > ann.token", "dpsql analyst list --policy policy.toml"),
+    )  # fmt: skip
+    actions = add_actions(analyst)
     for name, run in (
         ("add", _add),
         ("list", _list),
@@ -36,15 +40,22 @@ def add_analyst_commands(commands: Any) -> None:
         ("remove", _remove),
         ("resume", _resume),
     ):
-        command = actions.add_parser(name, help=_HELP[name])
+        whom = "" if name == "list" else "ann "
+        example = f"dpsql analyst {name} {whom}--policy policy.toml"
+        command = add_command(actions, name, run, _HELP[name], examples=(example,))
         if name != "list":
             command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
         command.add_argument(
-            "--policy", required=True, type=Path, help="the policy file, beside which tokens are kept"
+            "--policy",
+            metavar="FILE",
+            required=True,
+            type=Path,
+            help="the policy file, beside which tokens are kept",
         )
         if name in ("add", "rotate"):
-            command.add_argument("--days", type=int, default=90, help="how long the token holds; default 90")
-        command.set_defaults(run=run)
+            command.add_argument(
+                "--days", metavar="N", type=int, default=90, help="how long the token holds; default 90"
+            )
 
 
 def _open(given: argparse.Namespace) -> tuple[Policy, TokenFile]:

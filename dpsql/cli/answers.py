@@ -6,9 +6,11 @@ import argparse
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.cli.commands import add_command, add_database
 from dpsql.cli.serving import DEFAULT_LISTEN
 from dpsql.errors import ParseError
 
@@ -22,30 +24,55 @@ FORMATS = ("table", "csv", "json", "arrow")
 
 def add_answer_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
-    demo = commands.add_parser("demo", help="private answers about real health records")
-    demo.add_argument("--ledger", type=Path, default=Path("dpsql-demo.ledger"), help="where charges are kept")
+    demo = add_command(
+        commands, "demo", _demo, "run cells on real health records, and show what each costs",
+        "The records are public. A second run is free: what was answered is stored in the ledger.",
+        ("dpsql demo", "dpsql demo --serve"),
+    )  # fmt: skip
+    demo.add_argument(
+        "--ledger",
+        metavar="FILE",
+        type=Path,
+        default=Path("dpsql-demo.ledger"),
+        help="where charges are kept",
+    )
     demo.add_argument(
         "--serve", action="store_true", help="serve these records, with a token for one analyst"
     )
     demo.add_argument(
         "--listen", default=DEFAULT_LISTEN, metavar="PLACE", help=f"with --serve; default {DEFAULT_LISTEN}"
     )
-    demo.set_defaults(run=_demo)
 
-    sql = commands.add_parser("sql", help="answer SQL")
+    sql = add_command(
+        commands, "sql", _sql, "answer SQL; without any, open a prompt",
+        "The prompt completes by Tab, takes statements of several lines that end with a semicolon, and shows what each "
+        "answer cost. .help lists its commands, Ctrl-C stops a statement, Ctrl-D leaves.",
+        (
+            "dpsql sql --policy policy.toml",
+            'dpsql sql --policy policy.toml "SELECT COUNT(*) AS n FROM visits"',
+            "dpsql sql --policy policy.toml --database visits.duckdb --file q.sql --format csv",
+            "dpsql sql --server grpc+tls://host:31337 --token-file ann.token",
+        ),
+    )  # fmt: skip
     add_session_arguments(sql, servers=True)
-    _text_arguments(sql)
-    sql.add_argument("--format", choices=FORMATS, default="table")
+    _add_text_arguments(sql)
+    sql.add_argument("--format", choices=FORMATS, default="table", help="how rows are written; default table")
     sql.add_argument(
         "--fresh", action="store_true", help="pay for a new draw even if this was answered before"
     )
-    sql.set_defaults(run=_sql)
+    sql.add_argument(
+        "--no-history", action="store_true", help="let the prompt remember nothing once it is left"
+    )
 
-    explain = commands.add_parser("explain", help="say what SQL would do and cost; spends nothing")
+    explain = add_command(
+        commands, "explain", _explain, "say what SQL would do and cost; spends nothing",
+        "The plan in sentences, the price and what would be left, the expected error, and the exact SQL. No private row "
+        "is read.",
+        ('dpsql explain --policy policy.toml "SELECT COUNT(*) AS n FROM visits"',),
+    )  # fmt: skip
     add_session_arguments(explain, servers=True)
-    _text_arguments(explain)
-    explain.add_argument("--format", choices=("text", "json"), default="text")
-    explain.set_defaults(run=_explain)
+    _add_text_arguments(explain)
+    explain.add_argument("--format", choices=("text", "json"), default="text", help="default text")
 
 
 def add_session_arguments(command: argparse.ArgumentParser, servers: bool = False) -> None:
@@ -56,30 +83,37 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
         servers: whether the session may be one on an owner's server.
     """
     where = command.add_mutually_exclusive_group(required=True)
-    where.add_argument("--policy", type=Path, help="the policy file")
+    where.add_argument("--policy", metavar="FILE", type=Path, help="the policy file")
+    add_database(command)
     command.add_argument(
-        "--database", help="a DuckDB database; default: the policy's sources", default=":memory:"
+        "--ledger", metavar="FILE", type=Path, help="where charges are kept; default: beside the policy"
     )
-    command.add_argument("--ledger", type=Path, help="where charges are kept; default: beside the policy")
-    command.add_argument("--analyst", help="whose share of the budget is used")
+    command.add_argument("--analyst", metavar="NAME", help="whose share of the budget is used")
     if servers:
         where.add_argument("--server", metavar="URL", help="the address of an owner's server")
-        command.add_argument("--token-file", type=Path, help="a file with the token; default: DPSQL_TOKEN")
-        command.add_argument("--tls-ca", type=Path, help="the certificate of the owner's authority")
+        command.add_argument(
+            "--token-file", metavar="FILE", type=Path, help="a file with the token; default: DPSQL_TOKEN"
+        )
+        command.add_argument(
+            "--tls-ca", metavar="FILE", type=Path, help="the certificate of the owner's authority"
+        )
 
 
-def _text_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", nargs="?", help="the SQL; - reads standard input")
-    command.add_argument("--file", type=Path, help="read the SQL from a file")
-    command.add_argument("--params", help="values of $name, as a JSON object")
+def _add_text_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("text", nargs="?", metavar="SQL", help="the statements; - reads standard input")
+    command.add_argument("--file", metavar="FILE", type=Path, help="read the SQL from a file")
+    command.add_argument("--params", metavar="JSON", help="values of $name, as a JSON object")
 
 
-def _text(given: argparse.Namespace) -> str:
+def _read_text(given: argparse.Namespace) -> str:
     if (given.text is None) == (given.file is None):
         raise ParseError(
             "give the SQL, or --file, and not both.", hint='dpsql sql "SELECT ..." --policy policy.toml'
         )
     if given.file is None:
+        if given.text.endswith((".duckdb", ".db", ".sql")) and Path(given.text).exists():
+            option = "--file" if given.text.endswith(".sql") else "--database"
+            raise ParseError(f"{given.text} is a file, not SQL.", hint=f"{option} {given.text}")
         return sys.stdin.read() if given.text == "-" else str(given.text)
     try:
         return str(given.file.read_text(encoding="utf-8"))
@@ -104,7 +138,7 @@ def _params(given: argparse.Namespace) -> dict[str, Any] | list[Any] | None:
 def _open(given: argparse.Namespace) -> Session | RemoteSession:
     if given.server is not None:
         own = {
-            "--database": given.database != ":memory:",
+            "--database": given.database,
             "--ledger": given.ledger,
             "--analyst": given.analyst,
         }
@@ -120,7 +154,9 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
         raise ParseError("a token and an authority are for servers.", hint="--server grpc+tls://host:31337")
     from dpsql.session import open_session
 
-    return open_session(given.database, policy=given.policy, ledger=given.ledger, analyst=given.analyst)
+    return open_session(
+        given.database or ":memory:", policy=given.policy, ledger=given.ledger, analyst=given.analyst
+    )
 
 
 def _demo(given: argparse.Namespace) -> int | None:
@@ -136,12 +172,27 @@ def _demo(given: argparse.Namespace) -> int | None:
 
 
 def _sql(given: argparse.Namespace) -> None:
+    if given.text is None and given.file is None and sys.stdin.isatty() and sys.stdout.isatty():
+        from dpsql.notebook.prompt import run_prompt
+
+        params = _params(given)
+        with _open(given) as session:
+            show = partial(print_result, style=given.format)
+            run_prompt(session, show, params, fresh=given.fresh, history=not given.no_history)
+        return
+    text, params = _read_text(given), _params(given)
     with _open(given) as session:
-        for result in session.run(_text(given), _params(given), fresh=given.fresh):
-            _write(result, given.format)
+        for result in session.run(text, params, fresh=given.fresh):
+            print_result(result, given.format)
 
 
-def _write(result: Result, style: str) -> None:
+def print_result(result: Result, style: str) -> None:
+    """Write a result to standard output; what it cost goes to standard error, but for a table, which says it itself.
+
+    Args:
+        result: a statement's.
+        style: one of `FORMATS`.
+    """
     if style == "table":
         print(result)
         return
@@ -189,6 +240,7 @@ def _plain(value: Any) -> Any:
 
 
 def _explain(given: argparse.Namespace) -> None:
+    text, params = _read_text(given), _params(given)
     with _open(given) as session:
-        explained = session.explain(_text(given), _params(given))
+        explained = session.explain(text, params)
         print(explained.json() if given.format == "json" else explained)

@@ -8,72 +8,110 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.cli.answers import add_session_arguments
+from dpsql.cli.commands import add_actions, add_command, add_place
 from dpsql.errors import ParseError
 from dpsql.privacy.filters import ACCOUNTANTS
 
 
 def add_ledger_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
-    report = commands.add_parser("report", help="the owner's report: what was asked, by whom, at what cost")
-    report.add_argument("place", nargs="?", type=Path, metavar="LEDGER", help="the ledger to report on")
-    report.add_argument("--ledger", type=Path, help="the same")
-    report.add_argument("--policy", type=Path, help="report on the ledger beside this policy")
+    report = add_command(
+        commands, "report", _report, "write the owner's report: what was asked, by whom, at what cost",
+        "Sums by day and person, each statement with its charge, what was refused, and what the budget promises.",
+        ("dpsql report policy.toml", "dpsql report policy.toml -o report.html", "dpsql report visits.ledger -o all.csv"),
+    )  # fmt: skip
+    report.add_argument(
+        "place",
+        nargs="?",
+        type=Path,
+        metavar="POLICY",
+        help="the policy, whose ledger is beside it; or a ledger",
+    )
+    report.add_argument("--ledger", metavar="FILE", type=Path, help="the ledger, where it is elsewhere")
+    report.add_argument("--policy", metavar="FILE", type=Path, help="the same as POLICY")
     report.add_argument("--accountant", choices=tuple(ACCOUNTANTS), help="what it would have cost there")
     report.add_argument(
-        "--page", type=int, default=1, help="which statements: 1, the newest; the sums are of all"
+        "--page",
+        type=int,
+        default=1,
+        metavar="N",
+        help="which statements: 1, the newest; the sums are of all",
     )
-    report.add_argument("-o", "--output", type=Path, help="write to this file: .html, .csv, .json, else text")
-    report.set_defaults(run=_report)
+    report.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file: .html, .csv, .json, else text"
+    )
 
-    ledger = commands.add_parser("ledger", help="for the data owner")
-    deeds = ledger.add_subparsers(required=True, metavar="action")
-    adopt = deeds.add_parser("adopt", help="let a ledger go on under the policy as it is now; it is logged")
+    ledger = add_command(
+        commands, "ledger", None, "look after a ledger: verify it, back it up, let it go on under new terms",
+        examples=("dpsql ledger verify --policy policy.toml", "dpsql ledger backup --policy policy.toml visits.backup"),
+    )  # fmt: skip
+    deeds = add_actions(ledger)
+    adopt = add_command(
+        deeds, "adopt", _adopt, "let a ledger go on under the policy as it is now; it is logged",
+        "A session refuses a policy whose budget or units are others than those that the ledger was kept under, until "
+        "the owner says so by this.",
+        ("dpsql ledger adopt --policy policy.toml",),
+    )  # fmt: skip
     add_session_arguments(adopt)
     adopt.add_argument(
         "--fresh", action="store_true", help="begin anew where the ledger is gone: a new budget"
     )
-    adopt.set_defaults(run=_adopt)
-
-    _ledger_actions(deeds)
+    _add_upkeep(deeds)
 
 
-def _ledger_actions(actions: Any) -> None:
+def _add_upkeep(actions: Any) -> None:
     """Add what an owner does to a ledger beside granting terms."""
-    verify = actions.add_parser("verify", help="look at every row, text, checkpoint and stored answer")
-    verify.set_defaults(run=_verify)
-    backup = actions.add_parser("backup", help="copy the ledger while sessions run, and verify the copy")
-    backup.add_argument("file", type=Path, help="the copy, which must not exist")
-    backup.set_defaults(run=_backup)
-    restore = actions.add_parser(
-        "restore", help="put a backup in place; what was charged since is written off"
-    )
-    restore.add_argument("file", type=Path, help="the backup")
+    verify = add_command(
+        actions, "verify", _verify, "look at every row, text, checkpoint and stored answer",
+        examples=("dpsql ledger verify --policy policy.toml",),
+    )  # fmt: skip
+    backup = add_command(
+        actions, "backup", _backup, "copy the ledger while sessions run, and verify the copy",
+        examples=("dpsql ledger backup --policy policy.toml visits.backup",),
+    )  # fmt: skip
+    backup.add_argument("file", metavar="FILE", type=Path, help="the copy, which must not exist")
+    restore = add_command(
+        actions, "restore", _restore, "put a backup in place; what was charged since is written off",
+        examples=("dpsql ledger restore --policy policy.toml visits.backup",
+                  "dpsql ledger restore --policy policy.toml visits.backup --spent 0.5"),
+    )  # fmt: skip
+    restore.add_argument("file", metavar="FILE", type=Path, help="the backup")
     restore.add_argument(
         "--spent", metavar="EPSILON", help="what was charged since, where that can't be read"
     )
     restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="the delta of it; default 0")
-    restore.set_defaults(run=_restore)
-    forget = actions.add_parser("forget", help="blank texts and their stored answers; charges stay")
+    forget = add_command(
+        actions, "forget", _forget, "blank texts and their stored answers; charges stay",
+        examples=("dpsql ledger forget --policy policy.toml --before 2026-01-31",),
+    )  # fmt: skip
     forget.add_argument("--before", required=True, metavar="DATE", help="a day, as 2026-01-31 (UTC)")
-    forget.set_defaults(run=_forget)
-    upgrade = actions.add_parser("upgrade", help="upgrade an older ledger; a copy is kept beside it")
-    upgrade.set_defaults(run=_upgrade)
+    upgrade = add_command(
+        actions, "upgrade", _upgrade, "upgrade an older ledger; a copy is kept beside it",
+        examples=("dpsql ledger upgrade --policy policy.toml",),
+    )  # fmt: skip
     for command in (verify, backup, restore, forget, upgrade):
-        command.add_argument("--policy", type=Path, help="the ledger beside this policy")
-        command.add_argument("--ledger", type=Path, help="the ledger")
+        add_place(command)
+
+
+def _find_ledger(place: Path) -> Path:
+    """Return the ledger that a path means: that beside a policy, or the file itself."""
+    from dpsql.ledger.state_files import place_ledger
+
+    beside = place_ledger(place)
+    return beside if place.suffix == ".toml" or (not place.exists() and beside.exists()) else place
 
 
 def _report(given: argparse.Namespace) -> None:
     from dpsql.ledger.ledger import Ledger
-    from dpsql.ledger.state_files import place_ledger
     from dpsql.report.pages import report_text, write_report
 
-    place = given.place or given.ledger
-    if (place is None) == (given.policy is None) or (given.place and given.ledger):
+    named = [place for place in (given.place, given.ledger, given.policy) if place is not None]
+    if len(named) != 1 and not (given.place is None and given.ledger is not None):
         raise ParseError(
-            "give the ledger, or the policy that it lies beside.", hint="dpsql report x.ledger -o report.html"
+            "give the policy, or its ledger where that is elsewhere.",
+            hint="dpsql report policy.toml -o report.html",
         )
-    with Ledger.read(place or place_ledger(given.policy)) as ledger:
+    with Ledger.read(given.ledger or _find_ledger(named[0])) as ledger:
         for warning in ledger.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         if given.output is None:
@@ -90,7 +128,7 @@ def _adopt(given: argparse.Namespace) -> None:
     from dpsql.policy.model import Policy
 
     policy = Policy.load(given.policy)
-    engine = DuckDBEngine(given.database, policy, given.policy.parent)
+    engine = DuckDBEngine(given.database or ":memory:", policy, given.policy.parent)
     try:
         ledger = given.ledger or place_ledger(given.policy)
         changes = Ledger.adopt(ledger, policy, engine.dataset, fresh=given.fresh)

@@ -6,32 +6,54 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dpsql.errors import PolicyError
+from dpsql.cli.commands import add_actions, add_command, add_database
+from dpsql.errors import ParseError, PolicyError
 
 
 def add_policy_commands(commands: Any) -> None:
     """Add the commands to those of the parser."""
-    policy = commands.add_parser("policy", help="for the data owner")
-    actions = policy.add_subparsers(required=True, metavar="action")
-    init = actions.add_parser(
-        "init", help="write a first policy from names and types alone; no value is read"
+    policy = add_command(
+        commands, "policy", None, "write a policy for data of your own, and check what it still wants",
+        examples=("dpsql policy init visits.parquet -o policy.toml", "dpsql policy check policy.toml"),
+    )  # fmt: skip
+    actions = add_actions(policy)
+    init = add_command(
+        actions, "init", _init, "write a first policy from names and types alone; no value is read",
+        "What only the owner can know stands there as TODO, and guesses are marked: dpsql policy check insists on both.",
+        ("dpsql policy init visits.parquet -o policy.toml", "dpsql policy init --database visits.duckdb --unit person_id"),
+    )  # fmt: skip
+    init.add_argument(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="a Parquet, CSV or JSON file, a glob in quotes, or a DuckDB file",
     )
-    init.add_argument("source", help="a Parquet, CSV or JSON file, a glob in quotes, or a DuckDB file")
+    init.add_argument("--database", metavar="FILE", help="a DuckDB database: the same as SOURCE")
     init.add_argument(
         "--unit", metavar="COLUMN", help="the column that says whose row it is, or ROW; else guessed"
     )
-    init.add_argument("-o", "--output", type=Path, help="write to this file, which must not exist")
-    init.set_defaults(run=_policy_init)
-    check = actions.add_parser("check", help="what a policy declares, and what is missing; shows no rows")
-    check.add_argument("policy", type=Path)
-    check.add_argument("data", nargs="?", default=":memory:", help="the database that the policy speaks of")
+    init.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
+    )
+    check = add_command(
+        actions, "check", _check, "say what a policy declares, and what is missing; shows no rows",
+        "The exit status is 1 where something is missing.",
+        ("dpsql policy check policy.toml", "dpsql policy check policy.toml --database visits.duckdb --data"),
+    )  # fmt: skip
+    check.add_argument("policy", metavar="POLICY", type=Path, help="the policy file")
+    check.add_argument("place", nargs="?", help=argparse.SUPPRESS)  # the database, as it was given before
+    add_database(check)
     check.add_argument(
         "--data", dest="rows", action="store_true", help="count what does not fit, for the owner's eyes"
     )
-    check.set_defaults(run=_policy_check)
-    taken = actions.add_parser("import", help="make a policy of SmartNoise's metadata YAML")
-    taken.add_argument("metadata", type=Path, help="the YAML file (or JSON)")
-    taken.add_argument("-o", "--output", type=Path, help="write to this file, which must not exist")
+    taken = add_command(
+        actions, "import", _policy_import, "make a policy of SmartNoise's metadata YAML",
+        examples=("dpsql policy import metadata.yaml --epsilon 1 --source visits=visits.parquet -o policy.toml",),
+    )  # fmt: skip
+    taken.add_argument("metadata", metavar="METADATA", type=Path, help="the YAML file (or JSON)")
+    taken.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, which must not exist"
+    )
     taken.add_argument("--epsilon", required=True, help="the whole budget, which metadata do not have")
     taken.add_argument("--delta", default="0", help="the whole delta; default 0")
     taken.add_argument(
@@ -41,22 +63,36 @@ def add_policy_commands(commands: Any) -> None:
         metavar="TABLE=FILE",
         help="where a table's data are (repeatable)",
     )
-    taken.set_defaults(run=_policy_import)
 
 
-def _policy_init(given: argparse.Namespace) -> None:
+def _init(given: argparse.Namespace) -> None:
     from dpsql.policy.init import init_policy
 
-    draft = init_policy(given.source, given.unit, given.output)
+    source = _choose_one("the data", given.source, given.database)
+    if source is None:
+        raise ParseError("a policy is made for data.", hint="dpsql policy init visits.parquet -o policy.toml")
+    draft = init_policy(source, given.unit, given.output)
     print(str(draft).rstrip() if given.output is None else draft.summary(given.output))
 
 
-def _policy_check(given: argparse.Namespace) -> int:
+def _choose_one(what: str, place: str | None, database: str | None) -> str | None:
+    """Return the one place that is given.
+
+    Raises:
+        ParseError: there are two.
+    """
+    if place is not None and database is not None:
+        raise ParseError(f"{what} can't be in two places.", hint=f"--database {database}")
+    return place if database is None else database
+
+
+def _check(given: argparse.Namespace) -> int:
     from dpsql.policy.lint import check_policy
 
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
-    findings = check_policy(given.policy, given.data, given.rows)
+    data = _choose_one("the database", given.place, given.database)
+    findings = check_policy(given.policy, data or ":memory:", given.rows)
     for line in findings.lines():
         print(line)
     return 1 if findings.missing else 0

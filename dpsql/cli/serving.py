@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpsql.cli.commands import add_command
 from dpsql.errors import ServerError
 
 DEFAULT_LISTEN = "127.0.0.1:31337"
@@ -14,24 +15,29 @@ DEFAULT_LISTEN = "127.0.0.1:31337"
 
 def add_serve_command(commands: Any) -> None:
     """Add the command to those of the parser."""
-    serve = commands.add_parser(
-        "serve", help="answer analysts over a socket or the network; for the data owner"
-    )
+    serve = add_command(
+        commands, "serve", _serve, "answer analysts over a socket or the network",
+        "It prints one line, listening on ..., when it is ready. Analysts need a token: dpsql analyst add NAME.",
+        ("dpsql serve --policy policy.toml", "dpsql serve --policy policy.toml --listen unix:/run/dpsql/dpsql.sock"),
+    )  # fmt: skip
     serve.add_argument(
         "--policy",
         required=True,
         type=Path,
+        metavar="FILE",
         action="append",
         help="the policy file (repeatable; its name without the ending is the catalog)",
     )
     serve.add_argument(
         "--database",
         action="append",
+        metavar="FILE",
         help="a DuckDB database; default: the policy's sources (one for each policy, in their order)",
     )
     serve.add_argument(
         "--ledger",
         type=Path,
+        metavar="FILE",
         action="append",
         help="where charges are kept; default: beside the policy (one for each, in their order)",
     )
@@ -43,7 +49,6 @@ def add_serve_command(commands: Any) -> None:
     )
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
-    serve.set_defaults(run=_serve)
 
 
 def _serve(given: argparse.Namespace) -> int:

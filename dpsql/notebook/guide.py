@@ -44,6 +44,7 @@ RUN_FLAGS = (
 )
 CONNECT_FLAGS = (
     Flag("--policy", "path", "the policy file that the data owner wrote"),
+    Flag("--database", "path", "a DuckDB database, or a variable: the same as the first word of the line"),
     Flag("--ledger", "path", "where charges are kept; default: beside the policy"),
     Flag("--analyst", "name", "whose share of the budget is used"),
     Flag("--session", "name", "name of the session; default: main"),
@@ -70,6 +71,7 @@ class CellOptions:
     file: str | None = None
     help: bool = False
     policy: str | None = None
+    database: str | None = None
     ledger: str | None = None
     analyst: str | None = None
     token_file: str | None = None
@@ -280,6 +282,43 @@ ARGUMENTS = {
     "trim": "PTR's AVG, VARIANCE and STDDEV: the part of the values left out at each end",
 }
 """Named arguments of aggregates and mechanisms, written ``name => value``."""
+
+_TRUTH = ("TRUE", "FALSE")
+OPTION_VALUES: dict[str, tuple[str, ...]] = {
+    "noise": ("LAPLACE", "GAUSSIAN", "AUTO"),
+    "group_selection_strategy": ("OPTIMAL", "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"),
+    "max_rows_contributed": ("AUTO",),
+    "max_groups_contributed": ("AUTO",),
+    "consistent": (*_TRUTH, "NONNEGATIVE"),
+    "report_cut": _TRUTH,
+    "combine": (
+        "'mean'", "'median'", "'trimmed_mean'", "'winsorized_mean'", "'noisy_mode'", "'stable_mode'", "'noisy_votes'",
+    ),
+    "sampling": ("'partition'", "'rounds'", "'bernoulli'"),
+    "answer": _TRUTH,
+    "gap": _TRUTH,
+    "refresh": _TRUTH,
+}  # fmt: skip
+"""The words that options take, where there is a list of them."""
+ARGUMENT_VALUES: dict[str, tuple[str, ...]] = {
+    "contribution_bounds_per_row": ("AUTO",),
+    "report_format": ("'JSON'",),
+    "method": ("'permute_and_flip'", "'exponential'", "'noisy_max'"),
+    "test": ("'pure'", "'gaussian'", "AUTO"),
+    "answer": _TRUTH,
+    "gap": _TRUTH,
+    "refresh": _TRUTH,
+}
+"""The words that named arguments take, where there is a list of them."""
+
+MODE_HELP = {
+    "DP": "noisy aggregates, and choices among public candidates; the mode where none is written",
+    "DIFFERENTIAL_PRIVACY": "the long spelling of DP",
+    "PTR": "propose, test, release: a precise value where the data are stable, else NULL",
+    "STABLE": "values as near as the data allow, without delta and without NULL",
+    "SUBSAMPLE": "any query, run on blocks of people, whose answers are combined privately",
+}
+"""What the modes of SELECT WITH give."""
 
 NO_SESSION = "%dpsql connect data.duckdb --policy policy.toml   (or %dpsql demo, to look around)"
 

@@ -8,12 +8,11 @@ import json
 import keyword
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.completer import SimpleCompletion
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 from IPython.display import display
 from traitlets import Enum, Int, Unicode, observe
@@ -22,15 +21,14 @@ from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
 from dpsql.notebook import guide, policy_commands, render, servers, sessions
 from dpsql.notebook.guide import CellOptions
+from dpsql.notebook.matcher import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
 from dpsql.notebook.sessions import Sessions
 from dpsql.parameters import Params, name_parameters
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
-from dpsql.sql.parse.functions import WORDS
 
 if TYPE_CHECKING:
-    from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
     from dpsql.notebook.sessions import OpenSession
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _KEPT = "_dpsql_sessions"
-_WORD = re.compile(r"(--?|\$)?\w*$")
 
 
 @magics_class
@@ -227,6 +224,8 @@ class DpsqlMagic(Magics):
     def _connect(self, rest: str) -> None:
         given = guide.parse_flags(rest, guide.CONNECT_FLAGS)
         given = self._fill_connect(given)
+        if given.database is not None:
+            given = replace(given, rest=(*given.rest, given.database))
         if servers.names_server(given):
             self._hold(given.session, servers.open_server(given, hasattr(self.shell, "kernel")))
             return
@@ -258,7 +257,7 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        names = ("policy", "ledger", "analyst", "session", "token_file", "tls_ca")
+        names = ("policy", "database", "ledger", "analyst", "session", "token_file", "tls_ca")
         texts = {name: fill(getattr(given, name)) for name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 
@@ -312,87 +311,6 @@ class DpsqlMagic(Magics):
         del self.sessions[name]
         if name == self.sessions.current and self.sessions:
             self.sessions.current = next(iter(self.sessions))
-
-
-class Matcher:
-    """A matcher of IPython's completer (its API 2)."""
-
-    matcher_api_version = 2
-    matcher_identifier = "dpsql"
-
-    def __init__(self, shell: InteractiveShell, sessions: Sessions) -> None:
-        self._shell = shell
-        self._sessions = sessions
-        self.__qualname__ = "dpsql"  # IPython asks its matchers for one, functions or not
-
-    def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
-        """Return what may stand at the cursor; nothing outside our cells and lines."""
-        lines = context.full_text.split("\n")
-        before = lines[context.cursor_line][: context.cursor_position]
-        first = re.match(r"\s*%%(\w+)", context.full_text)
-        cell = first is not None and guide.is_ours(self._shell, "cell", first[1])
-        line = re.match(r"(?:\s*[\w.]+\s*=)?\s*%(\w+)\s", before)
-        if not cell and not (line and guide.is_ours(self._shell, "line", line[1])):
-            return {"completions": [], "suppress": False}
-        found = _WORD.search(before)
-        word = found[0] if found else ""
-        sql = "\n".join(lines[1 if cell else 0 :])
-        on_magic_line = not cell or context.cursor_line == 0
-        names = self._names(word, sql, before, on_magic_line)
-        # IPython replaces context.token, which may begin earlier or later than our word
-        head = context.token[: len(context.token) - len(word)] if context.token.endswith(word) else ""
-        cut = len(word) - len(context.token) if word.endswith(context.token) else 0
-        items = [SimpleCompletion(head + name[max(0, cut) :], type=kind) for name, kind in names]
-        return {"completions": items, "suppress": True, "ordered": True}
-
-    def _names(self, word: str, sql: str, before: str, on_magic_line: bool) -> list[tuple[str, str]]:
-        if word.startswith("-"):
-            flags = (
-                *guide.RUN_FLAGS,
-                *(guide.CONNECT_FLAGS if " connect" in before or " demo" in before else ()),
-            )
-            return _begin(word, ((f.name, "flag") for f in flags)) if on_magic_line else []
-        if on_magic_line and re.search(r"(^|[^%])%\w+\s+\w*$", before):
-            return _begin(word, ((name, "command") for name in guide.COMMANDS))
-        if word.startswith("$"):
-            return []
-        schema = self._schema()
-        mentioned = {
-            t: c for t, c in schema.items() if re.search(rf"\b{re.escape(t)}\b", sql, re.I)
-        } or schema
-        if _options_open(before):
-            return _begin(word, ((name, "option") for name in guide.OPTIONS))
-        columns = [(c, "column") for cs in mentioned.values() for c in cs]
-        tables = [(t, "table") for t in schema]
-        rest = [(a + " => ", "argument") for a in guide.ARGUMENTS]
-        if re.search(r"\b(FROM|JOIN)\s+\w*$", before, re.I):
-            return _begin(word, tables)
-        functions = [(f, "function") for f in WORDS]
-        keywords = [(k, "keyword") for k in guide.KEYWORDS]
-        return _begin(word, [*columns, *tables, *functions, *rest, *keywords])
-
-    def _schema(self) -> Mapping[str, list[str]]:
-        """List tables and kept results with their columns. No private row is read."""
-        session = self._sessions.get(self._sessions.current)
-        return {} if session is None else sessions.list_schema(session)
-
-
-def _options_open(before: str) -> bool:
-    """Return whether the cursor stands inside ``OPTIONS ( ...``."""
-    at = before.upper().rfind("OPTIONS")
-    return at >= 0 and before.count("(", at) > before.count(")", at)
-
-
-def _begin(word: str, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the names that begin with a word; keywords follow the case that is being typed."""
-    lower = word.lower()
-    chosen: dict[str, str] = {}
-    for name, kind in names:
-        if name.lower().startswith(lower):
-            if kind in ("keyword", "function") and word.islower():
-                name = name.lower()
-            chosen.setdefault(name, kind)
-    return list(chosen.items())
 
 
 def load(shell: InteractiveShell) -> None:

@@ -14,10 +14,16 @@ from dpsql.notebook.guide import Flag, parse_words
 from dpsql.notebook.render import Panel
 
 INIT_FLAGS = (
+    Flag("--database", "path", "a DuckDB database: the same as the source"),
     Flag("--unit", "column", "the column that says whose row it is, or ROW; else guessed from names"),
     Flag("-o", "file", "write to this file, which must not exist"),
 )
-CHECK_FLAGS = (Flag("--data", None, "count what does not fit, for the owner's eyes"),)
+CHECK_FLAGS = (
+    Flag(
+        "--database", "path", "a DuckDB database, or a variable; default: the sources that the policy names"
+    ),
+    Flag("--data", None, "count what does not fit, for the owner's eyes"),
+)
 INIT = "%dpsql policy init visits.parquet -o policy.toml"
 CHECK = "%dpsql policy check policy.toml"
 
@@ -46,6 +52,8 @@ def _init(words: str, space: Mapping[str, Any]) -> Panel:
     from dpsql.policy.init import init_policy
 
     given, flags = parse_words(words, INIT_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
     if len(given) != 1:
         raise ParseError("%dpsql policy init takes one source.", hint=INIT)
     source = _find(given[0], space)
@@ -60,6 +68,8 @@ def _check(words: str, space: Mapping[str, Any]) -> Panel:
     from dpsql.policy.lint import check_policy
 
     given, flags = parse_words(words, CHECK_FLAGS)
+    if "--database" in flags:
+        given = (*given, str(flags["--database"]))
     if not 1 <= len(given) <= 2:
         raise ParseError("%dpsql policy check takes a policy, and a database if it has one.", hint=CHECK)
     data = _find(given[1], space) if len(given) > 1 else ":memory:"

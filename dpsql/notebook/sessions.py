@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,9 +25,11 @@ from dpsql.client.session import RemoteSession
 from dpsql.errors import BindError, Error, PolicyError, did_you_mean
 from dpsql.mechanisms.base import watch_progress
 from dpsql.notebook import guide
+from dpsql.notebook.completion import ColumnFacts, KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.render import Panel, make_sheet
 from dpsql.parameters import Params
+from dpsql.policy.tables import Table
 from dpsql.policy.toml import Section, declare_field, parse_toml, read_section
 from dpsql.policy.validate import settle_text, settle_whole, write_bound
 from dpsql.report.tables import Sheet
@@ -141,6 +144,46 @@ def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
     return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
 
 
+def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
+    """Gather what completion offers of a session: tables and columns, declared values, open thresholds. No row is read.
+
+    Args:
+        session: an open one.
+        parameters: names that ``$name`` can be bound to, with what each holds in a word.
+    """
+    declared = {table.name.lower(): table for table in session.policy.tables.values()}
+    tables = {
+        name: {column: describe_column(declared.get(name.lower()), column) for column in columns}
+        for name, columns in list_schema(session).items()
+    }
+    thresholds = () if isinstance(session, RemoteSession) else tuple(session.open_thresholds)
+    return KnownNames(tables, parameters or {}, thresholds)
+
+
+def describe_column(table: Table | None, column: str) -> ColumnFacts:
+    """Return what the policy declares of a column: its values as SQL writes them, its bounds, whether it is the privacy unit."""
+    if table is None:
+        return ColumnFacts(help="a kept result's column", declared=False)
+    said = next((told for name, told in table.columns.items() if name.lower() == column.lower()), None)
+    if said is not None and said.bounds is not None:
+        return ColumnFacts(help=f"{write_bound(said.bounds[0])} to {write_bound(said.bounds[1])}")
+    if said is not None and said.values is not None:
+        return ColumnFacts(tuple(map(_write_value, said.values)), ", ".join(map(str, said.values)))
+    if table.unit_path and column.lower() == table.unit_path[0].column.lower():
+        return ColumnFacts(help="the privacy unit: can be counted, never shown")
+    return ColumnFacts(
+        help="public" if table.public else "no bounds and no values are declared", declared=False
+    )
+
+
+def _write_value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | Decimal):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
 def choose_example_table(session: OpenSession) -> str | None:
     """Choose a private table to ask about; a public one where there is no other."""
     tables = sorted(session.policy.tables.values(), key=lambda table: table.public)
@@ -167,17 +210,10 @@ def show_columns(session: OpenSession, name: str) -> Sheet:
         )
     if table is None:
         raise BindError(f"there is no table {name}.", hint=did_you_mean(name, tables))
-    declared = {column.lower(): told for column, told in table.columns.items()}
     rows = []
     for column, kind in session.columns(table.name).items():
-        told = declared.get(column.lower())
-        known = ""
-        if told is not None and told.bounds is not None:
-            known = f"{write_bound(told.bounds[0])} to {write_bound(told.bounds[1])}"
-        elif told is not None and told.values is not None:
-            known = ", ".join(map(str, told.values))
-        elif table.unit_path and column.lower() == table.unit_path[0].column.lower():
-            known = "the privacy unit: can be counted, never shown"
+        facts = describe_column(table, column)
+        known = facts.help if facts.declared else ""
         rows.append((column, kind, known))
     return make_sheet(("column", "type", "declared"), rows, (f"{table.name}: {len(rows)} columns",))
 

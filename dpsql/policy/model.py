@@ -175,9 +175,12 @@ class LedgerRules(Section):
     Args:
         keep_answers_mb: megabytes of answers that are kept, so that to ask again is free; the oldest are dropped to make
             room, and then to ask again is charged again. By default all are kept; 0 keeps none.
+        prompt_history: whether the prompt of ``dpsql sql`` may remember statements in a file of the analyst's; by default it
+            may.
     """
 
     keep_answers_mb: int | None = declare_field(validate.settle_count)
+    prompt_history: bool = declare_field(validate.settle_flag, True)
 
     @property
     def answer_bytes(self) -> int | None:
@@ -308,12 +311,16 @@ class Policy(Section):
         return next((known for known in self.analysts if fold(known) == fold(name)), None)
 
     def for_analyst(self, name: str | None) -> Policy:
-        """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone."""
+        """Return the policy that one analyst may read: no source of a table, no other analyst, of [server] the times alone.
+
+        Of [ledger] it has whether a prompt may remember statements.
+        """
         tables = {key: replace(table, source=None, format=None) for key, table in self.tables.items()}
         known = None if name is None else self.find_analyst(name)
         mine = {} if known is None else {known: self.analysts[known]}
         server = ServerRules(answer_times=self.server.answer_times, time_zone=self.server.time_zone)
-        return replace(self, tables=tables, analysts=mine, ledger=LedgerRules(), server=server, base=None)
+        kept = LedgerRules(prompt_history=self.ledger.prompt_history)
+        return replace(self, tables=tables, analysts=mine, ledger=kept, server=server, base=None)
 
     def _collect_meaning(self) -> dict[str, Any]:
         """Return all that draws and charges rest on: whose share is debited for a stored answer is no part of it."""

@@ -8,7 +8,8 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from dpsql.notebook.magic import Matcher
+from dpsql.notebook.completion import ColumnFacts, KnownNames
+from dpsql.notebook.matcher import Matcher
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,11 @@ def shell() -> Iterator[InteractiveShell]:
 
 @pytest.fixture(autouse=True)
 def schema(monkeypatch: pytest.MonkeyPatch, shell: InteractiveShell) -> None:
-    tables = {"visits": ["plan", "doctor_visits", "year"], "wards": ["beds"]}
-    monkeypatch.setattr(Matcher, "_schema", lambda self: tables)
+    tables = {
+        "visits": {"plan": ColumnFacts(), "doctor_visits": ColumnFacts(), "year": ColumnFacts()},
+        "wards": {"beds": ColumnFacts()},
+    }
+    monkeypatch.setattr(Matcher, "find_names", lambda self: KnownNames(tables, {"plan": "str"}))
     matcher = next(m for m in shell.Completer.custom_matchers if isinstance(m, Matcher))
     monkeypatch.setitem(matcher._sessions, "main", object())
 

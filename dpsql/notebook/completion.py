@@ -1,0 +1,379 @@
+"""Completion of SQL by context: what may stand at the cursor, from the text alone and from public names.
+
+It reads no row and asks nothing of an engine. The notebook's matcher and the prompt of ``dpsql sql`` share it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from dpsql.notebook import guide
+from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relations, is_unfinished, scan
+from dpsql.sql.parse.functions import AGGREGATES, ALIASES, MECHANISMS, SqlName
+
+SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
+"""What may follow SHOW."""
+MAX_COMPLETED_TEXT = 65_536
+"""Characters of a text in which something is offered: no statement is longer."""
+
+
+class Offer(NamedTuple):
+    """One completion: the text that replaces the word, its kind, and one line of help."""
+
+    text: str
+    kind: str
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """The public facts of a column: its declared values as SQL writes them, one line of help, whether the owner declared it."""
+
+    values: tuple[str, ...] = ()
+    help: str = ""
+    declared: bool = True
+
+
+@dataclass(frozen=True)
+class KnownNames:
+    """The public names of a session.
+
+    Args:
+        tables: tables and kept results, with their columns.
+        parameters: names that ``$name`` can be bound to, each with one line of help.
+        thresholds: the names of open thresholds.
+    """
+
+    tables: Mapping[str, Mapping[str, ColumnFacts]] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    thresholds: tuple[str, ...] = ()
+
+
+_BEGIN = {"comment": 2, "string": 1, "name": 1}
+"""The signs that open what is not read as words, by their length."""
+_COMPARE = frozenset(("=", "<>", "!=", "<", ">", "<=", ">=", "=="))
+
+
+def complete_sql(text: str, at: int, known: KnownNames) -> tuple[int, list[Offer]]:
+    """Return where the word at the cursor begins, and what may replace it.
+
+    Args:
+        text: the cell's SQL.
+        at: the cursor.
+        known: the session's public names.
+    """
+    if len(text) > MAX_COMPLETED_TEXT:
+        return at, []
+    before = scan(text[:at])
+    last = before[-1] if before else None
+    if last is not None and is_unfinished(last, text[:at]) and last.kind in _BEGIN:
+        start = last.start + _BEGIN[last.kind]
+        place = _Place(before[:-1], scan(text), at, known)
+        typed = text[start:at]
+        if last.kind == "string":
+            closing = "" if text[at : at + 1] == "'" else "'"
+            return start, [
+                o._replace(text=o.text + closing) for o in _begin(typed, place.values(quoted=True))
+            ]
+        return start, _begin(typed, place.quoted_names()) if last.kind == "name" else []
+    typed = ""
+    if last is not None and last.end == at and last.kind in ("word", "parameter"):
+        typed, before = last.text, before[:-1]
+    start = at - len(typed)
+    if before and before[-1].kind == "comment" and before[-1].end == at and not typed:
+        return start, []
+    if last is not None and last.kind == "number" and last.end == at:
+        return at, []
+    place = _Place(before, scan(text), start, known)
+    if typed.startswith("$"):
+        bound = [Offer(f"${name}", "parameter", help) for name, help in known.parameters.items()]
+        return start, _begin(typed, bound)
+    return start, _begin(typed, place.offers())
+
+
+def _begin(typed: str, offers: Iterable[Offer]) -> list[Offer]:
+    """Return the offers that begin with what is typed, each once; words of SQL follow the case that is being typed."""
+    chosen: dict[str, Offer] = {}
+    for offer in offers:
+        if offer.text.lower().startswith(typed.lower()):
+            if offer.kind in ("keyword", "function") and typed.islower():
+                offer = offer._replace(text=offer.text.lower())
+            chosen.setdefault(offer.text, offer)
+    return list(chosen.values())
+
+
+def write_name(name: str) -> str:
+    """Write an identifier: in double quotes where it is no plain word.
+
+    >>> write_name("ward"), write_name("Kunden Nr."), write_name("select")
+    ('ward', '"Kunden Nr."', '"select"')
+    """
+    plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.upper() not in guide.KEYWORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+class _Place:
+    """The cursor's place in a statement.
+
+    Args:
+        before: the tokens before the word at the cursor.
+        whole: the tokens of the whole text.
+        at: where the word begins.
+        known: the session's public names.
+    """
+
+    def __init__(self, before: Sequence[Word], whole: Sequence[Word], at: int, known: KnownNames) -> None:
+        said = [word for word in before if word.kind != "comment"]
+        begin = max((i + 1 for i, word in enumerate(said) if word.text == ";"), default=0)
+        self.before = said[begin:]
+        start = said[begin - 1].end if begin else 0
+        end = next((word.start for word in whole if word.text == ";" and word.start >= at), None)
+        self.statement = [
+            word
+            for word in whole
+            if word.kind != "comment" and start <= word.start != at and (end is None or word.start < end)
+        ]
+        self.known = known
+        self.made = find_ctes(self.statement)
+        self.relations = find_relations(self.statement, self.made)
+
+    # -- where it is --------------------------------------------------------------------------------------------
+
+    def _back(self, steps: int = 1) -> str:
+        return self.before[-steps].upper if len(self.before) >= steps else ""
+
+    def _opened(self) -> int | None:
+        """Return the index of the innermost parenthesis that is open."""
+        depth = 0
+        for i in range(len(self.before) - 1, -1, -1):
+            depth += (self.before[i].text == ")") - (self.before[i].text == "(")
+            if depth < 0:
+                return i
+        return None
+
+    @property
+    def mode(self) -> str:
+        """The mode of the SELECT that was begun last, in capitals; empty where none is written."""
+        for i in range(len(self.before) - 1, 0, -1):
+            if self.before[i - 1].upper == "SELECT":
+                follows = self.before[i].upper == "WITH" and i + 1 < len(self.before)
+                return self.before[i + 1].upper if follows else ""
+        return ""
+
+    # -- what may stand there -----------------------------------------------------------------------------------
+
+    def offers(self) -> list[Offer]:
+        """Return what may stand at the cursor, outside of quotes."""
+        if not self.before:
+            return [*_words(guide.STATEMENTS), *self._expressions("", "")]
+        previous = self._back()
+        if previous == ".":
+            return self._columns_of(self.before[-2].name if len(self.before) > 1 else "")
+        opened = self._opened()
+        if opened is not None and opened and self.before[opened - 1].upper == "OPTIONS":
+            return self._in_options(opened)
+        if previous in ("FROM", "JOIN") or (previous == "," and self._lists_relations()):
+            return self._relations()
+        if previous == "OVER":
+            return [o for o in self._relations() if o.kind != "private table"]
+        if previous == "WITH" and self._back(2) == "SELECT":
+            modes = ("DP", "PTR", "STABLE", "SUBSAMPLE", "DIFFERENTIAL_PRIVACY")
+            return [*_words(modes), *self._thresholds()]
+        if previous in ("SHOW", "CLOSE", "EXPLAIN"):
+            shown = [Offer(word, "keyword") for word in SHOWN]
+            return {"SHOW": shown, "CLOSE": self._thresholds()}.get(previous, _words(guide.STATEMENTS))
+        if previous == "TRADEOFF" and self._back(2) == "SHOW":
+            return _words(("SPENT",))
+        if previous == "=>":
+            return [*_values_of(guide.ARGUMENT_VALUES, self._back(2).lower()), *self._columns()]
+        call = "" if opened is None or not opened else self.before[opened - 1].upper
+        return self._expressions(previous, call)
+
+    def _expressions(self, previous: str, call: str) -> list[Offer]:
+        """Return what an expression may begin with.
+
+        Args:
+            previous: the token before it, in capitals.
+            call: the function in whose parentheses it stands, in capitals.
+        """
+        arguments = self._arguments(call) if call and previous in ("(", ",") else []
+        functions = [Offer(row.name, "function", row.help) for row in _list_functions(self.mode)]
+        literals = self.values(quoted=False) if previous in _COMPARE | {"(", ",", "WHEN"} else []
+        return [
+            *literals,
+            *self._columns(),
+            *self._aliases(),
+            *functions,
+            *arguments,
+            *_words(guide.KEYWORDS),
+        ]
+
+    def _lists_relations(self) -> bool:
+        """Tell whether a comma at the cursor is one between relations of a FROM."""
+        depth = 0
+        for word in reversed(self.before):
+            depth += (word.text == ")") - (word.text == "(")
+            if depth < 0 or (not depth and word.upper in ("SELECT", "WHERE", "BY", "HAVING", "ON", "VALUES")):
+                return False
+            if not depth and word.upper == "FROM":
+                return True
+        return False
+
+    def _relations(self) -> list[Offer]:
+        made = [Offer(write_name(name), "common table expression") for name in self.made]
+        return [*made, *(Offer(write_name(name), "table") for name in self.known.tables)]
+
+    def _aliases(self) -> list[Offer]:
+        return [Offer(write_name(name), "alias") for name in self.relations if name not in self.known.tables]
+
+    def _thresholds(self) -> list[Offer]:
+        return [Offer(name, "threshold", "an open threshold") for name in self.known.thresholds]
+
+    def _columns_of(self, alias: str) -> list[Offer]:
+        """Return the columns of an alias, a table or a CTE; of all, where the text does not say yet what it is."""
+        folded = {name.lower(): name for name in (*self.known.tables, *self.made)}
+        of = {a.lower(): relation for a, relation in self.relations.items()}
+        relation = of.get(alias.lower(), folded.get(alias.lower()))
+        return self._columns() if relation is None else self._list_columns(relation)
+
+    def _list_columns(self, relation: ShownRelation) -> list[Offer]:
+        """Return the columns of a relation by its name, or of a query whose columns were read from its text."""
+        names = relation if isinstance(relation, tuple) else self.made.get(relation)
+        if names is not None:
+            found = [Offer(write_name(name), "column") for name in names if not name.endswith("*")]
+            wild = [name[:-1] for name in names if name.endswith("*")]
+            return [*found, *(o for name in wild for o in self._list_columns(name) if name != relation)]
+        table = next((t for t in self.known.tables if t.lower() == str(relation).lower()), None)
+        columns = self.known.tables[table] if table is not None else {}
+        return [Offer(write_name(name), "column", facts.help) for name, facts in columns.items()]
+
+    def _columns(self) -> list[Offer]:
+        """Return the columns in scope; all there are, where the statement names no relation yet."""
+        named = dict.fromkeys(self.relations.values())
+        found = [offer for relation in named for offer in self._list_columns(relation)]
+        return found or [offer for table in self.known.tables for offer in self._list_columns(table)]
+
+    def quoted_names(self) -> list[Offer]:
+        """Return tables and columns as they stand in double quotes that are open."""
+        offers = self._relations() if self._back() in ("FROM", "JOIN") else self._columns()
+        if self._back() == ".":
+            offers = self._columns_of(self.before[-2].name if len(self.before) > 1 else "")
+        names = [o._replace(text=(o.text[1:-1] if o.text[0] == '"' else o.text) + '"') for o in offers]
+        return names
+
+    # -- options, arguments and values --------------------------------------------------------------------------
+
+    def _in_options(self, opened: int) -> list[Offer]:
+        inside = self.before[opened + 1 :]
+        if inside and inside[-1].text == "=":
+            option = inside[-2].text.lower() if len(inside) > 1 else ""
+            if option == "privacy_unit_column":
+                return [o for o in self._columns() if "privacy unit" in o.help]
+            return _values_of(guide.OPTION_VALUES, option)
+        if inside and inside[-1].text != ",":
+            return []
+        taken = {word.text.lower() for word, sign in pairwise(inside) if sign.text == "="}
+        offered = list_options(self._declared() or self.mode)
+        return [Offer(name, "option", guide.OPTIONS.get(name, "")) for name in offered if name not in taken]
+
+    def _declared(self) -> str:
+        """Return the statement's kind where it declares a threshold."""
+        if self.before[0].upper != "DECLARE":
+            return ""
+        return "DECLARE STABLE" if any(w.upper == "STABLE" for w in self.before) else "DECLARE"
+
+    def _arguments(self, call: str) -> list[Offer]:
+        """Return the named arguments of a call."""
+        offered = list_arguments(call, self.mode)
+        return [Offer(f"{name} => ", "argument", guide.ARGUMENTS.get(name, "")) for name in offered]
+
+    def values(self, quoted: bool) -> list[Offer]:
+        """Return the values that may stand at the cursor: declared ones of a compared column, or of an option.
+
+        Args:
+            quoted: whether the cursor is in single quotes that are open.
+        """
+        if quoted and self._back() in ("=", "=>") and len(self.before) > 1:
+            named = {**guide.OPTION_VALUES, **guide.ARGUMENT_VALUES}.get(self._back(2).lower(), ())
+            texts = [Offer(value[1:-1], "value") for value in named if value.startswith("'")]
+            if texts:
+                return texts
+        offers = []
+        for column in self._compared():
+            for facts in self._find_facts(column):
+                for value in facts.values:
+                    text = value.startswith("'")
+                    if text == quoted or not quoted:
+                        offers.append(
+                            Offer(value[1:-1] if quoted else value, "value", f"declared for {column}")
+                        )
+        return offers
+
+    def _compared(self) -> list[str]:
+        """Return the column that the value at the cursor is compared with: ``x = ``, ``x IN (``, ``CASE x WHEN ``."""
+        words = self.before
+        i = len(words) - 1
+        if i >= 1 and words[i].text in _COMPARE:
+            return [words[i - 1].name]
+        if i >= 0 and words[i].text in ("(", ","):
+            opened = self._opened()
+            if opened is not None and opened >= 2 and words[opened - 1].upper == "IN":
+                negated = words[opened - 2].upper == "NOT" and opened >= 3
+                return [words[opened - 3 if negated else opened - 2].name]
+        if i >= 2 and words[i].upper in ("WHEN", "LIKE", "ILIKE"):
+            case = next((k for k in range(i, -1, -1) if words[k].upper == "CASE"), None)
+            if words[i].upper == "WHEN" and case is not None and case + 1 < i:
+                return [words[case + 1].name]
+        return []
+
+    def _find_facts(self, column: str) -> list[ColumnFacts]:
+        named = [str(r).lower() for r in self.relations.values() if not isinstance(r, tuple)]
+        tables = [c for t, c in self.known.tables.items() if t.lower() in named] or self.known.tables.values()
+        return [
+            facts for columns in tables for name, facts in columns.items() if name.lower() == column.lower()
+        ]
+
+
+def _words(words: Iterable[str]) -> list[Offer]:
+    return [Offer(word, "keyword", guide.MODE_HELP.get(word, "")) for word in words]
+
+
+def _values_of(values: Mapping[str, tuple[str, ...]], name: str) -> list[Offer]:
+    return [Offer(value, "value") for value in values.get(name, ())]
+
+
+def _list_functions(mode: str) -> list[SqlName]:
+    """Return the functions that a mode knows, each under all its names; those of DP and the choices where none is written."""
+    wanted = mode if mode in ("PTR", "STABLE", "SUBSAMPLE") else ""
+    rows = [r for r in AGGREGATES if r.help and (not wanted or wanted in r.modes)]
+    rows.sort(key=lambda row: row.name in MECHANISMS and bool(wanted))
+    spelled = [
+        (row, name) for row in rows for name in (row.name, *(row.aliases if "DP" in row.modes else ()))
+    ]
+    return [row if name == row.name else SqlName(name, row.modes, help=row.help) for row, name in spelled]
+
+
+def list_options(mode: str) -> tuple[str, ...]:
+    """Return the options that a mode takes; those of DP where none is written, all where it is a declared name."""
+    from dpsql.sql.binder import OPTIONS_OF_MODE
+    from dpsql.sql.selection.declared import DECLARE_OPTIONS, PROBE_OPTIONS, STABLE_OPTIONS
+
+    declared = {"DECLARE": DECLARE_OPTIONS, "DECLARE STABLE": STABLE_OPTIONS}
+    readers = declared.get(mode, OPTIONS_OF_MODE.get(mode or "DP", PROBE_OPTIONS))
+    return tuple(name for name in guide.OPTIONS if name in readers)
+
+
+def list_arguments(call: str, mode: str) -> tuple[str, ...]:
+    """Return the named arguments of an aggregate or a mechanism, by its name in capitals; of another function none."""
+    from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS
+    from dpsql.sql.ptr.block import PTR_ARGUMENTS
+    from dpsql.sql.selection.block import SELECTION_ARGUMENTS
+
+    readers = SELECTION_ARGUMENTS.get(ALIASES.get(call, call))
+    if readers is None and any(call in (row.name, *row.aliases) for row in AGGREGATES):
+        readers = PTR_ARGUMENTS if mode == "PTR" else NAMED_ARGUMENTS
+    return tuple(name for name in guide.ARGUMENTS if name in (readers or ()))
