@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -23,11 +25,14 @@ from dpsql.mechanisms.base import SALT, Operator, Reader
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.histograms import DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, change_noise
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import find_runs
 from dpsql.plan import Plan, PrivateBlock
+from dpsql.sql.dp import auto_caps
+from dpsql.sql.dp.budget_split import BudgetShare
 from dpsql.sql.exact.exact_query import Exact, write_bounded_rows
 from dpsql.sql.relations import joins, subqueries
 from tests.support import inside
@@ -36,6 +41,7 @@ from tests.support.moves import (
     fill,
     group_of,
     histogram,
+    loss_beyond,
     read,
     rows_by_key,
     rungs,
@@ -261,7 +267,7 @@ def differences(
     found = []
     for part, here, there in zip(parts_of(operator), before, after, strict=True):
         if isinstance(part, Aggregation):
-            found += violations(part, here, there, budgeted)
+            found += [*violations(part, here, there, budgeted), *loss_beyond(part, here, there)]
         elif isinstance(part, CapSearch):
             found += units_beyond(here, there)
         else:
@@ -274,7 +280,7 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
     plan = bound(databases.session, text)
     if plan is None:
         return []
-    found: list[str] = []
+    found = charged_beyond(plan, text)
     for block in plan.blocks:
         for item in block.inputs:
             databases.con.execute(f"CREATE OR REPLACE TEMP TABLE {item.name} AS {item.sql}")
@@ -294,6 +300,23 @@ def check_in(databases: Databases, text: str, number: int, units: Iterable[int])
                 there = by_packed_rows(databases, first, f"d{number}_{gone}")
                 found += violations(first, packed, after[0] if there is None else there, budgeted)
     return found
+
+
+def charged_beyond(plan: Plan, text: str) -> list[str]:
+    """Return where the blocks of a statement cost more together than it asks for."""
+    asked = [
+        Fraction(found[1])
+        for name in ("epsilon", "delta")
+        if (found := re.search(rf"{name} = (\S+?)[,)]", text))
+    ]
+    event = plan.event
+    if event is None or len(asked) < 2:
+        return []
+    return [
+        f"{spent} is charged, not {most}"
+        for spent, most in zip(event.basic, asked, strict=True)
+        if spent > most
+    ]
 
 
 def keep_groups(databases: Databases, block: PrivateBlock, schema: str) -> None:
@@ -328,27 +351,36 @@ def without_caps() -> Iterator[Databases]:
         yield opened
 
 
-def ask_for_caps(text: str) -> str:
-    """The statement with AUTO for both caps, in place of what it says."""
-    text = re.sub(r"max_(rows|groups)_contributed = \w+(, )?", "", text)
-    text = text.replace("OPTIONS (", "OPTIONS (max_rows_contributed = AUTO, max_groups_contributed = AUTO, ")
+def ask_for_everything(text: str) -> str:
+    """The statement with AUTO for both caps, for noise, and for most bounds of rows, in place of what it says."""
+    text = re.sub(r"(max_(rows|groups)_contributed|noise|delta|consistent) = [\w-]+(, )?", "", text).replace(
+        ", )", ")"
+    )
+    auto = "max_rows_contributed = AUTO, max_groups_contributed = AUTO, "
+    more = "" if "WITH STABLE" in text else "noise = AUTO, delta = 1e-7, "
+    text = text.replace("OPTIONS (", f"OPTIONS ({auto}{more}")
+    text = re.sub(
+        r"((?:SUM|AVG|VAR_POP|MEDIAN)\((?!DISTINCT)[^()]*, contribution_bounds_per_row => )\(-?[\d.]+, -?[\d.]+\)",
+        r"\1AUTO",
+        text,
+    )
     return f"{text} "  # the plan of the same text under the other policy is another
 
 
 @settings(QUIET, max_examples=200 // len(UNITS) + 1)
 @given(statements(1), NUMBERS)
-def test_no_unit_moves_more_than_is_declared_where_caps_are_found(
+def test_no_unit_moves_more_than_is_declared_with_everything_auto(
     without_caps: Databases, text: str, number: int
 ) -> None:
     """200 cases in which the policy leaves the caps out."""
-    text = ask_for_caps(text)
+    text = ask_for_everything(text)
     assert check_in(without_caps, text, number, UNITS) == [], (text, without_caps.contents(number))
 
 
 @pytest.mark.stochastic
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("slice_", range(SLICES))
-def test_no_unit_moves_more_than_is_declared_where_caps_are_found_at_length(
+def test_no_unit_moves_more_than_is_declared_with_everything_auto_at_length(
     without_caps: Databases, slice_: int
 ) -> None:
     """20,000 cases with everything AUTO, in slices that can be run apart."""
@@ -357,10 +389,61 @@ def test_no_unit_moves_more_than_is_declared_where_caps_are_found_at_length(
     @settings(QUIET, max_examples=CASES // SLICES // len(UNITS) + 1)
     @given(statements(2), NUMBERS)
     def search(text: str, number: int) -> None:
-        text = ask_for_caps(text)
+        text = ask_for_everything(text)
         assert check_in(without_caps, text, number, UNITS) == [], (text, without_caps.contents(number))
 
     search()
+
+
+def sizes_by_group(exact: Exact, top: int, groups: bool) -> str:
+    """In the place of a count for each unit: one for each unit and group."""
+    by = ", ".join(["u", *exact.names])
+    head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
+    pairs = f"SELECT LEAST(COUNT(*), {top}) AS n FROM ({exact.rows(inside=True)}) AS rows GROUP BY {by}"
+    return f"{head}SELECT n, COUNT(*) AS units FROM ({pairs}) AS pairs GROUP BY n"
+
+
+def quieter(noise: LaplaceNoise | GaussianNoise) -> Any:
+    assert isinstance(noise, GaussianNoise)
+    return replace(noise, sigma=noise.sigma * Fraction(9, 10))
+
+
+GAUSSIAN = "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-7, noise = GAUSSIAN, max_rows_contributed = AUTO)"
+CONTROLS = {
+    "a count per unit and group": "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) k, COUNT(*) FROM t GROUP BY k",
+    "sigma at 0.9": f"{GAUSSIAN} k, COUNT(*), COUNT(n) FROM t GROUP BY k",
+    "delta twice": f"{GAUSSIAN} x, COUNT(*) FROM t GROUP BY x",
+}
+
+
+@pytest.mark.parametrize("doctored", CONTROLS)
+def test_the_check_notices_what_is_found_for_too_little(
+    without_caps: Databases, doctored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls that must fail: how caps are found, what noise has, and what both pay."""
+    text = CONTROLS[doctored]
+    _PLANS.pop(text, None)
+    with monkeypatch.context() as patch:
+        if doctored == "a count per unit and group":
+            patch.setattr(auto_caps, "write_unit_sizes", sizes_by_group)
+        elif doctored == "delta twice":
+            patch.setattr(BudgetShare, "delta_part", property(lambda share: share.delta))
+        else:
+            plan = bound(without_caps.session, text)
+            assert plan is not None
+            (block,) = plan.blocks
+            search = block.operator
+            assert isinstance(search, CapSearch)
+            assert isinstance(search.least, Aggregation)
+            outputs = tuple(change_noise(output, quieter) for output in search.least.outputs)
+            made = replace(block, operator=replace(search.least, outputs=outputs))
+            patch.setitem(_PLANS, text, replace(plan, blocks=(made,)))
+            patch.setattr(Plan, "event", None)
+        seen = next((n for n in range(DATABASES) if check_in(without_caps, text, n, UNITS)), None)
+        _PLANS.pop(text, None)
+    assert seen is not None, "the doctored statement passed"
+    assert check_in(without_caps, text, seen, UNITS) == []
+    assert _PLANS.pop(text) is not None
 
 
 @pytest.mark.stochastic

@@ -12,9 +12,10 @@ from dpsql.mechanisms.auto_bounds import PLACES, AutoBounded
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
-from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
+from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
+from dpsql.privacy.conversions import gaussian_mu
 
 Noise = LaplaceNoise | GaussianNoise
 
@@ -93,6 +94,30 @@ def beyond(noise: Noise, changes: list[int], name: str, budgeted: bool) -> list[
             found.append(f"{name} moves too far in L2")
     elif sum(changes) > noise.sensitivity * noise.groups:
         found.append(f"{name} moves too far in L1")
+    return found
+
+
+def loss_beyond(operator: Aggregation, before: dict[Any, Any], after: dict[Any, Any]) -> list[str]:
+    """Return where the exact loss of all noisy numbers together is more than what they are declared with.
+
+    From the scales of the noise itself: Laplace noise loses ``|moved| / scale`` for each number, which add up, and Gaussian noise
+    of one calibration ``(moved / sigma)**2``, of which the sum is the squared mu of its pair at most.
+    """
+    lost, declared = 0.0, 0.0
+    squares: dict[tuple[Any, ...], float] = {}
+    for place, statistic in enumerate(operator.statistics):
+        changes, noise = moved(before, after, statistic.column), statistic.noise
+        if isinstance(noise, GaussianNoise):
+            pair = (noise.epsilon, noise.delta, None if isinstance(noise, JointGaussianNoise) else place)
+            squares[pair] = squares.get(pair, 0.0) + sum((c / float(noise.sigma)) ** 2 for c in changes)
+        else:
+            lost += sum(changes) / float(noise.scale)
+            declared += float(noise.epsilon)
+    found = [] if lost <= declared * (1 + 1e-9) else [f"Laplace noise loses {lost:g}, not {declared:g}"]
+    for (epsilon, delta, _), squared in squares.items():
+        mu = float(gaussian_mu(epsilon, delta))
+        if squared > mu**2 * (1 + 1e-6):
+            found.append(f"Gaussian noise has a mu of {math.sqrt(squared):g}, not {mu:g}")
     return found
 
 
