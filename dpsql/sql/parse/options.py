@@ -133,10 +133,22 @@ def _end(node: exp.Expr, what: str) -> Fraction:
     return read_number(node, what) if moment is None else Fraction(moment[1])
 
 
+AUTO = "AUTO"
+
+
+def _is_auto(node: exp.Expr) -> bool:
+    """Tell whether a value is the word AUTO; a column of some table that is called so is none."""
+    return isinstance(node, exp.Column | exp.Var) and not _is_qualified(node) and node.name.upper() == AUTO
+
+
+def _is_qualified(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and len(node.parts) > 1
+
+
 def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     """Read a pair of ends, or AUTO."""
-    if isinstance(node, exp.Column | exp.Var) and node.name.upper() == "AUTO":
-        return "AUTO"
+    if _is_auto(node):
+        return AUTO
     return read_pair(node, what)
 
 
@@ -159,6 +171,8 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
 
     def read(node: exp.Expr, what: str) -> str:
         """Read the named arguments by a table of readers."""
+        if _is_qualified(node):
+            raise bind_error(node, f"{what} must be a word, not a column.", did_you_mean(node.name, allowed))
         value = read_word(node, what)
         value = value.upper() if upper else value.lower()
         if value not in allowed:
@@ -186,12 +200,9 @@ def _consistent(node: exp.Expr, what: str) -> bool | str:
     return read_truth(node, what)
 
 
-AUTO = "AUTO"
-
-
 def read_cap(node: exp.Expr, what: str) -> int | str:
     """Read a whole number of at least 1, or AUTO."""
-    if isinstance(node, exp.Column | exp.Var) and node.name.upper() == AUTO:
+    if _is_auto(node):
         return AUTO
     return read_whole(node, what)
 
