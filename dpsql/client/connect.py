@@ -89,7 +89,7 @@ def connect_session(
     if policy is None:
         raise PolicyError(
             "a session needs the policy that the data owner wrote.",
-            hint='dpsql.connect("visits.duckdb", policy="policy.toml")',
+            hint='dpsql.connect("visits.duckdb", policy="policy.toml"); dpsql policy init writes a first one.',
         )
     from dpsql.session import open_session
 

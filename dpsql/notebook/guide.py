@@ -194,7 +194,7 @@ def _flag(token: str, flags: tuple[Flag, ...]) -> Flag | None:
 
 
 COMMANDS = {
-    "connect": "open a session: %dpsql connect data.duckdb --policy policy.toml, or %dpsql connect grpc+tls://host:31337",
+    "connect": "open a session: %dpsql connect [data.duckdb] --policy policy.toml, or %dpsql connect grpc+tls://host:31337",
     "demo": "open a session on the demo's health records",
     "budget": "how much is left, and what each cell cost",
     "ledger": "every charge: when, who, cell, loss, outcome (also: %dpsql log)",
@@ -320,7 +320,7 @@ MODE_HELP = {
 }
 """What the modes of SELECT WITH give."""
 
-NO_SESSION = "%dpsql connect data.duckdb --policy policy.toml   (or %dpsql demo, to look around)"
+NO_SESSION = "%dpsql connect --policy policy.toml   (none yet? %dpsql policy init; or %dpsql demo)"
 
 
 def show_mechanisms() -> Sheet:

@@ -127,6 +127,7 @@ class DpsqlMagic(Magics):
         except Error as error:
             for answered in error.answered:
                 display(answered)  # type: ignore[no-untyped-call]
+            sessions.mention_frame(error, text, self.shell.user_ns)  # type: ignore[union-attr]
             if error.text == text:
                 error.text = written  # show the line as it was typed
             raise
@@ -234,14 +235,14 @@ class DpsqlMagic(Magics):
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
-            raise PolicyError(
-                "a session needs the policy that the data owner wrote.",
-                hint="%dpsql connect data.duckdb --policy policy.toml",
-            )
+            source = given.rest[0] if given.rest and isinstance(given.rest[0], str) else "my.parquet"
+            hint = f"add --policy policy.toml; %dpsql policy init {source} -o policy.toml writes a first one."
+            raise PolicyError("a session needs the policy that the data owner wrote.", hint=hint)
         database: Any = given.rest[0] if given.rest else ":memory:"
         variable = self.shell.user_ns.get(database) if isinstance(database, str) else None  # type: ignore[union-attr]
         if variable is not None and not isinstance(variable, str):
-            database = variable  # an open DuckDB connection, or frames by name
+            # an open DuckDB connection, frames by name, or one frame, whose table is called as the variable
+            database = {database: variable} if sessions.is_frame(variable) else variable
         ledger = given.ledger or self.ledger or None
         self._open(given.session, database, given.policy, ledger, given.analyst)
 
@@ -300,10 +301,16 @@ class DpsqlMagic(Magics):
             self.sessions.get_open(rest)
             self.sessions.current = rest
         rows = [
-            ("current" if name == self.sessions.current else "", name, sessions.summarise_session(session))
+            (
+                "current" if name == self.sessions.current else "",
+                name,
+                *sessions.describe_session(session)[:2],
+            )
             for name, session in self.sessions.items()
         ]
-        return render.make_sheet(("", "session", "budget"), rows, () if rows else (guide.NO_SESSION,))
+        return render.make_sheet(
+            ("", "session", "tables", "budget"), rows, () if rows else (guide.NO_SESSION,)
+        )
 
     def _close(self, rest: str) -> None:
         name = " ".join(shlex.split(rest)) or self.sessions.current

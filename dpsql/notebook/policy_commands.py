@@ -12,6 +12,7 @@ from typing import Any
 from dpsql.errors import ParseError
 from dpsql.notebook.guide import Flag, parse_words
 from dpsql.notebook.render import Panel
+from dpsql.notebook.sessions import is_frame
 
 INIT_FLAGS = (
     Flag("--database", "path", "a DuckDB database: the same as the source"),
@@ -57,7 +58,7 @@ def _init(words: str, space: Mapping[str, Any]) -> Panel:
     if len(given) != 1:
         raise ParseError("%dpsql policy init takes one source.", hint=INIT)
     source = _find(given[0], space)
-    if not isinstance(source, str | Mapping) and hasattr(type(source), "columns"):
+    if is_frame(source):
         source = {given[0]: source}
     unit, output = (str(flags[name]) if name in flags else None for name in ("--unit", "-o"))
     draft = init_policy(source, unit, output)

@@ -8,6 +8,7 @@ standard library and Arrow, so ``print(result)`` is the same table outside noteb
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
@@ -29,7 +30,7 @@ NOISY_DIGITS = 4
 
 NOISE_ONLY = "the interval is for the noise, not for clamping"
 NO_INTERVAL = "no interval: computed after the release"
-_PRE = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+_PRE = "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +64,7 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     """
     total, limit = len(result), ROWS if rows is None else max(2, rows)
     gap = limit // 2 if total > limit else None
-    kept = list(range(total)) if gap is None else [*range(gap), *range(total - (limit - gap), total)]
+    kept = _index(range(total) if gap is None else [*range(gap), *range(total - (limit - gap), total)])
     table = result.table.take(kept) if gap is not None else result.table
     intervals = result.ends
     maps = [place for place, field in enumerate(table.schema) if str(field.type).startswith("map<")]
@@ -88,6 +89,12 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
     return Sheet(tuple(columns), write_caption(result, None if gap is None else len(kept)), gap)
 
 
+def _index(rows: Sequence[int]) -> pa.Array:
+    """Return row numbers as Arrow has them. A list of Python's would make Arrow import pandas, which takes half a second."""
+    import pyarrow as pa
+
+    held = pa.py_buffer(array("q", rows))
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, held])
 class _OpenedMap(NamedTuple):
     """A column of maps as columns of its own, with one line for each entry of each row's map."""
 
@@ -166,7 +173,7 @@ def _below_zero(result: Result) -> str | None:
 
     for name, (_, high) in result.ends.items():
         column = result.table.column(name)
-        if pa.types.is_integer(column.type):
+        if pa.types.is_integer(column.type) and (pc.min(column).as_py() or 0) < 0:
             below = pc.and_(pc.less(column, pa.scalar(0, column.type)), pc.greater_equal(high, 0.0))
             if pc.any(below).as_py():
                 return name

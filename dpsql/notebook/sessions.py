@@ -118,10 +118,29 @@ def pair_kept_results(text: str, params: Params, results: list[Result]) -> list[
     return [(statement.keep, result) for statement, result in pairs if statement.keep]
 
 
+def mention_frame(error: Error, text: str, space: Mapping[str, Any]) -> None:
+    """Say in the refusal of an unknown table that a frame of its name is not read, and what to type instead."""
+    name = text[slice(*error.span)] if error.span and error.message.startswith("there is no table") else ""
+    if name in space and is_frame(space[name]):
+        error.hint = (
+            f"the variable {name} is not read as long as nothing bounds its rows: %dpsql policy init {name} -o policy.toml, "
+            f"then %dpsql connect {name} --policy policy.toml"
+        )
+
+
+def is_frame(found: object) -> bool:
+    """Tell whether a variable holds a table by its columns, as pandas, polars and Arrow have it."""
+    return not isinstance(found, str | Mapping) and hasattr(type(found), "columns")
+
+
 def summarise_session(session: OpenSession) -> str:
     """Return one line for loading and connecting: version, tables, budget."""
-    tables = ", ".join(session.policy.tables) or "no tables"
-    parts = [f"dpsql {__version__}", tables, session.budget().sentence]
+    return " · ".join((f"dpsql {__version__}", *describe_session(session)))
+
+
+def describe_session(session: OpenSession) -> list[str]:
+    """List what to know of a session: its tables, its budget, and where it is."""
+    parts = [", ".join(session.policy.tables) or "no tables", session.budget().sentence]
     if isinstance(session, RemoteSession):
         parts.append(f"{session.analyst} at {session.server}")
         if (
@@ -131,7 +150,7 @@ def summarise_session(session: OpenSession) -> str:
             parts.append(f"the token ends on {session.expires[:10]}")
     elif not session.account.lasting:
         parts.append("this budget lasts for this kernel only")
-    return " · ".join(parts)
+    return parts
 
 
 def list_schema(session: OpenSession) -> Mapping[str, list[str]]:

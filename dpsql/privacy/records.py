@@ -130,11 +130,10 @@ class BudgetState:
 
     @property
     def amounts(self) -> str:
-        """The words for what was spent and what is left, in the figures of every other place."""
-        amounts = (
-            f"{self.detail}; {self.sentence}" if self.has_rule else f"{self.spent} spent, {self.left} left"
-        )
-        return ", ".join(filter(None, [amounts, self.about_text]))
+        """The words for what is left and what was spent, in the figures of every other place."""
+        left = self.sentence if self.has_rule else f"{self.spent} spent, {self.left} left"
+        left = ", ".join(filter(None, [left, self.about_text]))
+        return f"{left}; {self.detail}" if self.has_rule else left
 
     @property
     def bar_line(self) -> str:

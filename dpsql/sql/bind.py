@@ -303,7 +303,7 @@ class Plans:
         """
         if catalog.functions or catalog.kept or declared or "$" in statement.source:
             return bind(statement, catalog, self._finisher, declared)
-        key = (statement.text, statement.span, catalog.default_epsilon)
+        key = (statement.text, statement.span, catalog.default_epsilon, catalog.epsilon is None)
         plan = self._kept.get(key)
         if plan is None:
             watched = _Watched(self._finisher)

@@ -22,24 +22,39 @@ CLI = "test_cli.py"
 SESSIONS = "notebook/test_sessions.py"
 EXPECTED = "mechanisms/test_expected_error.py"
 BROWSER = "notebook/test_browser.py"
+HOUR = "notebook/test_newcomers_hour.py"
 LAB = "notebook/test_labextension.py"
 
 ROWS: dict[int, tuple[str, ...]] = {
     # loading and sessions
-    1: ("loading gives the line and the cell magic", f"{MAGIC}::test_loading_says_one_line_and_how_to_begin"),
-    2: ("loading twice does no harm", "notebook/test_sessions.py::test_loading_twice_does_no_harm"),
+    1: (
+        "loading gives the line and the cell magic",
+        f"{SESSIONS}::test_loading_gives_both_magics_and_advertises_nobody",
+        f"{MAGIC}::test_loading_says_one_line_and_how_to_begin",
+    ),
+    2: ("loading twice does no harm", f"{SESSIONS}::test_loading_twice_does_no_harm"),
     3: (
-        "reloading keeps the session",
+        "reloading keeps the session and its budget",
+        f"{SESSIONS}::test_reloading_keeps_what_was_spent",
         f"{MAGIC}::test_reloading_keeps_the_session_and_unloading_takes_the_magic",
     ),
-    4: ("unloading takes everything away", "notebook/test_sessions.py::test_unloading_takes_everything_away"),
-    5: ("nothing unused is imported", f"{MAGIC}::test_nothing_is_imported_that_is_not_used"),
-    6: ("no telemetry, nobody advertised", "notebook/test_sessions.py::test_loading_opens_no_connection"),
-    7: ("an open DuckDB connection is used", "notebook/test_sessions.py::test_an_open_connection_is_used"),
-    8: ("data frames are not found by name", "notebook/test_sessions.py::test_frames_are_not_found_by_name"),
-    9: ("several sessions, one current", "notebook/test_sessions.py::test_several_sessions"),
-    10: ("%config lists the settings", "notebook/test_sessions.py::test_config_lists_the_settings"),
-    11: ("settings of the project", f"{MAGIC}::test_settings_from_pyproject"),
+    4: ("unloading takes everything away", f"{SESSIONS}::test_unloading_takes_everything_away"),
+    5: ("nothing unused is imported", f"{SESSIONS}::test_nothing_is_imported_for_a_count"),
+    6: (
+        "no telemetry, nobody advertised",
+        f"{SESSIONS}::test_loading_opens_no_connection",
+        f"{SESSIONS}::test_loading_gives_both_magics_and_advertises_nobody",
+    ),
+    7: ("an open DuckDB connection is used", f"{SESSIONS}::test_an_open_connection_is_used"),
+    8: ("data frames are not found by name", f"{SESSIONS}::test_frames_are_not_found_by_name"),
+    9: ("several sessions, one current", f"{SESSIONS}::test_several_sessions"),
+    10: ("%config lists the settings", f"{SESSIONS}::test_config_lists_the_settings"),
+    11: (
+        "settings of the project; where there are none, nothing is read or said",
+        f"{MAGIC}::test_settings_from_pyproject",
+        f"{MAGIC}::test_wrong_settings",
+        f"{MAGIC}::test_other_peoples_projects_say_nothing",
+    ),
     12: (
         "plain Python does the same",
         f"{SESSIONS}::test_it_works_on_the_demo_without_a_magic",
@@ -52,17 +67,33 @@ ROWS: dict[int, tuple[str, ...]] = {
         "several statements, bound before any is paid",
         f"{MAGIC}::test_a_cell_is_bound_before_any_of_it_is_paid",
     ),
-    16: ("comments anywhere; alone they do nothing", f"{MAGIC}::test_comments_do_nothing_and_cost_nothing"),
-    17: ("a last semicolon is fine", f"{MAGIC}::test_several_statements_are_all_shown"),
-    18: ("a semicolon does not silence", "decided: it ends SQL statements; -o is there to be quiet"),
-    19: ("braces and dollars arrive untouched", "notebook/test_sessions.py::test_braces_and_dollars_arrive"),
+    16: (
+        "comments anywhere; alone they do nothing",
+        f"{SESSIONS}::test_comments_anywhere_and_a_last_semicolon_change_nothing",
+        f"{MAGIC}::test_comments_do_nothing_and_cost_nothing",
+    ),
+    17: (
+        "a last semicolon is fine",
+        f"{SESSIONS}::test_comments_anywhere_and_a_last_semicolon_change_nothing",
+        f"{MAGIC}::test_several_statements_are_all_shown",
+    ),
+    18: (
+        "a semicolon does not silence",
+        "decided: it ends SQL statements; -o is there to be quiet",
+        f"{SESSIONS}::test_comments_anywhere_and_a_last_semicolon_change_nothing",
+    ),
+    19: ("braces and dollars arrive untouched", f"{SESSIONS}::test_braces_and_dollars_arrive"),
     20: ("$name is bound from the notebook", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
-    21: (":name is explained", "notebook/test_sessions.py::test_other_placeholders_are_explained"),
+    21: (":name is explained", f"{SESSIONS}::test_other_placeholders_are_explained"),
     22: ("templates are refused", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
-    23: ("--params", f"{MAGIC}::test_parameters_are_bound_from_the_notebook"),
-    24: ("options by name with =>", "notebook/test_sessions.py::test_options_by_name"),
-    25: ("= inside a call is refused", "notebook/test_sessions.py::test_an_equals_sign_for_an_arrow"),
-    26: ("letter case does not matter", "notebook/test_sessions.py::test_letter_case_does_not_matter"),
+    23: (
+        "--params with JSON or a variable",
+        f"{MAGIC}::test_parameters_are_bound_from_the_notebook",
+        f"{SESSIONS}::test_parameters_from_a_dict",
+    ),
+    24: ("options by name with =>", f"{SESSIONS}::test_options_by_name"),
+    25: ("= inside a call is refused", f"{SESSIONS}::test_an_equals_sign_for_an_arrow"),
+    26: ("letter case does not matter", f"{SESSIONS}::test_letter_case_does_not_matter"),
     27: ("SQL from a file", f"{MAGIC}::test_a_file"),
     28: (
         "highlighting: Pygments, and JupyterLab by a prebuilt extension",
@@ -107,13 +138,18 @@ ROWS: dict[int, tuple[str, ...]] = {
         f"{RESULT}::test_frames_have_duckdbs_types",
         f"{RESULT}::test_polars_and_the_arrow_stream",
         f"{RESULT}::test_fetchnumpy_masks_nulls",
+        f"{SESSIONS}::test_the_type_of_results_can_be_set",
     ),
     42: (
         "a missing library and its install line",
         f"{RESULT}::test_a_missing_library_is_named_with_its_install_line",
     ),
-    43: ("the default type can be set", f"{MAGIC}::test_settings_from_pyproject"),
-    44: ("readable column names", "notebook/test_sessions.py::test_columns_have_readable_names"),
+    43: (
+        "the default type can be set",
+        f"{SESSIONS}::test_the_type_of_results_can_be_set",
+        f"{MAGIC}::test_settings_from_pyproject",
+    ),
+    44: ("readable column names", f"{SESSIONS}::test_columns_have_readable_names"),
     45: ("a result is cheap to build", "benchmarks/test_loading.py::test_a_result_is_cheap"),
     46: (
         "plain data, picklable, no cursor",
@@ -127,20 +163,36 @@ ROWS: dict[int, tuple[str, ...]] = {
         "corpora/test_corpora.py::test_reject",
     ),
     48: ("errors can be caught", f"{MAGIC}::test_errors_can_be_caught"),
-    49: ("Run All stops", f"{MAGIC}::test_a_failing_cell_stops_run_all"),
-    50: ("the nearest name", "notebook/test_sessions.py::test_the_nearest_name"),
+    49: (
+        "Run All stops",
+        f"{MAGIC}::test_a_failing_cell_stops_run_all",
+        f"{HOUR}::test_run_all_stops_at_the_first_mistake",
+    ),
+    50: ("the nearest name", f"{SESSIONS}::test_the_nearest_name"),
     51: (
         "a refusal says what is allowed",
         f"{MAGIC}::test_rows_are_refused_in_three_lines",
         "corpora/test_corpora.py::test_reject",
     ),
-    52: ("no data in errors", "notebook/test_sessions.py::test_no_value_of_the_data_in_an_error"),
+    52: ("no data in errors", f"{SESSIONS}::test_no_value_of_the_data_in_an_error"),
     53: ("over budget: asked, left, what would fit", f"{MAGIC}::test_over_budget_says_what_would_fit"),
-    54: ("an interrupted cell says what was charged", "notebook/test_sessions.py::test_an_interrupted_cell"),
+    54: (
+        "an interrupted cell says what was charged",
+        f"{SESSIONS}::test_an_interrupted_cell",
+        f"{HOUR}::test_two_sessions_share_one_budget_until_it_is_out",
+    ),
     # progress
     55: ("nothing under a second", "notebook/test_progress.py::test_quick_work_shows_nothing"),
-    56: ("no widgets", f"{MAGIC}::test_nothing_is_imported_that_is_not_used"),
-    57: ("the stop button", "notebook/test_sessions.py::test_an_interrupted_cell"),
+    56: (
+        "no widgets: progress is a line of text",
+        f"{SESSIONS}::test_nothing_is_imported_for_a_count",
+        "notebook/test_progress.py::test_slow_work_shows_a_line_and_wipes_it",
+    ),
+    57: (
+        "the stop button stops the engine",
+        "test_interruption.py::test_a_stop_ends_a_query_that_would_never_end",
+        f"{HOUR}::test_two_sessions_share_one_budget_until_it_is_out",
+    ),
     # price and privacy
     58: (
         "--explain and --dry-run spend nothing",
@@ -163,10 +215,17 @@ ROWS: dict[int, tuple[str, ...]] = {
         f"{EXPECTED}::test_an_error_is_what_the_sentence_says",
         "sql/relations/test_intervals.py::test_a_column_that_goes_on_keeps_its_interval",
     ),
-    62: ("the level is stated and can be set", "notebook/test_sessions.py::test_the_level_of_the_interval"),
-    63: ("the owner's default epsilon", f"{MAGIC}::test_the_default_epsilon_is_never_exact"),
-    64: ("what is left as a number of queries", "notebook/test_sessions.py::test_what_is_left_as_queries"),
-    65: ("a log of every charge", f"{MAGIC}::test_the_panels"),
+    62: ("the level is stated and can be set", f"{SESSIONS}::test_the_level_of_the_interval"),
+    63: (
+        "the owner's default epsilon, told where it is used",
+        f"{MAGIC}::test_the_default_epsilon_is_never_exact",
+        f"{SESSIONS}::test_a_default_epsilon_is_told_where_it_is_the_owners",
+    ),
+    64: ("what is left as a number of queries", f"{SESSIONS}::test_what_is_left_as_queries"),
+    65: (
+        "a log of every charge: when, who, what, cost, outcome",
+        f"{SESSIONS}::test_the_log_says_when_who_what_and_at_what_cost",
+    ),
     66: (
         "negative counts stay negative, and are explained once",
         f"{SESSIONS}::test_negative_counts_stay_negative",
@@ -192,6 +251,7 @@ def test_every_expectation_has_its_test(row: int) -> None:
             continue
         file, _, name = how.partition("::")
         assert name in _tests(file), how
+        assert name.startswith("test_"), how
 
 
 def test_the_table_is_whole() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +21,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql.demo import POLICY
+from dpsql.notebook import guide
 from dpsql.result import Result
 
 Cell = Callable[..., Any]
@@ -66,6 +71,46 @@ def test_unloading_takes_everything_away(cell: Cell, shell: InteractiveShell) ->
     assert "visits" in repr(cell("%dpsql tables")), "the session waited"
 
 
+def test_loading_gives_both_magics_and_advertises_nobody(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("%load_ext dpsql")
+    assert shell.find_line_magic("dpsql") is not None
+    assert shell.find_cell_magic("dpsql") is not None
+    said = capsys.readouterr().out + repr(shell.run_cell("%dpsql").result) + guide.USAGE
+    assert len(said) > 1000
+    assert not re.search(r"https?:|www\.|@", said)
+
+
+def test_reloading_keeps_what_was_spent(cell: Cell) -> None:
+    cell("%dpsql SELECT COUNT(*) AS n FROM visits")
+    cell("%reload_ext dpsql")
+    assert "ε=0.1 spent, ε=2.9 left" in repr(cell("%dpsql budget"))
+    assert "no charge" in cell("%dpsql SELECT COUNT(*) AS n FROM visits").cost_line
+
+
+def test_nothing_is_imported_for_a_count(tmp_path: Path) -> None:
+    script = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in ("%load_ext dpsql", "%dpsql demo", "%dpsql SELECT COUNT(*) AS n FROM visits"):
+    shell.run_cell(cell).raise_error()
+print(*{"pandas", "polars", "matplotlib", "ipywidgets", "tqdm", "jinja2"} & {m.partition(".")[0] for m in sys.modules})
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "IPYTHONDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "±" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
+
+
 def test_loading_opens_no_connection(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the network was used")
@@ -89,10 +134,17 @@ def test_an_open_connection_is_used(cell: Cell, shell: InteractiveShell, tmp_pat
 
 def test_frames_are_not_found_by_name(cell: Cell, shell: InteractiveShell) -> None:
     pandas = pytest.importorskip("pandas")
-    shell.user_ns["frame"] = frame = pandas.DataFrame({"a": [1, 2]})
-    assert len(frame) == 2
-    with pytest.raises(dpsql.BindError, match="no table frame"):
+    shell.user_ns["frame"] = frame = pandas.DataFrame({"person_id": range(1000)})
+    assert len(frame) == 1000
+    with pytest.raises(dpsql.BindError, match="no table frame") as caught:
         cell("%dpsql SELECT COUNT(*) FROM frame")
+    assert "%dpsql policy init frame" in str(caught.value)
+    with pytest.raises(dpsql.BindError) as caught:
+        cell("%dpsql SELECT COUNT(*) FROM frames")
+    assert "the variable" not in str(caught.value)
+    cell("%dpsql policy init frame -o mine.toml")
+    cell("%dpsql connect frame --policy mine.toml --session mine")
+    assert "frame" in repr(cell("%dpsql tables")), "with a policy, one frame is a table of its name"
 
 
 def test_several_sessions(cell: Cell) -> None:
@@ -118,6 +170,53 @@ def test_config_lists_the_settings(cell: Cell, capsys: pytest.CaptureFixture[str
     cell("%config DpsqlMagic.rows = 2")
     assert repr(cell("%dpsql SELECT plan FROM plans")).splitlines()[-1].strip().startswith("2 of 5 rows")
     cell("%config DpsqlMagic.rows = 20")
+
+
+def test_the_type_of_results_can_be_set(cell: Cell) -> None:
+    cell("%config DpsqlMagic.output = 'arrow'")
+    assert cell("%dpsql SELECT 1 AS a").to_pydict() == {"a": [1]}
+    cell("%config DpsqlMagic.output = 'result'")
+    assert cell("%dpsql SELECT 1 AS a").dicts() == [{"a": 1}]
+
+
+def test_comments_anywhere_and_a_last_semicolon_change_nothing(cell: Cell) -> None:
+    plain = cell("%%dpsql\nSELECT COUNT(*) AS n FROM visits")
+    dressed = "-- first; one\n/* a; b */ SELECT -- why\n COUNT(*) AS n /* of ' all */ FROM visits; -- last ;\n-- end"
+    again = cell(f"%%dpsql\n{dressed}")
+    assert again.fetchall() == plain.fetchall(), "a semicolon ends the statement, and silences nothing"
+    assert "no charge" in again.cost_line
+
+
+def test_parameters_from_a_dict(cell: Cell, shell: InteractiveShell) -> None:
+    shell.push({"given": {"a": "x"}})
+    assert cell("%dpsql --params $given SELECT $a AS a").fetchall() == [("x",)]
+
+
+def test_a_default_epsilon_is_told_where_it_is_the_owners(cell: Cell) -> None:
+    told = "ε=0.1 is the policy's default"
+    assert told in repr(cell("%dpsql SELECT COUNT(*) AS n FROM visits"))
+    for epsilon in ("0.2", "0.1"):
+        asked = f"%dpsql --epsilon {epsilon} SELECT COUNT(*) AS n FROM visits WHERE age > 30"
+        result = cell(asked)
+        assert result.loss == f"ε={epsilon}"
+        assert "default" not in repr(result)
+    assert told in repr(cell("%dpsql SELECT COUNT(*) AS n FROM visits WHERE age > 31"))
+
+
+def test_the_log_says_when_who_what_and_at_what_cost(cell: Cell) -> None:
+    cell("%dpsql SELECT COUNT(*) AS n FROM visits")
+    with pytest.raises(dpsql.PrivacyError):
+        cell("%dpsql SELECT * FROM visits")
+    paid, refused = cell("%dpsql log").dicts()
+    assert (paid["text"], paid["charge"], paid["outcome"]) == (
+        "SELECT COUNT(*) AS n FROM visits",
+        "ε=0.1",
+        "released",
+    )
+    assert paid["analyst"]
+    assert paid["when"] <= refused["when"]
+    assert (refused["charge"], refused["outcome"]) == ("0", "refused")
+    assert refused["reason"]
 
 
 def test_braces_and_dollars_arrive(cell: Cell) -> None:
@@ -165,6 +264,9 @@ def test_columns_have_readable_names(cell: Cell) -> None:
         ("SELECT AVG(doctor_visit) FROM visits", "doctor_visits"),
         ("SELECT WITH DP OPTIONS (epsilom = 1) COUNT(*) FROM visits", "epsilon"),
         ("SELECT WITH DPP COUNT(*) FROM visits", "DP"),
+        ("SELECT ABOVE_TRESHOLD(COUNT(*), 100, epsilon => 0.1) FROM visits", "ABOVE_THRESHOLD"),
+        ("SELECT ABOVE_THRESHOLD(COUNT(*), 100, epsilom => 0.1) FROM visits", "epsilon"),
+        ("SELECT MEDIN(age) FROM visits", "MEDIAN"),
         ("SHOW BUDGETS", "BUDGET"),
     ],
 )

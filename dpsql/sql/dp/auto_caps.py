@@ -195,7 +195,8 @@ class CapBuilder:
             if catalog.default_epsilon is None:
                 return options, Amount("epsilon", Fraction(0))  # dealing says what is missing
             asked = Amount("epsilon", catalog.default_epsilon)
-            block.binder.notes.append(f"ε={float(asked.total):g} is the policy's default")
+            if catalog.epsilon is None:
+                block.binder.notes.append(f"ε={float(asked.total):g} is the policy's default")
         if asked.currency == "epsilon":
             within_limit(catalog.policy.budget, asked.total, options.nodes.get("epsilon"))
         else:

@@ -292,7 +292,9 @@ class AggregatingBlock(ABC):
                 raise privacy_error(node, what, "COUNT(DISTINCT ...) counts the units.")
             raise self._refuse_ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
-            raise bind_error(node, f"{node.name[7:].upper()} takes no named arguments.")
+            name, near = node.name[7:].upper(), nearest_aggregate(node.name[7:])
+            hint = f"did you mean {near}?" if near and near != name else None
+            raise bind_error(node, f"{name} takes no named arguments.", hint)
         return self._children(node, aliases)
 
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:

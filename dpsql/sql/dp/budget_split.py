@@ -236,7 +236,7 @@ def deal(
         hint = f"write SELECT WITH {options.mode.upper()} OPTIONS (epsilon = 0.1) ..."
         first = select.expressions[0] if select.expressions else select
         raise privacy_error(options.mode_node, what, hint, around=first)
-    if "epsilon" not in options.values and open_parts:
+    if "epsilon" not in options.values and open_parts and binder.catalog.epsilon is None:
         binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
     place = next((n for s, n in shares if s and n is not None), None)
     within_limit(budget, epsilon, options.nodes.get("epsilon") or place)
