@@ -300,17 +300,14 @@ class DpsqlMagic(Magics):
         if rest:
             self.sessions.get_open(rest)
             self.sessions.current = rest
-        rows = [
-            (
-                "current" if name == self.sessions.current else "",
-                name,
-                *sessions.describe_session(session)[:2],
+        rows = []
+        for name, session in self.sessions.items():
+            tables, *budget = sessions.describe_session(session)
+            rows.append(
+                ("current" if name == self.sessions.current else "", name, tables, " · ".join(budget))
             )
-            for name, session in self.sessions.items()
-        ]
-        return render.make_sheet(
-            ("", "session", "tables", "budget"), rows, () if rows else (guide.NO_SESSION,)
-        )
+        headings = ("", "session", "tables", "budget")
+        return render.make_sheet(headings, rows, () if rows else (guide.NO_SESSION,))
 
     def _close(self, rest: str) -> None:
         name = " ".join(shlex.split(rest)) or self.sessions.current
