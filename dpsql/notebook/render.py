@@ -95,6 +95,8 @@ def _index(rows: Sequence[int]) -> pa.Array:
 
     held = pa.py_buffer(array("q", rows))
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, held])
+
+
 class _OpenedMap(NamedTuple):
     """A column of maps as columns of its own, with one line for each entry of each row's map."""
 
