@@ -188,7 +188,10 @@ class AnalystCall:
         if method == "settle" or refused:
             with self._lock:
                 self._at_stake = self.clock.touched
-        self._worker.send(answer.head, answer.payload)
+        try:
+            self._worker.send(answer.head, answer.payload)
+        finally:
+            self._service.tell_charges()
 
     def _wait_after_opening(self) -> None:
         """Let a worker go on at a public time that has opened the data for a session."""

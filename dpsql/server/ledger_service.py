@@ -77,6 +77,7 @@ class LedgerService:
         self._figures = _FigureCache(ledger)
         self._sending = b""
         self._told_state: tuple[int, dict[str, Any]] | None = None
+        self._untold: list[tuple[int, str, str]] = []
         self.begin()
 
     def begin(self) -> None:
@@ -121,6 +122,13 @@ class LedgerService:
                 self._report(error)
                 return write_error(LedgerError(_FAILED, hint=_ASK_OWNER))
 
+    def tell_charges(self) -> None:
+        """Tell the owner of the charges of the calls before: once the worker has its answer, since a log takes time to write."""
+        with self._lock:
+            untold, self._untold = self._untold, []
+        for number, charge, outcome in untold:
+            self._tell(number, charge, outcome)
+
     def settle_all(self, outcome: str = "interrupted") -> list[int]:
         """Settle what the worker left open, after its end: thresholds by their last progress, all else in full.
 
@@ -138,10 +146,11 @@ class LedgerService:
                 try:
                     used = self.ledger.settle_left(ticket)
                     settled.append(number)
-                    self._tell(number, self.ledger.accountant.write_charge(used), outcome)
+                    self._untold.append((number, self.ledger.accountant.write_charge(used), outcome))
                 except LedgerError as error:
                     self._report(error)
             self._open.clear()
+        self.tell_charges()
         return settled
 
     # -- charges --------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ class LedgerService:
         self._count_write()
         number = self.ledger.debit(text, shown)
         if number is not None:
-            self._tell(number, "the share alone", "debited")
+            self._untold.append((number, "the share alone", "debited"))
         return _answer(statement_id=number, state=write_state(self.ledger.state()))
 
     def _progress(self, head: dict[str, Any], payload: bytes) -> Message:
@@ -179,7 +188,7 @@ class LedgerService:
         self.ledger.settle(ticket, event, self._read_kept(head, payload), outcome)
         del self._open[ticket.statement_id]
         used = event if outcome == "released" else ticket.event
-        self._tell(ticket.statement_id, self.ledger.accountant.write_charge(used), outcome)
+        self._untold.append((ticket.statement_id, self.ledger.accountant.write_charge(used), outcome))
         return _answer(state=write_state(self.ledger.state()))
 
     def _part(self, head: dict[str, Any], payload: bytes) -> Message:
