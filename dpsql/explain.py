@@ -5,7 +5,8 @@ EXPLAIN: the plan in numbered sentences, its price, and the exact SQL. Nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -127,6 +128,9 @@ _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
 FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
 """Epsilons of the table of expected errors, in parts of the statement's own."""
 
+MAX_JOINED = 3
+"""Sentences on one output that are joined to one paragraph; more stay one by one."""
+
 _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 
 
@@ -165,7 +169,10 @@ def explain_plan(
 ) -> Explanation:
     """Explain a plan and its price under the session's accountant; stored blocks are free."""
     plan = prepared.plan
-    sentences = [*(s for block in plan.blocks for s in block.explain()), *plan.limits, *prepared.sentences()]
+    names = _name_outputs(plan)
+    told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
+    shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
+    sentences = [*_group_sentences(told, shown), *plan.limits, *prepared.sentences()]
     event, debit = prepared.event, prepared.debit
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
@@ -185,6 +192,8 @@ def explain_plan(
         price = f"Would cost {why}; {ledger.state().sentence}. No private data were read."
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     errors = expect_errors(plan, budget)
+    if errors is not None:
+        errors = replace(errors, rows=tuple((_rename(name, names, ", "), row) for name, row in errors.rows))
     sentences = list(dict.fromkeys(sentences))
     assumed = any(block.operator.assumes_rows for block in plan.blocks)
     return Explanation(
@@ -192,6 +201,39 @@ def explain_plan(
         mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
         least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
     )  # fmt: skip
+
+
+def _name_outputs(plan: Plan) -> dict[str, str]:
+    """Return what the statement calls released columns, where that is certain."""
+    released = [column for block in plan.blocks for column, _ in block.columns]
+    found: dict[str, str] = {}
+    for name, traces in plan.traced:
+        if len(traces) == 1 and len(traces[0]) == 1:
+            _, column, factor = traces[0][0]
+            if factor == 1 and released.count(column) == 1:
+                found.setdefault(column, name)
+    return found
+
+
+def _rename(text: str, names: Mapping[str, str], end: str) -> str:
+    """Return a text that begins with a released column's name with that of the output."""
+    for column, name in names.items():
+        if text == column or text.startswith(column + end):
+            return name + text[len(column) :]
+    return text
+
+
+def _group_sentences(sentences: Sequence[str], names: Iterable[str]) -> list[str]:
+    """Join what is computed and the noise that it gets to one sentence for each output, which has its name once."""
+    grouped = list(dict.fromkeys(sentences))
+    for name in names:
+        own = [sentence for sentence in grouped if sentence.startswith(f"{name}: ")]
+        if 1 < len(own) <= MAX_JOINED:
+            first, *rest = (sentence.removeprefix(f"{name}: ").rstrip(".") for sentence in own)
+            joined = ". ".join([f"{name}: {first}", *(part[:1].upper() + part[1:] for part in rest)])
+            grouped[grouped.index(own[0])] = f"{joined}."
+            grouped = [sentence for sentence in grouped if sentence not in own[1:]]
+    return grouped
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:

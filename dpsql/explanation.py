@@ -1,4 +1,4 @@
-"""The answer of EXPLAIN: a plan in numbered sentences, its price, its expected errors, and the exact SQL. A plain record."""
+"""The answer of EXPLAIN: the price of a plan, the plan in numbered sentences, its expected errors, and the exact SQL."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ import pyarrow as pa
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.privacy.events import Event
-from dpsql.report.tables import Sheet
+from dpsql.report.tables import Html, Sheet, join, tag
 from dpsql.result import Result
 
+SHORT_SQL = 12
+"""Lines of exact SQL that are shown with the rest in a terminal; longer ones are asked for."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """A plan in words. ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` all of it for programs.
+
+    A notebook shows it as HTML, with the exact SQL folded away; ``repr()`` leaves SQL of more than a few lines out.
 
     Of several statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
 
@@ -56,24 +61,59 @@ class Explanation:
         return {name: error for part in (self, *self.parts) for name, error in part.mean_errors}
 
     def __str__(self) -> str:
-        if self.parts:
-            told = [f"Statement {i} of {len(self.parts)}:\n{part}" for i, part in enumerate(self.parts, 1)]
-            return "\n\n".join([*told, self.price])
-        from dpsql.sql.exact.layout import (
-            format_sql,  # a parser, which whoever reads the sentences alone need not wait for
-        )
+        queries = _format_queries(self)
+        rows = [self._tell()]
+        for query in queries:
+            rows += ["", "Exact SQL:", *("  " + line for line in query.split("\n"))]
+        return "\n".join(rows)
 
-        rows = [f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1)]
-        rows.append(self.price)
+    def __repr__(self) -> str:
+        queries = _format_queries(self)
+        lines = sum(query.count("\n") + 1 for query in queries)
+        return str(self) if lines <= SHORT_SQL else f"{self._tell()}\n\nExact SQL: {lines} lines, in .sql"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self.html()}
+
+    def _tell(self) -> str:
+        """Return the text up to the exact SQL: the price of all first."""
+        if self.parts:
+            told = (
+                f"Statement {i} of {len(self.parts)}:\n{part._tell()}" for i, part in enumerate(self.parts, 1)
+            )
+            return "\n\n".join([self.price, *told])
+        rows = [self.price, *(f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1))]
         if self.mean_errors:
             rows.append(self._say_mean_errors())
         if self.errors is not None:
             rows += ["", *self.errors.lines()]
-        for query in self.sql:
-            rows += ["", "Exact SQL:", *("  " + line for line in format_sql(query).split("\n"))]
         return "\n".join(rows)
 
-    __repr__ = __str__
+    def html(self) -> Html:
+        """Return the same as HTML, with the exact SQL folded away."""
+        parts = [self._write_words()]
+        for number, part in enumerate(self.parts, 1):
+            parts += [tag("h4", f"Statement {number} of {len(self.parts)}"), part._write_words()]
+        queries = _format_queries(self)
+        if queries:
+            text = "\n\n".join(queries)
+            many = f"Exact SQL ({text.count(chr(10)) + 1} lines)"
+            parts.append(
+                tag("details", join([tag("summary", many), tag("pre", text, style="text-align: left")]))
+            )
+        return tag("div", join(parts), class_="dpsql-explanation")
+
+    def _write_words(self) -> Html:
+        parts = [tag("p", self.price)]
+        if self.parts:
+            return parts[0]
+        if self.sentences:
+            parts.append(tag("ol", join(tag("li", sentence) for sentence in self.sentences)))
+        if self.mean_errors:
+            parts.append(tag("p", self._say_mean_errors()))
+        if self.errors is not None:
+            parts += [tag("p", self.errors.title), self.errors.sheet.html()]
+        return join(parts)
 
     def _say_mean_errors(self) -> str:
         told = ", ".join(f"{name} ±{_short(error)}" for name, error in self.mean_errors)
@@ -114,18 +154,26 @@ class Errors:
     currency: str = "epsilon"
     """The currency of ``epsilons``: that of the statement, ``epsilon``, ``mu`` or ``rho``."""
 
-    def lines(self) -> list[str]:
-        """Return a small table with the statement's own epsilon in brackets."""
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        others = "epsilons" if self.currency == "epsilon" else self.currency
+        return f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
+
+    @property
+    def sheet(self) -> Sheet:
+        """A small table with the statement's own epsilon in brackets."""
         sign = SYMBOLS[self.currency]
         heads = [
             f"[{sign}={write_number(e)}]" if e == self.own else f"{sign}={write_number(e)}"
             for e in self.epsilons
         ]
         rows = [[name, *("±" + _short(error) for error in errors)] for name, errors in self.rows]
-        table = Sheet.of(["", *heads], rows, heads).text().split("\n")
-        others = "epsilons" if self.currency == "epsilon" else self.currency
-        title = f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
-        return [title, *(" " + line for line in table)]
+        return Sheet.of(["", *heads], rows, heads)
+
+    def lines(self) -> list[str]:
+        """Return the title and the table as lines of text."""
+        return [self.title, *(" " + line for line in self.sheet.text().split("\n"))]
 
     def json(self) -> dict[str, dict[str, float]]:
         """Return the errors by answer and epsilon."""
@@ -133,6 +181,17 @@ class Errors:
             name: {write_number(e): error for e, error in zip(self.epsilons, errors, strict=True)}
             for name, errors in self.rows
         }
+
+
+def _format_queries(explanation: Explanation) -> list[str]:
+    """Return the exact SQL of an explanation, laid out; of several statements each query once."""
+    if not explanation.sql:
+        return []
+    from dpsql.sql.exact.layout import (
+        format_sql,  # a parser, which whoever reads the sentences alone need not wait for
+    )
+
+    return [format_sql(query) for query in explanation.sql]
 
 
 def _short(error: float) -> str:

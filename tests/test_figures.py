@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -163,8 +164,32 @@ def test_explain_prices_each_statement_and_all(start: Open) -> None:
     assert told.price.startswith("Together they would cost ε=0.6, δ=1e-08; then ε=2.4 of ε=3 left.")
     text = str(told)
     assert "Statement 1 of 3:" in text
-    assert text.endswith(told.price)
+    assert text.startswith(told.price), "the total is what is asked for first"
+    assert text.index("Statement 3 of 3:") < text.index("Exact SQL")
     assert text.count("Exact SQL") >= 2
+    assert "SELECT" not in repr(told), "long SQL is asked for"
+    shown = told._repr_mimebundle_()
+    assert shown["text/plain"] == repr(told)
+    assert shown["text/html"].count("<details>") == 1
+    before, _, folded = shown["text/html"].partition("<details>")
+    assert before.startswith(f'<div class="dpsql-explanation"><p>{told.price}</p>')
+    assert all(sentence in unescape(before) for part in told.parts for sentence in part.sentences)
+    assert "GROUP BY" in folded
+    assert "GROUP BY" not in before
+
+
+def test_explain_calls_numbers_what_the_statement_calls_them(start: Open) -> None:
+    told = start().explain("SELECT COUNT(*) AS n FROM visits")
+    own = [sentence for sentence in told.sentences if sentence.startswith("n: ")]
+    assert len(own) == 1
+    assert "count the rows" in own[0]
+    assert ". The count has discrete Laplace noise" in own[0]
+    assert "count_star()" not in str(told).partition("Exact SQL")[0]
+
+
+def test_price_of_all_is_asked_as_json(start: Open) -> None:
+    session = start()
+    told = session.explain(f"{COUNT}; {GROUPS}; SELECT 1")
     read = json.loads(told.json())
     assert [s["price"] for s in read["statements"]] == [p.price for p in told.parts]
     assert read["price"] == told.price

@@ -101,7 +101,7 @@ def run_demo(ledger: Path) -> Iterator[str]:
                 if "budget" in first:
                     yield session.budget_panel().text()
                 elif "--explain" in first:
-                    yield str(session.explain(sql))
+                    yield repr(session.explain(sql))
                 else:
                     yield "\n".join(repr(result) for result in session.run(sql))
             except Error as error:

@@ -293,10 +293,7 @@ class Aggregation(base.Operator):
         return not all(isinstance(output, Count | Sum) for output in self.outputs)
 
 
-_ROUTE_SENTENCE = (
-    "Where rows fit memory as one integer each, they are added up here instead of grouped there: "
-    "the same totals, sooner."
-)
+_ROUTE_SENTENCE = "Small keys are summed in memory: same result, faster."
 
 
 def _pack_noisy(values: Integers) -> pa.Array:

@@ -134,7 +134,7 @@ class Count(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        return (Moment("the count with", self.statistic),)
+        return (Moment("the count has", self.statistic),)
 
     @property
     def shows_integers(self) -> bool:
@@ -160,7 +160,7 @@ class Sum(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        return (Moment("the sum with", self.statistic, self.steps),)
+        return (Moment("the sum has", self.statistic, self.steps),)
 
     @property
     def shows_integers(self) -> bool:

@@ -122,7 +122,7 @@ class DpsqlMagic(Magics):
             if name is not None and not options.explain:
                 session.check_name(name)  # before anything is paid
             if options.explain:
-                return render.Panel(str(session.explain(text, params, epsilon=options.epsilon)))
+                return session.explain(text, params, epsilon=options.epsilon)
             results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
         except Error as error:
             for answered in error.answered:

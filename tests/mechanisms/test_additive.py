@@ -307,7 +307,7 @@ def test_weighed_moments_are_those_of_rows() -> None:
 def test_sentences_name_every_statistic() -> None:
     said = Aggregation("q", (), ALL).sentences(0.9)
     assert len(said) == 1 + 1 + 2 + 3
-    assert said[0].startswith("n: the count with discrete Laplace noise of scale 1e-06")
+    assert said[0].startswith("n: the count has discrete Laplace noise of scale 1e-06")
     selected = Aggregation("q", ("k",), ALL, GroupSelector("u", Fraction(1), Fraction(1, 10**5))).sentences(
         0.9
     )

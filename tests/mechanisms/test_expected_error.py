@@ -74,10 +74,10 @@ def test_an_error_is_what_the_sentence_says(session: dpsql.Session) -> None:
     assert explained.errors is not None
     ((name, errors),) = explained.errors.rows
     own = errors[explained.errors.epsilons.index(Fraction(1))]
-    assert name == "count_star()"
+    assert name == "n"
     assert f"within ±{own:g} with 0.95" in str(explained)
     assert f"±{own:g}" in str(explained).split("Expected error")[1].split("Exact SQL")[0]
-    assert json.loads(explained.json())["errors"]["count_star()"]["1"] == own
+    assert json.loads(explained.json())["errors"]["n"]["1"] == own
 
 
 def test_choices_too(session: dpsql.Session) -> None:

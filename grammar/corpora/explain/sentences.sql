@@ -1,367 +1,328 @@
 -- case: a count
 SELECT COUNT(*) AS n FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
-3. count_star(): the count with discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
-4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
+3. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±100.
 
 Expected error, with 0.95 probability, at other epsilons:
-                 ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
-  count_star()   ±2 996   ±1 498     ±599      ±300    ±150     ±60   ±30
+      ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
+  n   ±2 996   ±1 498     ±599      ±300    ±150     ±60   ±30
 ====
 -- case: an average by public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP BY ward
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
-3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
-4. avg(amount): a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability.
-5. avg(amount): divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
-6. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
+4. Small keys are summed in memory: same result, faster.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: mean ±16.77.
 
 Expected error, with 0.95 probability, at other epsilons:
-                              ε=0.1   ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  avg(amount), of 1000 rows    ±500    ±500   ±397.1   ±142.1   ±62.22   ±23.16
+                       ε=0.1   ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  mean, of 1000 rows    ±500    ±500   ±397.1   ±142.1   ±62.22   ±23.16
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
 ----
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
-3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
+3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
 4. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
 5. groups are selected by their number of units (optimal, ε=0.5, δ=1e-06): a group appears with probability 3.3e-07 from 1 unit, above one half from 76, above 0.999 from 113; smaller groups are left out
-6. count_star(): the count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
-Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error: n ±60.
 
 Expected error, with 0.95 probability, at other epsilons:
-                  ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  count_star()   ±1 797    ±899    ±359    ±180   ±90   ±36
+       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  n   ±1 797    ±899    ±359    ±180   ±90   ±36
 ====
 -- case: rows
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
 ----
-1. Each row of bids is protected.
-2. sum(bid): add bid, held to [0, 10] (from the policy); one privacy unit moves this by at most 10 in all.
-3. sum(bid): the sum with discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each row of bids is protected.
+2. total: add bid, held to [0, 10] (from the policy); one privacy unit moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 Expected absolute error: total ±10.
 
 Expected error, with 0.95 probability, at other epsilons:
-              ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
-  sum(bid)   ±299.6   ±149.8   ±59.91   ±29.96   ±14.98   ±5.99
+           ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
+  total   ±299.6   ±149.8   ±59.91   ±29.96   ±14.98   ±5.99
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n, SUM(amount) AS total FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
-3. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all.
-4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
-5. count_star(): the count with rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
-6. sum(amount): the sum with rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
-7. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
+3. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
+5. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±47.67, total ±23 840.
 
 Expected error, with 0.95 probability, at other epsilons:
-                    ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
-  count_star()     ±1 006       ±526       ±223      ±117       ±62       ±27
-  sum(amount)    ±503 100   ±263 200   ±111 700   ±58 550   ±30 910   ±13 580
+             ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
+  n         ±1 006       ±526       ±223      ±117       ±62       ±27
+  total   ±503 100   ±263 200   ±111 700   ±58 550   ±30 910   ±13 580
 ====
 -- case: AUTO takes the noise with the smaller error
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY city
 ----
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
-3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group.
-5. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
-6. corr(age, amount): CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
+3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
+5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
+6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
 7. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
 8. groups are selected by their number of units (optimal, ε=0.2, δ=5e-07): a group appears with probability 1.7e-07 from 1 unit, above one half from 184, above 0.999 from 277; smaller groups are left out
 9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
-10. count_star(): the count with rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
-11. sum(amount): the sum with rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
-12. avg(amount): a total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability.
-13. avg(amount): divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
-14. corr(age, amount): a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
-15. corr(age, amount): a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
-16. corr(age, amount): a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
-17. corr(age, amount): a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
-18. corr(age, amount): a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
-19. corr(age, amount): and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
-Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+10. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
+11. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
+12. r: a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
+13. r: a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
+14. r: a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
+15. r: and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: n ±148.6, total ±74 290, mean ±58.73, r ±1.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                   ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
-  count_star()                    ±3 170     ±1 654       ±699       ±365      ±192       ±83
-  sum(amount)                 ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
-  avg(amount), of 1000 rows         ±500       ±500       ±500       ±500    ±224.5    ±77.76
+                            ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
+  n                        ±3 170     ±1 654       ±699       ±365      ±192       ±83
+  total                ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
+  mean, of 1000 rows         ±500       ±500       ±500       ±500    ±224.5    ±77.76
 ====
 -- case: AUTO never adds a delta
 SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
-3. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
-4. count_star(): the count with discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
-5. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
+3. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
+4. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±9.983.
 
 Expected error, with 0.95 probability, at other epsilons:
-                 ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  count_star()    ±300    ±150     ±60     ±30   ±15    ±6
+      ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  n    ±300    ±150     ±60     ±30   ±15    ±6
 ====
 -- case: what caps and bounds cut
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
 ----
+Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
-3. count_star(): count the rows; one privacy unit moves this by at most 10 in one group.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group.
-5. count_star(): the count with discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
-6. sum(amount): the sum with discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
-7. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
-Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
+5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
 Expected absolute error: n ±66.66, total ±33 330.
 
 Expected error, with 0.95 probability, at other epsilons:
-                    ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
-  count_star()     ±1 997       ±999       ±399      ±200      ±100       ±40
-  sum(amount)    ±998 600   ±499 300   ±199 700   ±99 860   ±49 930   ±19 970
+             ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
+  n         ±1 997       ±999       ±399      ±200      ±100       ±40
+  total   ±998 600   ±499 300   ±199 700   ±99 860   ±49 930   ±19 970
 ====
 -- case: public data
 SELECT beds FROM wards
 ----
-1. This statement reads public data only.
 It reads nothing private and costs nothing.
+1. This statement reads public data only.
 ====
 -- case: bounds from interval arithmetic
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. sum(least(amount, 100) - 10): add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all.
-3. sum(least(amount, 100) - 10): the sum with discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
-4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+3. Small keys are summed in memory: same result, faster.
 Expected absolute error: total ±900.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                   ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  sum(least(amount, 100) - 10)   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
+            ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  total   ±26 960   ±13 480   ±5 392   ±2 696   ±1 348   ±539.2
 ====
 -- case: a histogram and a covariance
 EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age, amount) AS c FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. histogram(ward): count the rows with ward in 3 bins (declared by the policy); all of them are shown.
-3. covar_pop(age, amount): COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
-4. covar_pop(age, amount): a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-5. covar_pop(age, amount): a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
-6. covar_pop(age, amount): a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
-7. covar_pop(age, amount): and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
-8. histogram(ward): the count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. h: count the rows with ward in 3 bins (declared by the policy); all of them are shown. The count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
+3. c: COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
+4. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
+5. c: a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
+6. c: a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+7. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: h ±19.99, c ±1 500.
 
 Expected error, with 0.95 probability, at other epsilons:
-                              ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  histogram(ward), each bin    ±599    ±300    ±120     ±60   ±30   ±12
+                ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  h, each bin    ±599    ±300    ±120     ±60   ±30   ±12
 ====
 -- case: stable questions
 DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6, max_unstable = 5, blocks = 512)
 ----
+Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Open the stable questions alarm: the privacy units are cut once into 512 blocks; each question runs on every block, and the vote that wins by enough is its exact answer (ε=1, δ=1e-06).
 2. A question on which the blocks disagree is NULL, and is paid: 5 such questions close it. Those that are answered cost nothing, however many they are.
 3. Of 1,000 questions, a lead of 376 of 512 votes is answered in 95% of sessions; δ is the chance that an answer comes out that one privacy unit could change, in all questions together.
 4. CLOSE, the last unstable question or the end of the session settles it: unstable questions that did not come are not paid for under basic composition.
-Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
 -- case: proposed sensitivities
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 1 row in one group.
-2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
-3. old: then the 0.9 quantile is released with noise, within ±35.95 at 95%.
-4. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
-5. spread: then the interquartile range is released with noise, within ±89.87 at 95%.
-6. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
-7. often: then the most frequent value is released with noise, within ±53.92 at 95%.
-8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 1 row in one group.
+2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the 0.9 quantile is released with noise, within ±35.95 at 95%.
+3. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the interquartile range is released with noise, within ±89.87 at 95%.
+4. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the most frequent value is released with noise, within ±53.92 at 95%.
+5. A test that fails gives NULL, and is charged like one that passes.
 ====
 -- case: a mean as accurate as asked
 SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
-3. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
-4. count_star(): ±100 at 0.95 confidence takes ε=0.29809.
-5. count_star(): the count with discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
-6. avg(amount): noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. n: count the rows; one privacy unit moves this by at most 10 in all. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: n ±33.54, mean ±33.38.
 
 Expected error, with 0.95 probability, at other epsilons:
-                  ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  count_star()   ±1 005    ±502    ±201    ±100   ±50   ±20
+       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  n   ±1 005    ±502    ±201    ±100   ±50   ±20
 ====
 -- case: block results without bounds
 EXPLAIN SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, delta = 1e-6, bounds = AUTO, blocks = 600) AVG(age) AS a FROM visits
 ----
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 600 blocks of privacy units.
 2. the query runs exactly on each of 600 blocks of privacy units, in one pass.
-3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable.
-4. a: results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
-Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+3. a: no bounds are declared: the mean of 600 block results without the 150 smallest and largest, with noise for the order of magnitude of their spread. Twice it is tested whether that is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 34 units (50% of runs), 40 units (95% of runs), 45 units (99% of runs) away from another answer (with certainty from 69), and with probability at most 5e-07 where the answer is not stable. Results that spread like a bell pass from about 360 blocks. The noise is within ±0.0401 to ±0.16 of the distance between the results left out, at 95%.
 ====
 -- case: three ways to a spread, a trimmed mean, a median and a mode
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) AS middle, MEDIAN(age), MODE(ward) FROM visits
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
-3. trimmed_mean(age, 0.1): the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy).
-4. median(age): by the exponential mechanism over 121 grid points, bounds from the policy.
-5. mode(ward): choose among the 3 public values of ward by how many rows have each.
+2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). K is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
+3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). K is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
+4. median(age): by the exponential mechanism over 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability. From 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
 6. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 7. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
 10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-11. median(age): the value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability.
-12. median(age): from 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
-13. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-14. iqr(age): k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
-15. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-16. trimmed_mean(age, 0.1): k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
-17. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
-18. mode(ward): at most 163.8 rows behind the most frequent value, with 0.95 probability.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+11. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+12. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+13. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
 Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±4.8, middle ±4.8, median(age) ±4.8.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                      ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  median(age), in rows               ±3 117   ±1 558   ±623.3   ±311.7   ±155.8   ±62.33
-  iqr(age), in rows                  ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
-  trimmed_mean(age, 0.1), in rows   ±11 220   ±5 609   ±2 243   ±1 122   ±560.9   ±224.3
-  mode(ward), in rows                ±1 638   ±818.9   ±327.5   ±163.8   ±81.89   ±32.75
+                           ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  median(age), in rows    ±3 117   ±1 558   ±623.3   ±311.7   ±155.8   ±62.33
+  spread, in rows         ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
+  middle, in rows        ±11 220   ±5 609   ±2 243   ±1 122   ±560.9   ±224.3
+  mode(ward), in rows     ±1 638   ±818.9   ±327.5   ±163.8   ±81.89   ±32.75
 ====
 -- case: STABLE in mu
 -- policy: mu
 SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
 ----
+Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
+2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). K is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
 3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
 4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
-5. iqr(age): k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
-Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±1.5.
 
 Expected error, with 0.95 probability, at other mu:
-                      μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
-  iqr(age), in rows   ±1 948   ±973.8   ±389.5    ±194.8
+                    μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
+  spread, in rows   ±1 948   ±973.8   ±389.5    ±194.8
 ====
 -- case: three ways where the number of people is public
 SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM visits
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. iqr(age): the upper quartile less the lower one, of age held to [0, 120] (from the policy).
+2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). K is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
 3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
 4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
-5. iqr(age): k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±1.2.
 
 Expected error, with 0.95 probability, at other epsilons:
-                       ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  iqr(age), in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17
+                     ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  spread, in rows   ±1 558   ±779.2   ±311.7   ±155.8   ±77.92   ±31.17
 ====
 -- case: a threshold with answers
 DECLARE alarm ABOVE_THRESHOLD 2 * (SELECT 50) OPTIONS (epsilon = 1, max_hits = 3, answer = TRUE, gap = TRUE, budget_split = (0.2, 0.3, 0.5))
 ----
+Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Open the threshold alarm: statistics that are asked for one after another are compared with 100, by one noisy threshold that stays in memory (ε=1, at most 3 hits).
 2. A comparison is right beyond 92.22 times what one privacy unit may move its statistic by, at 95%.
 3. CLOSE, the last hit or the end of the session settles it: hits that were not found are not paid for under basic composition.
 4. Each hit is answered afresh, all of them from a share of ε=0.5.
-Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 ====
 -- case: a variance without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. var_pop(weight): VAR_POP of weight, held to bounds found privately.
-3. var_pop(weight): find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, by ABOVE_THRESHOLD (ε=0.333333).
-4. var_pop(weight): AUTO needs about 2043 rows of a sign beyond a bound to go past it, with 95% probability: so many may be clipped, and where neither sign has so many beyond 0 the answer is NULL.
-5. var_pop(weight): a bound more than 4 times the largest value that occurs has a chance of at most 1.3e-10.
-6. var_pop(weight): the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 45 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.666667).
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. spread: VAR_POP of weight, held to bounds found privately.
+3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, by ABOVE_THRESHOLD (ε=0.333333).
+4. spread: AUTO needs about 2043 rows of a sign beyond a bound to go past it, with 95% probability: so many may be clipped, and where neither sign has so many beyond 0 the answer is NULL.
+5. spread: a bound more than 4 times the largest value that occurs has a chance of at most 1.3e-10.
+6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 45 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.666667).
 ====
 -- case: a quantile without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. quantile_cont(weight, 0.9): weight by the exponential mechanism over a geometric grid of 192513 points.
+2. q: weight by the exponential mechanism over a geometric grid of 192513 points. The value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability. From 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 3. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
 4. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
-5. quantile_cont(weight, 0.9): the value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability.
-6. quantile_cont(weight, 0.9): from 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                         ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  quantile_cont(weight, 0.9), in rows   ±2 729   ±1 365   ±545.9   ±272.9   ±136.5   ±54.59
+                ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  q, in rows   ±2 729   ±1 365   ±545.9   ±272.9   ±136.5   ±54.59
 ====
 -- case: the mean of the values in the middle
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount) AS a, STDDEV(age, trim => 0.01) AS s, AVG(age, local_sensitivity => 0.5) AS p FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 1 row in one group.
-2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more.
-3. a: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
-4. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more.
-5. s: then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
-6. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can.
-7. p: then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
-8. A test that fails gives NULL, and is charged like one that passes.
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 1 row in one group.
+2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
+3. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
+4. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
+5. A test that fails gives NULL, and is charged like one that passes.
 ====
 -- case: the median of blocks and its interval
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
 ----
-1. The query runs on 128 blocks of privacy units.
-2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.05: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818.
-3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
-4. r: the median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%.
-5. r: the interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. The query runs on 128 blocks of privacy units.
+2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.05: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
+3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
 ====
 -- case: too few blocks for an interval
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(age, amount) AS r FROM visits
 ----
-1. The query runs on 60 blocks of privacy units.
-2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.15: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599.
-3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
-4. r: the median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%.
-5. r: 60 blocks are too few for an interval at this epsilon.
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
+1. The query runs on 60 blocks of privacy units.
+2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.15: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599. The median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
+3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
 ====
 -- case: a utility that is no sum
 WITH ages(a) AS (VALUES (20), (40)) SELECT a, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. The statistic of each candidate is exact, in one pass (one-sided); one privacy unit moves it by at most 10.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 73.78 of the best.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -370,12 +331,12 @@ Expected error, with 0.95 probability, at other epsilons:
 -- case: several ranges
 WITH r(lo, hi) AS (VALUES (20, 40), (40, 60)) SELECT lo, EXPMECH(COUNT(*) FILTER (WHERE age >= lo AND age < hi AND week > lo), epsilon => 1) OVER r FROM visits
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. The statistic of each candidate is exact, in one pass (several ranges); one privacy unit moves it by at most 10, always the same way.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 36.89 of the best.
 5. A unit more moves all utilities the same way, so half the noise is enough.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 
 Expected error, with 0.95 probability, at other epsilons:
                        ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -385,70 +346,70 @@ Expected error, with 0.95 probability, at other epsilons:
 -- policy: mu
 SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
 ----
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. count_star(): count the rows; one privacy unit moves this by at most 10 in all.
-3. count_star(): the count with rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
-4. Where rows fit memory as one integer each, they are added up here instead of grouped there: the same totals, sooner.
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
+1. Each patient_id in visits is protected, with at most 10 rows in one group.
+2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
+3. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±15.96.
 
 Expected error, with 0.95 probability, at other mu:
-                 μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
-  count_star()     ±392    ±196      ±78       ±39
+      μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
+  n     ±392    ±196      ±78       ±39
 ====
 -- case: caps that are found
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
 ----
+Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected.
 2. Groups are public (declared by the policy): all of them appear.
-3. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
-4. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
+3. n: count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
-6. With max_rows_contributed = 1: count_star(): the count with discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
+6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
 7. With max_rows_contributed = 1: avg(amount): a total about 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
 9. Noise grows with max_rows_contributed.
-Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error, of 1,000 rows spread evenly between the bounds, with caps of 1 (noise grows in proportion to those that are found): n ±2.605, mean ±1.491.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                                              ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  count_star(), with max_rows_contributed = 1                   ±80      ±40      ±16       ±8       ±4       ±1
-  avg(amount), of 1000 rows, with max_rows_contributed = 1   ±122.5   ±54.55   ±20.48   ±10.03   ±4.967   ±1.975
+                                                       ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
+  n, with max_rows_contributed = 1                       ±80      ±40      ±16       ±8       ±4       ±1
+  mean, of 1000 rows, with max_rows_contributed = 1   ±122.5   ±54.55   ±20.48   ±10.03   ±4.967   ±1.975
 ====
 -- case: caps that are found, and private groups
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) city, COUNT(*) AS n, COUNT(DISTINCT patient_id) AS people FROM visits GROUP BY city
 ----
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected.
 2. Groups are private: each is shown by the number of its privacy units.
 3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups beyond the cap.
 4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
 5. Noise grows with max_groups_contributed.
-6. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
-7. count(DISTINCT patient_id): count the privacy units; one privacy unit moves this by at most 1 in one group.
+6. n: count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+7. people: count the privacy units; one privacy unit moves this by at most 1 in one group.
 8. Noise: AUTO takes Gaussian noise of ε=0.5, δ=5e-07: its expected error is 0.99 times that of Laplace noise.
 9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups beyond the cap.
 10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows beyond the cap.
 11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
-12. With max_rows_contributed = 1: count_star(): the count with rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
-13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count with rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
+12. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
+13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 14. Noise grows with max_rows_contributed.
-Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±9.417, people ±9.417.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                                               ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
-  count_star(), with max_rows_contributed = 1, with             ±201    ±105     ±44     ±23   ±12    ±5
+                                                ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
+  n, with max_rows_contributed = 1, with         ±201    ±105     ±44     ±23   ±12    ±5
   max_groups_contributed = 1
-  count(DISTINCT patient_id), with max_rows_contributed = 1,    ±201    ±105     ±44     ±23   ±12    ±5
-  with max_groups_contributed = 1
+  people, with max_rows_contributed = 1, with    ±201    ±105     ±44     ±23   ±12    ±5
+  max_groups_contributed = 1
 ====
 -- case: caps that are found, and the better noise
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) ward, COUNT(*), SUM(amount), SUM(age), SUM(week), AVG(amount), AVG(age), AVG(week), VAR_POP(amount), VAR_POP(age) FROM visits GROUP BY ward
 ----
+Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
@@ -463,10 +424,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) 
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
 13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows beyond the cap.
 14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
-15. With max_rows_contributed = 1: count_star(): the count with rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
-16. With max_rows_contributed = 1: sum(amount): the sum with rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
-17. With max_rows_contributed = 1: sum(age): the sum with rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
-18. With max_rows_contributed = 1: sum(week): the sum with rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490 with 0.95 probability.
+15. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
+16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
+17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
+18. With max_rows_contributed = 1: sum(week): the sum has rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490 with 0.95 probability.
 19. With max_rows_contributed = 1: avg(amount): a total about 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
 20. With max_rows_contributed = 1: avg(amount): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
 21. With max_rows_contributed = 1: avg(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
@@ -480,7 +441,6 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) 
 29. With max_rows_contributed = 1: var_pop(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
 30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 31. Noise grows with max_rows_contributed.
-Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 Expected absolute error, of 1,000 rows spread evenly between the bounds, with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45, sum(amount) ±5 724, sum(age) ±1 374, sum(week) ±606.7, avg(amount) ±3.505, avg(age) ±0.8412, avg(week) ±0.4706, var_pop(amount) ±1 468, var_pop(age) ±84.54.
 
 Expected error, with 0.95 probability, at other epsilons:
