@@ -44,6 +44,7 @@ from dpsql.privacy.events import (
     require,
 )
 from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
+from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector
 
 POINTS = 12_000
@@ -144,6 +145,10 @@ def compute_loss(events: Iterable[Event], step: float | None = None, points: int
                 plain["laplace", epsilon, 1] += count
             case GroupSelection(epsilon, _, groups):
                 plain["laplace", epsilon / groups, 1] += count * groups
+            case RenyiSelection() if part.held:
+                mu_squared += count * part.mu_squared
+            case RenyiSelection(epsilon):
+                plain["laplace", epsilon, 1] += count
             case RoundedGaussian(sigma, squared):
                 mu_squared += count * squared / (sigma * sigma)
             case JointGaussian():

@@ -23,14 +23,14 @@ from functools import cached_property
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import SIZE, UNITS, CapLadder, CapSearch, list_caps
-from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.plan import Input
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import DiscreteLaplace, GroupSelection, SparseVector
+from dpsql.privacy.events import DiscreteLaplace, SparseVector
 from dpsql.sql.dp.aggregates import Aggregate
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, within_limit, within_limits
-from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
+from dpsql.sql.dp.private_groups import choose_selector
+from dpsql.sql.exact.exact_query import Exact, PublicGroups, write_group_by, write_secret_order
 from dpsql.sql.normalize import Released
 from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.parse.options import AUTO, Options
@@ -234,12 +234,7 @@ class CapBuilder:
 
         def build(groups: int) -> Operator:
             keys.groups = groups
-            epsilon = chosen.find_epsilon(lambda e: GroupSelection(e, delta, groups))
-            selection = GroupSelector(
-                UNITS_COLUMN, epsilon, delta, groups,
-                (block.options.get("group_selection_strategy") or "OPTIMAL").lower(),
-                block.options.get("min_privacy_units_per_group", 1),
-            )  # fmt: skip
+            selection = choose_selector(block.options, block.binder.catalog.accountant, chosen, delta, groups)
             return Aggregation(keys.sql(), keys.names, (), selection, block.confidence)
 
         top = self.caps.groups

@@ -15,9 +15,8 @@ from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.cut_report import CUT_SHARE
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
-from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.privacy.amounts import Amount
-from dpsql.privacy.events import Event, GroupSelection, compose_events
+from dpsql.privacy.events import Event, compose_events
 from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
@@ -27,6 +26,7 @@ from dpsql.sql.dp.cut_queries import make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES
+from dpsql.sql.dp.private_groups import choose_selector
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
@@ -334,13 +334,8 @@ class NoisyBlock(AggregatingBlock):
         outputs = fitted.outputs
         selection = None
         if private:
-            groups, delta_part = self.per_unit_groups, share.delta_part
-            chosen = share.amounts[-1].find_epsilon(lambda e: GroupSelection(e, delta_part, groups))
-            selection = GroupSelector(
-                exact_query.UNITS_COLUMN, chosen, delta_part, groups,
-                (self.options.get("group_selection_strategy") or "OPTIMAL").lower(),
-                self.options.get("min_privacy_units_per_group", 1),
-            )  # fmt: skip
+            groups, accountant = self.per_unit_groups, self.binder.catalog.accountant
+            selection = choose_selector(self.options, accountant, share.amounts[-1], share.delta_part, groups)
         keys = self.exact.names
         parts: tuple[Part, ...] = (
             *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),

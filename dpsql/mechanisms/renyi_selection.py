@@ -1,0 +1,370 @@
+"""Group selection for units that are in several groups: one table of probabilities, accounted for all groups together.
+
+A group of n units is kept with probability p(n), independently of all others, as in
+:class:`~dpsql.mechanisms.per_group.GroupSelector`. One unit more moves the counts of at most m groups by one, so a neighbour's
+answer has m decisions with p(n + 1) in place of p(n). To split (epsilon, delta) evenly over them allows each a loss of epsilon / m, however improbable the loss is.
+But to keep a group of few units is improbable, so a larger loss there costs little together: what the pair asks for is
+the divergence of one Rényi order, and that adds up exactly over independent decisions. For m = 5, 20 and 50 a group is kept
+more often than not from 41, 93 and 226 units on instead of 67, 263 and 657 (epsilon = 1, delta = 1e-6); where the session
+sums epsilons and nothing else, from 41, 66 and 89.
+
+Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the table has
+
+    p(n) = (1 - d) p0,   p(n + 1) = (1 - d) q0 + d,   D_a(p0 | q0) <= R / m   and   D_a(q0 | p0) <= R / m
+
+for the Bernoulli distributions of p0 and q0 and one order a: a part of probability d shows nothing on one side and the group on
+the other, and the rest has a divergence of at most R over all m decisions. R is what Canonne, Kamath and Steinke 2020
+(Proposition 12) allow for (epsilon, rest), where ``1 - (1 - aside) (1 - rest) = delta``. Every step goes as far as that
+allows, which is optimal for this order (Harrison, Manurangsi 2026, arXiv 2603.09167; Desfontaines, Voss, Gipson, Mandayam 2022
+have the same for one decision and (epsilon, delta)). What neither gives is an optimum for several groups
+under (epsilon, delta) itself: none is known, and the order, and the part of delta that is set aside, are a choice.
+
+A table that is ``held`` also has, in every step, no more rho and mu than a decision of epsilon / m: then it costs a session no
+more than even shares do, in any currency. The rho of a step is bounded by
+``max(KL, w^2 (1 - 2x) / (4 ln((1 - x) / x)))`` over both directions, where w is the range of the loss and x the chance to
+keep: a coin of chance x has a centred moment generating function below ``exp(t^2 (1 - 2x) / (4 ln((1 - x) / x)))`` (Kearns,
+Saul 1998), so ``D_a <= KL + (a - 1) times that``. Its mu is ``z(q0) - z(p0)``, with z the normal quantile.
+
+Floats only propose a step. It is checked in interval arithmetic, on the exact numbers of the table, or made smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+
+from dpsql.mechanisms.per_group import GroupSelector, split_delta
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.privacy import conversions
+from dpsql.privacy.events import Event
+from dpsql.privacy.selection_events import RenyiSelection, find_rest
+
+FEWEST_GROUPS = 3
+"""The groups of a unit from which on the table is better than even shares: for two it is within one unit of these."""
+LARGEST_SHARE = Fraction(2)
+"""The epsilon of a group beyond which even shares are taken: few units are needed then anyway."""
+MOST_ROWS = 3000
+"""About the most rows of a table, which takes two seconds; where more would be needed, even shares are taken."""
+
+_BITS = 144
+_SHRUNK = 1 - 2.0**-24
+_NEAR = 0.02
+"""How much a step differs from the one before, mostly."""
+_TRIES = 30
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class SelectionTerms:
+    """What the steps of a table may lose.
+
+    Args:
+        order: the Rényi order.
+        divergence: the divergence of that order that one decision may have.
+        step: the delta of one decision.
+        rho, mu: the most of these that one decision may have; None where there is no such bound.
+    """
+
+    order: Fraction
+    divergence: Fraction
+    step: Fraction
+    rho: Fraction | None = None
+    mu: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class RenyiGroupSelector(GroupSelector):
+    """Keeps each group at random by a table that is accounted for all groups of a unit together.
+
+    Relation, guarantee and what the caller must ensure: as of :class:`~dpsql.mechanisms.per_group.GroupSelector`, by the
+    proof at the head of this module.
+
+    Args:
+        held: whether it may cost no more rho and mu than even shares of epsilon.
+    """
+
+    held: bool = True
+
+    @property
+    def aside(self) -> Fraction:
+        """The part of delta for groups of one unit; the rest is for the conversion."""
+        return self.delta / 2
+
+    @property
+    def order(self) -> Fraction:
+        """The Rényi order: of the safe ones, one near which most groups are kept."""
+        rest = find_rest(self.delta, self.aside)
+        logarithm = math.log(rest.denominator) - math.log(rest.numerator)
+        return 1 + Fraction(f"{1.4 * logarithm / float(self.epsilon):.3g}")
+
+    @property
+    def divergence(self) -> Fraction:
+        """The divergence of that order that all decisions on one unit's groups may have together."""
+        return conversions.find_renyi_limit(self.order, self.epsilon, find_rest(self.delta, self.aside))
+
+    @property
+    def terms(self) -> SelectionTerms:
+        """What one decision may lose."""
+        rho = conversions.laplace_rho(self.epsilon / self.groups) if self.held else None
+        mu = conversions.laplace_mu(self.epsilon / self.groups) if self.held else None
+        each = self.divergence / self.groups
+        return SelectionTerms(self.order, each, split_delta(self.aside, self.groups), rho, mu)
+
+    @property
+    def event(self) -> Event:
+        return RenyiSelection(
+            self.epsilon, self.delta, self.groups, self.order, self.divergence, self.aside, self.held
+        )
+
+    @property
+    def per_key(self) -> tuple[Fraction, Fraction]:
+        """The largest loss of one decision outside of its delta, and that delta."""
+        return self.epsilon, self.terms.step
+
+    def sentence(self) -> str:
+        how = f"Rényi order {float(self.order):.3g} for {self.groups} groups of a unit together"
+        return super().sentence().replace("(optimal,", f"(optimal at {how},", 1)
+
+    def _table(self) -> tuple[int, ...]:
+        return compute_renyi_table(self.terms)
+
+
+def make_group_selector(selector: GroupSelector, held: bool) -> GroupSelector:
+    """Return the selector that keeps more groups at the same epsilon and delta: this one, or one by a table for all groups.
+
+    Args:
+        selector: with even shares of epsilon and delta.
+        held: whether it may cost no more rho and mu than that; what a session needs that counts in these.
+    """
+    if selector.strategy != "optimal" or selector.groups < FEWEST_GROUPS:
+        return selector
+    if selector.epsilon > LARGEST_SHARE * selector.groups or selector.delta >= Fraction(1, 10):
+        return selector
+    doubt = math.log(selector.delta.denominator) - math.log(selector.delta.numerator)
+    growth = selector.groups / 1.5 if held else 2.2 * math.log(selector.groups)
+    if (3 + growth) * doubt > MOST_ROWS * float(selector.epsilon):
+        return selector
+    other = RenyiGroupSelector(
+        selector.column, selector.epsilon, selector.delta, selector.groups, minimum=selector.minimum, held=held
+    )
+    return other if other.divergence > 0 else selector
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def compute_renyi_table(terms: SelectionTerms) -> tuple[int, ...]:
+    """Compute the keep probability of 0, 1, 2, ... units, up to the first that is 1: numerators over the last one.
+
+    The conditions say the same of a step from p to q and of one from 1 - q to 1 - p, so the upper half is the lower one
+    backwards.
+    """
+    return _Stepper(terms).climb()
+
+
+class _Stepper:
+    """The rows of a table, each from the one before, as integers over ``one``."""
+
+    def __init__(self, terms: SelectionTerms) -> None:
+        self.one = 1 << (128 + (terms.step.denominator // terms.step.numerator).bit_length())
+        self.step = math.floor(terms.step * self.one)
+        self.checks = _Checks(terms)
+        self.taken = 1.0
+
+    def climb(self) -> tuple[int, ...]:
+        one, found = self.one, [0]
+        while 2 * found[-1] < one:
+            found.append(self.advance(found[-1]))
+        *below, beyond = found
+        for last in range(len(below)):
+            target = one - below[last]
+            if target <= beyond and self._leads(below[-1], target):
+                return (*below, *(one - x for x in reversed(below[: last + 1])))
+        if self._leads(beyond, one - below[-1]):
+            return (*found, *(one - x for x in reversed(below)))
+        while found[-1] < one:  # the middle does not meet
+            found.append(self.advance(found[-1]))
+        return tuple(found)
+
+    def advance(self, p: int) -> int:
+        """Return the largest chance that a step from ``p`` certainly may lead to, but for a trifle."""
+        rest = self.one - self.step
+        if p >= rest:
+            return self.one
+        if p == 0:
+            return self.step
+        logit = math.log(p) - math.log(rest - p)
+        self.taken = self.checks.propose(logit, self.taken)
+        for tried in range(_TRIES):
+            q = min(rest - 1, _at(logit + self.taken * _SHRUNK / 2**tried, rest)) + self.step
+            if self._leads(p, q):
+                return q
+        return p + self.step * (rest - p) // rest  # only the step of delta
+
+    def _leads(self, p: int, q: int) -> bool:
+        """Say whether one unit certainly may lead from a chance to another."""
+        rest = self.one - self.step
+        if p >= q - self.step or q >= self.one:
+            return p == q or q == self.one <= p + self.step
+        return self.checks.holds(Fraction(p, rest), Fraction(q - self.step, rest))
+
+
+def _at(logit: float, one: int) -> int:
+    """Return the number whose odds of ``one`` are the exponential of a logit."""
+    small = math.exp(-abs(logit)) / (1 + math.exp(-abs(logit)))
+    scaled = int(math.ldexp(small, 1000)) * one >> 1000
+    return scaled if logit < 0 else one - scaled - 1
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """A chance, in floats that are exact to 15 digits at both ends."""
+
+    logit: float
+
+    @classmethod
+    def of(cls, p: int, one: int) -> _Chance:
+        return cls(math.log(p) - math.log(one - p))
+
+    @property
+    def low(self) -> float:
+        """The logarithm of the chance."""
+        return -math.log1p(math.exp(-self.logit)) if self.logit > -700 else self.logit
+
+    @property
+    def high(self) -> float:
+        """The logarithm of the chance of the contrary."""
+        return -math.log1p(math.exp(self.logit)) if self.logit < 700 else -self.logit
+
+    @property
+    def quantile(self) -> float:
+        if self.logit <= 0:
+            return _NORMAL.inv_cdf(max(math.exp(self.low), 1e-300))
+        return -_NORMAL.inv_cdf(max(math.exp(self.high), 1e-300))
+
+    @property
+    def variance(self) -> float:
+        """The proxy of Kearns and Saul."""
+        return math.tanh(self.logit / 2) / (4 * self.logit) if abs(self.logit) > 1e-4 else 0.125
+
+
+class _Checks:
+    """The conditions on one step of a table: proposed in floats, decided in intervals."""
+
+    def __init__(self, terms: SelectionTerms) -> None:
+        self.terms = terms
+        self.order = ia.rational(terms.order, _BITS)
+        self.other = ia.rational(1 - terms.order, _BITS)
+        room = ia.rational((terms.order - 1) * terms.divergence, _BITS)
+        self.most = ia.exp(room, _BITS)[0]
+        self.rho = None if terms.rho is None else ia.rational(terms.rho, _BITS)[0]
+
+    # -- floats -----------------------------------------------------------------------------------------------------
+
+    def propose(self, logit: float, near: float) -> float:
+        """Return about the largest step in the logit that all conditions allow, looking first near another."""
+        p = _Chance(logit)
+        allowed = self._allowed(p)
+        low, high = near * (1 - _NEAR), near * (1 + _NEAR)
+        while allowed(high):
+            low, high = high, 2 * high
+        while low > 1e-15 and not allowed(low):
+            low, high = low / 2, low
+        while high - low > 1e-8 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if allowed(middle) else (low, middle)
+        return low
+
+    def _allowed(self, p: _Chance) -> Callable[[float], bool]:
+        a, room = float(self.terms.order), float((self.terms.order - 1) * self.terms.divergence)
+        rho = math.inf if self.terms.rho is None else float(self.terms.rho)
+        mu = math.inf if self.terms.mu is None else float(self.terms.mu)
+        p_low, p_high, least = p.low, p.high, p.variance
+        start = p.quantile if mu < math.inf else 0.0
+
+        def moment(x: float, y: float, u: float, v: float) -> float:
+            """The logarithm of the sum of x**a u**(1-a) and y**a v**(1-a), of logarithms."""
+            first, second = a * x + (1 - a) * u, a * y + (1 - a) * v
+            top = max(first, second)
+            return top + math.log1p(math.exp(min(first, second) - top))
+
+        def allowed(step: float) -> bool:
+            q = _Chance(p.logit + step)
+            low, high = q.low, q.high
+            if max(moment(low, high, p_low, p_high), moment(p_low, p_high, low, high)) > room:
+                return False
+            if mu < math.inf and q.quantile - start > mu:
+                return False
+            if rho == math.inf:
+                return True
+            ahead = math.exp(low) * (low - p_low) + math.exp(high) * (high - p_high)
+            back = math.exp(p_low) * (p_low - low) + math.exp(p_high) * (p_high - high)
+            return max(ahead, back, step * step * max(least, q.variance)) <= rho
+
+        return allowed
+
+    # -- intervals --------------------------------------------------------------------------------------------------
+
+    def holds(self, p: Fraction, q: Fraction) -> bool:
+        """Say whether a step between two chances certainly meets all conditions."""
+        chances = [ia.rational(x, _BITS) for x in (p, 1 - p, q, 1 - q)]
+        logs = [ia.log(x, _BITS) for x in chances]
+        p_low, p_high, q_low, q_high = logs
+        for x, y, u, v in ((q_low, q_high, p_low, p_high), (p_low, p_high, q_low, q_high)):
+            both = ia.add(self._moment(x, u), self._moment(y, v), _BITS)
+            if not ia.is_at_most(both[1], self.most):
+                return False
+        return self._within_rho(p, q, chances, logs) and self._within_mu(p, q)
+
+    def _moment(self, x: ia.Interval, u: ia.Interval) -> ia.Interval:
+        """Enclose ``x**a u**(1-a)``, of logarithms."""
+        first = ia.multiply(self.order, x, _BITS)
+        return ia.exp(ia.add(first, ia.multiply(self.other, u, _BITS), _BITS), _BITS)
+
+    def _within_rho(
+        self, p: Fraction, q: Fraction, chances: list[ia.Interval], logs: list[ia.Interval]
+    ) -> bool:
+        if self.rho is None:
+            return True
+        kept = ia.subtract(logs[2], logs[0], _BITS)  # the loss where the group is kept, and where it is not
+        dropped = ia.subtract(logs[3], logs[1], _BITS)
+        ahead = ia.add(ia.multiply(chances[2], kept, _BITS), ia.multiply(chances[3], dropped, _BITS), _BITS)
+        behind = ia.add(ia.multiply(chances[0], kept, _BITS), ia.multiply(chances[1], dropped, _BITS), _BITS)
+        wide = ia.subtract(kept, dropped, _BITS)
+        square = ia.multiply(wide, wide, _BITS)
+        proxies = [
+            ia.multiply(square, _enclose_proxy(x, logs[i], logs[i + 1]), _BITS)
+            for i, x in ((0, p), (2, q))
+        ]
+        zero = ia.rational(Fraction(0), _BITS)
+        costs = [ahead, ia.subtract(zero, behind, _BITS), *proxies]
+        return all(ia.is_at_most(cost[1], self.rho) for cost in costs)
+
+    def _within_mu(self, p: Fraction, q: Fraction) -> bool:
+        """Say whether Phi(z + mu) is at least q for some z with Phi(z) at most p."""
+        if self.terms.mu is None:
+            return True
+        near = _Chance.of(p.numerator, p.denominator).quantile
+        z = Fraction(near - 1e-9 * (1 + abs(near)))
+        if not ia.is_at_most(_phi(z)[1], ia.rational(p, _BITS)[0]):
+            return False
+        return ia.is_at_most(ia.rational(q, _BITS)[1], _phi(z + self.terms.mu)[0])
+
+
+def _enclose_proxy(x: Fraction, log_x: ia.Interval, log_rest: ia.Interval) -> ia.Interval:
+    """Enclose ``(1 - 2x) / (4 ln((1 - x) / x))``, which is 1/8 at most."""
+    eighth = ia.rational(Fraction(1, 8), _BITS)
+    if abs(1 - 2 * x) < Fraction(1, 1 << 20):
+        return eighth
+    odds = ia.multiply(ia.rational(Fraction(4), _BITS), ia.subtract(log_rest, log_x, _BITS), _BITS)
+    return ia.divide(ia.rational(1 - 2 * x, _BITS), odds, _BITS)
+
+
+def _phi(z: Fraction) -> ia.Interval:
+    """Enclose the normal distribution function."""
+    return ia.tail(ia.rational(-z, _BITS), _BITS)
