@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import re
 import runpy
@@ -11,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
+from matplotlib import image
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +105,34 @@ def test_a_notebook_is_its_source(source: Path) -> None:
     assert any(o.output_type == "display_data" for c in stored.cells for o in c.get("outputs", [])), (
         "pictures"
     )
+
+
+def pictures(path: Path) -> list[np.ndarray]:
+    """The pictures of a notebook, as rows of red, green, blue and opacity between 0 and 1."""
+    outputs = [o for c in nbformat.read(path, as_version=4).cells for o in c.get("outputs", [])]
+    found = (o.data["image/png"] for o in outputs if "image/png" in o.get("data", {}))
+    return [image.imread(io.BytesIO(base64.b64decode(text)), format="png") for text in found]
+
+
+def contrast(picture: np.ndarray, page: float) -> float:
+    """The least contrast of what is drawn with a page of this grey, as WCAG 2 has it."""
+    drawn = picture[picture[..., 3] > 0.99][:, :3].astype(float)
+    linear = np.where(drawn <= 0.04045, drawn / 12.92, ((drawn + 0.055) / 1.055) ** 2.4)
+    lightness = np.append(linear @ (0.2126, 0.7152, 0.0722), ((page + 0.055) / 1.055) ** 2.4)
+    high, low = np.maximum(lightness[:-1], lightness[-1]), np.minimum(lightness[:-1], lightness[-1])
+    return float(((high + 0.05) / (low + 0.05)).min())
+
+
+def test_plots_of_errors_are_readable_on_light_and_on_dark_pages() -> None:
+    """Nothing behind them, and everything that is drawn stands out from white and from near black."""
+    drawn = pictures(ROOT / "notebooks" / "14_how_exact_is_it.ipynb")
+    assert len(drawn) == 5
+    for picture in drawn:
+        assert picture[0, 0, 3] == 0
+        assert contrast(picture, 1.0) > 3
+        assert contrast(picture, 0.07) > 3
+    white = pictures(ROOT / "notebooks" / "04_the_budget.ipynb")[0]
+    assert contrast(white, 1.0) < 3, "the control: a white ground"
 
 
 def test_notebooks_name_no_place_and_stay_small() -> None:
