@@ -2,11 +2,11 @@
 
 A group of n units is kept with probability p(n), independently of all others, as in
 :class:`~dpsql.mechanisms.per_group.GroupSelector`. One unit more moves the counts of at most m groups by one, so a neighbour's
-answer has m decisions with p(n + 1) in place of p(n). To split (epsilon, delta) evenly over them allows each a loss of epsilon / m, however improbable the loss is.
-But to keep a group of few units is improbable, so a larger loss there costs little together: what the pair asks for is
-the divergence of one Rényi order, and that adds up exactly over independent decisions. For m = 5, 20 and 50 a group is kept
-more often than not from 41, 93 and 226 units on instead of 67, 263 and 657 (epsilon = 1, delta = 1e-6); where the session
-sums epsilons and nothing else, from 41, 66 and 89.
+answer has m decisions with p(n + 1) in place of p(n). To split (epsilon, delta) evenly over them allows each a loss of
+epsilon / m, however improbable the loss is. But to keep a group of few units is improbable, so a larger loss there costs
+little: what the pair asks for is the divergence of one Rényi order, and that adds up exactly over independent
+decisions. For m = 5, 20 and 50 a group is kept more often than not from 41, 94 and 231 units on instead of 67, 263 and 657
+(epsilon = 1, delta = 1e-6); where the session sums epsilons and nothing else, from 41, 67 and 90.
 
 Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the table has
 
@@ -39,15 +39,16 @@ from statistics import NormalDist
 
 from dpsql.mechanisms.per_group import GroupSelector, split_delta
 from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import round_significant
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event
 from dpsql.privacy.selection_events import RenyiSelection, find_rest
 
 FEWEST_GROUPS = 3
 """The groups of a unit from which on the table is better than even shares: for two it is within one unit of these."""
-LARGEST_SHARE = Fraction(2)
-"""The epsilon of a group beyond which even shares are taken: few units are needed then anyway."""
-MOST_ROWS = 3000
+LARGEST_SHARE = Fraction(1, 3)
+"""The epsilon of a group, for each group of a unit, beyond which even shares are taken: few units are needed then anyway."""
+LONGEST_TABLE = 3000
 """About the most rows of a table, which takes two seconds; where more would be needed, even shares are taken."""
 
 _BITS = 144
@@ -104,7 +105,8 @@ class RenyiGroupSelector(GroupSelector):
     @property
     def divergence(self) -> Fraction:
         """The divergence of that order that all decisions on one unit's groups may have together."""
-        return conversions.find_renyi_limit(self.order, self.epsilon, find_rest(self.delta, self.aside))
+        limit = conversions.find_renyi_limit(self.order, self.epsilon, find_rest(self.delta, self.aside))
+        return round_significant(limit, 12)
 
     @property
     def terms(self) -> SelectionTerms:
@@ -142,14 +144,19 @@ def make_group_selector(selector: GroupSelector, held: bool) -> GroupSelector:
     """
     if selector.strategy != "optimal" or selector.groups < FEWEST_GROUPS:
         return selector
-    if selector.epsilon > LARGEST_SHARE * selector.groups or selector.delta >= Fraction(1, 10):
+    if selector.epsilon > LARGEST_SHARE * selector.groups**2 or selector.delta >= Fraction(1, 10):
         return selector
     doubt = math.log(selector.delta.denominator) - math.log(selector.delta.numerator)
     growth = selector.groups / 1.5 if held else 2.2 * math.log(selector.groups)
-    if (3 + growth) * doubt > MOST_ROWS * float(selector.epsilon):
+    if (3 + growth) * doubt > LONGEST_TABLE * float(selector.epsilon):
         return selector
     other = RenyiGroupSelector(
-        selector.column, selector.epsilon, selector.delta, selector.groups, minimum=selector.minimum, held=held
+        selector.column,
+        selector.epsilon,
+        selector.delta,
+        selector.groups,
+        minimum=selector.minimum,
+        held=held,
     )
     return other if other.divergence > 0 else selector
 
@@ -338,8 +345,7 @@ class _Checks:
         wide = ia.subtract(kept, dropped, _BITS)
         square = ia.multiply(wide, wide, _BITS)
         proxies = [
-            ia.multiply(square, _enclose_proxy(x, logs[i], logs[i + 1]), _BITS)
-            for i, x in ((0, p), (2, q))
+            ia.multiply(square, _enclose_proxy(x, logs[i], logs[i + 1]), _BITS) for i, x in ((0, p), (2, q))
         ]
         zero = ia.rational(Fraction(0), _BITS)
         costs = [ahead, ia.subtract(zero, behind, _BITS), *proxies]

@@ -44,24 +44,26 @@ def chances(selector: RenyiGroupSelector | SelectionTerms) -> list[Fraction]:
     return [Fraction(p, table[-1]) for p in table]
 
 
-def worst_delta(p: Sequence[Fraction], epsilon: Fraction, most: int) -> tuple[float, int]:
+def masses(p: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The chance of each set of kept groups (columns), for groups of these counts (rows)."""
+    chance = p[counts]
+    found = np.ones((len(counts), 1))
+    for column in chance.T:
+        found = np.concatenate([found * (1 - column[:, None]), found * column[:, None]], axis=1)
+    return found
+
+
+def worst_delta(exact: Sequence[Fraction], epsilon: Fraction, most: int) -> tuple[float, int]:
     """The largest hockey-stick divergence of all neighbours, by all sets of kept groups: a unit in 1 to ``most`` groups."""
-    with mpmath.workdps(30):
-        grow = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
-        exact = [mpmath.mpf(x.numerator) / x.denominator for x in p]
-        worst, pairs = mpmath.mpf(0), 0
-        for touched in range(1, most + 1):
-            for counts in itertools.combinations_with_replacement(range(len(p)), touched):
-                without = [(1 - exact[n], exact[n]) for n in counts]
-                there = [(1 - exact[m], exact[m]) for m in (min(n + 1, len(p) - 1) for n in counts)]
-                ahead = behind = mpmath.mpf(0)
-                for kept in itertools.product((0, 1), repeat=touched):
-                    x = mpmath.fprod(c[k] for c, k in zip(without, kept, strict=True))
-                    y = mpmath.fprod(c[k] for c, k in zip(there, kept, strict=True))
-                    ahead += max(mpmath.mpf(0), y - grow * x)
-                    behind += max(mpmath.mpf(0), x - grow * y)
-                worst, pairs = max(worst, ahead, behind), pairs + 1
-        return float(worst), pairs
+    p, grow = np.array([float(x) for x in exact]), np.exp(float(epsilon))
+    worst, pairs = 0.0, 0
+    for touched in range(1, most + 1):
+        counts = np.array(list(itertools.combinations_with_replacement(range(len(p)), touched)))
+        without, there = masses(p, counts), masses(p, np.minimum(counts + 1, len(p) - 1))
+        for one, other in ((without, there), (there, without)):
+            worst = max(worst, float(np.maximum(0, one - grow * other).sum(axis=1).max()))
+        pairs += len(counts)
+    return worst * (1 + 1e-12), pairs
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -76,7 +78,9 @@ def test_no_neighbours_are_told_apart(epsilon: Fraction, delta: Fraction, groups
     not_shared, _ = worst_delta(chances(wide), epsilon, groups)
     assert not_shared > delta, "a divergence that is not divided by the groups of a unit: the control"
     each = replace(selector.terms, step=selector.delta)
-    assert worst_delta(chances(each), epsilon, groups)[0] > delta, "a delta for each of a unit's groups: the control"
+    assert worst_delta(chances(each), epsilon, groups)[0] > delta, (
+        "a delta for each of a unit's groups: the control"
+    )
     steep = [*p[: len(p) // 2 : 2], *p[len(p) // 2 :]]
     assert worst_delta(steep, epsilon, groups)[0] > found, "a table of which rows are left out"
 
@@ -129,7 +133,9 @@ def test_every_step_is_within_what_is_charged(
             assert wide <= float(one.mu) * (1 + 1e-12)
     assert tight, "no step goes as far as it may"
     assert held or tight >= seen - 3, "all steps but those around the middle do"
-    again = conversions.find_smallest_epsilon(Fraction(1, 10**9), delta)  # the conversion's own direction, once
+    again = conversions.find_smallest_epsilon(
+        Fraction(1, 10**9), delta
+    )  # the conversion's own direction, once
     assert again < epsilon
 
 
@@ -137,14 +143,16 @@ def _float(x: Fraction) -> mpmath.mpf:
     return mpmath.mpf(x.numerator) / x.denominator
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "groups"), SMALL[:2])
+@pytest.mark.parametrize(("epsilon", "delta", "groups"), SMALL[:1])
 def test_epsilon_is_a_pure_part_beside_delta(epsilon: Fraction, delta: Fraction, groups: int) -> None:
     """The decomposition of which the event speaks, made: the same part is left, and nothing in it is larger than before."""
     selector = RenyiGroupSelector("u", epsilon, delta, groups)
     cut = 0
     with mpmath.workdps(30):
         d, most = _float(delta), _float(epsilon)
-        for pair in itertools.combinations_with_replacement(list(itertools.pairwise(chances(selector))), groups):
+        for pair in itertools.combinations_with_replacement(
+            list(itertools.pairwise(chances(selector))), groups
+        ):
             kept = list(itertools.product((0, 1), repeat=groups))
             mass = [
                 [
@@ -158,7 +166,7 @@ def test_epsilon_is_a_pure_part_beside_delta(epsilon: Fraction, delta: Fraction,
             cut += 1
             one, other = (cut_off(*m, d, most) for m in (mass, mass[::-1]))
             for left, whole in ((one, mass[0]), (other, mass[1])):
-                assert abs(sum(left) - (1 - d)) < mpmath.mpf(10) ** -12
+                assert abs(sum(left) - (1 - d)) < mpmath.mpf(10) ** -9
                 assert all(a <= b * (1 + mpmath.mpf(10) ** -12) for a, b in zip(left, whole, strict=True))
             for a, b in zip(one, other, strict=True):
                 if max(a, b) > 0:
@@ -179,7 +187,7 @@ def cut_off(
 
     assert over(most) <= d
     low, high = mpmath.mpf(0), most
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if over(middle) > d else (low, middle)
     return [min(a, mpmath.exp(high) * b) for a, b in zip(p, q, strict=True)]
@@ -187,7 +195,9 @@ def cut_off(
 
 def renyi(p: Sequence[mpmath.mpf], q: Sequence[mpmath.mpf], order: mpmath.mpf) -> mpmath.mpf:
     total = sum(p)
-    return mpmath.log(sum(a**order * b ** (1 - order) for a, b in zip(p, q, strict=True) if a > 0) / total) / (order - 1)
+    return mpmath.log(
+        sum(a**order * b ** (1 - order) for a, b in zip(p, q, strict=True) if a > 0) / total
+    ) / (order - 1)
 
 
 def _exact(x: mpmath.mpf) -> Fraction:
@@ -199,10 +209,8 @@ def _exact(x: mpmath.mpf) -> Fraction:
 
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("groups", [3, 5, 10, 20])
-@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.3", "1e-8"), ("5", "1e-6"), ("1", "0.05")])
-def test_more_groups_are_kept_than_by_even_shares(
-    epsilon: str, delta: str, groups: int, held: bool
-) -> None:
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.3", "1e-8"), ("2.5", "1e-6"), ("1", "0.05")])
+def test_more_groups_are_kept_than_by_even_shares(epsilon: str, delta: str, groups: int, held: bool) -> None:
     even = GroupSelector("u", Fraction(epsilon), Fraction(delta), groups)
     better = make_group_selector(even, held)
     assert isinstance(better, RenyiGroupSelector)
@@ -261,7 +269,10 @@ def test_groups_are_kept_as_often_as_said() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta", "groups"), [*SMALL, *LARGE])
 def test_it_costs_no_more_than_even_shares(epsilon: Fraction, delta: Fraction, groups: int) -> None:
-    event, even = RenyiGroupSelector("u", epsilon, delta, groups).event, GroupSelection(epsilon, delta, groups)
+    event, even = (
+        RenyiGroupSelector("u", epsilon, delta, groups).event,
+        GroupSelection(epsilon, delta, groups),
+    )
     assert event.basic == even.basic
     assert (event.epsilon, event.delta, event.pure) == (even.epsilon, even.delta, None)
     assert (event.rho, event.mu) == (even.rho, even.mu)

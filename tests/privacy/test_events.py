@@ -29,6 +29,7 @@ from dpsql.privacy.events import (
 from dpsql.privacy.gaussian_events import GaussianTest, JointGaussian
 from dpsql.privacy.gradual import NoiseReduction
 from dpsql.privacy.pld import declare
+from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector, StableQuestions
 from tests.support.vectors import exact, vectors
 
@@ -53,6 +54,7 @@ ALL: list[Event] = [
     compose_events([PureDP(ONE), StableTest(ONE, TINY)]),
     declare([PureDP(Fraction(1, 10))] * 20, Fraction(1, 10**6)),
     JointGaussian((Fraction(6), Fraction(12)), (1, 4), ONE, Fraction(1, 10**6)),
+    RenyiSelection(ONE, TINY, 3, Fraction(20), Fraction(1, 4), TINY / 2, True),
 ]
 
 
@@ -127,6 +129,7 @@ def test_the_kinds_and_fields_are_a_contract() -> None:
         "composed",
         "declared_plan",
         "joint_gaussian",
+        "renyi_selection",
     ]
 
 

@@ -28,9 +28,8 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import DiscreteLaplace, SparseVector
 from dpsql.sql.dp.aggregates import Aggregate
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, within_limit, within_limits
-from dpsql.sql.dp.private_groups import choose_selector
-from dpsql.sql.exact.exact_query import Exact, PublicGroups, write_group_by, write_secret_order
+from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, within_limit, within_limits
+from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, PublicGroups, write_group_by, write_secret_order
 from dpsql.sql.normalize import Released
 from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.parse.options import AUTO, Options
@@ -234,7 +233,8 @@ class CapBuilder:
 
         def build(groups: int) -> Operator:
             keys.groups = groups
-            selection = choose_selector(block.options, block.binder.catalog.accountant, chosen, delta, groups)
+            accountant = block.binder.catalog.accountant
+            selection = choose_selector(block.options, UNITS_COLUMN, accountant, chosen, delta, groups)
             return Aggregation(keys.sql(), keys.names, (), selection, block.confidence)
 
         top = self.caps.groups

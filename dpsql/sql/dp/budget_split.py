@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import BindError, BudgetExceeded, PrivacyError
+from dpsql.mechanisms.per_group import GroupSelector
+from dpsql.mechanisms.renyi_selection import make_group_selector
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.conversions import find_largest_rho, gaussian_mu
-from dpsql.privacy.events import Event
+from dpsql.privacy.events import Event, GroupSelection
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.functions import NO_NOISY_FORM
@@ -265,6 +267,32 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
             hint=_hint(binder, select.args.get("group") is not None),
         )  # fmt: skip
     return Fraction(delta)
+
+
+def choose_selector(
+    options: Options, units: str, accountant: str, amount: Amount, delta: Fraction, groups: int
+) -> GroupSelector:
+    """Return the mechanism that chooses a block's private groups, the one of these that keeps most.
+
+    With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision where a unit is in one or
+    two groups, and where it may be in more a table that is accounted for all of them together, see
+    :mod:`dpsql.mechanisms.renyi_selection`. Where the session counts rho or mu, the table has no more of these than even
+    shares of epsilon would have: a statement is admitted wherever it was. Which one it is depends on the statement and
+    on the accountant, on no data and not on what was spent.
+
+    Args:
+        options: of the block.
+        units: the column with the number of units in each group.
+        accountant: the session's.
+        amount: what the choice may lose.
+        delta: its delta.
+        groups: groups that one unit may be in.
+    """
+    epsilon = amount.find_epsilon(lambda e: GroupSelection(e, delta, groups))
+    strategy = (options.get("group_selection_strategy") or "OPTIMAL").lower()
+    minimum = options.get("min_privacy_units_per_group", 1)
+    shared = GroupSelector(units, epsilon, delta, groups, strategy, minimum)
+    return make_group_selector(shared, held=ACCOUNTANTS[accountant].has_rule)
 
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------

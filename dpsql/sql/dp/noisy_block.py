@@ -21,12 +21,11 @@ from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, deal, require_groups
+from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, require_groups
 from dpsql.sql.dp.cut_queries import make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES
-from dpsql.sql.dp.private_groups import choose_selector
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
@@ -334,8 +333,10 @@ class NoisyBlock(AggregatingBlock):
         outputs = fitted.outputs
         selection = None
         if private:
-            groups, accountant = self.per_unit_groups, self.binder.catalog.accountant
-            selection = choose_selector(self.options, accountant, share.amounts[-1], share.delta_part, groups)
+            selection = choose_selector(
+                self.options, exact_query.UNITS_COLUMN, self.binder.catalog.accountant,
+                share.amounts[-1], share.delta_part, self.per_unit_groups,
+            )  # fmt: skip
         keys = self.exact.names
         parts: tuple[Part, ...] = (
             *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),

@@ -33,7 +33,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
 3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
 4. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
-5. groups are selected by their number of units (optimal, ε=0.5, δ=1e-06): a group appears with probability 3.3e-07 from 1 unit, above one half from 76, above 0.999 from 113; smaller groups are left out
+5. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 Expected absolute error: n ±60.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -79,7 +79,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
 7. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
-8. groups are selected by their number of units (optimal, ε=0.2, δ=5e-07): a group appears with probability 1.7e-07 from 1 unit, above one half from 184, above 0.999 from 277; smaller groups are left out
+8. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
 9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
 10. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
 11. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.

@@ -16,8 +16,9 @@ from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
 from dpsql.plan import Plan
 from dpsql.privacy.accountants import Accountant
 from dpsql.privacy.conversions import gaussian_mu
-from dpsql.privacy.events import Event, GroupSelection
+from dpsql.privacy.events import Event
 from dpsql.privacy.gaussian_events import JointGaussian
+from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.sql.parse.statements import parse
 from tests.support import inside
 
@@ -146,7 +147,7 @@ def test_delta_is_halved_where_groups_are_selected(start: Open) -> None:
     plan = bind(start("basic"), GAUSSIAN, "p, COUNT(*), SUM(x), SUM(y) FROM t GROUP BY p")
     noise, selection = event_of(plan).parts
     assert isinstance(noise, JointGaussian)
-    assert isinstance(selection, GroupSelection)
+    assert isinstance(selection, RenyiSelection)
     assert noise.basic == (Fraction(3, 4), TINY / 2)
     assert (selection.epsilon, selection.delta) == (Fraction(1, 4), TINY / 2)
 
