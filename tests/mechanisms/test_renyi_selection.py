@@ -209,7 +209,9 @@ def _exact(x: mpmath.mpf) -> Fraction:
 
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("groups", [3, 5, 10, 20])
-@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.3", "1e-8"), ("2.5", "1e-6"), ("1", "0.05")])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [("1", "1e-6"), ("0.3", "1e-8"), ("2.5", "1e-6"), ("1", "0.05")]
+)
 def test_more_groups_are_kept_than_by_even_shares(epsilon: str, delta: str, groups: int, held: bool) -> None:
     even = GroupSelector("u", Fraction(epsilon), Fraction(delta), groups)
     better = make_group_selector(even, held)
