@@ -208,7 +208,7 @@ COMMANDS = {
     "session": "the open session as a Python object: session = %dpsql session",
     "report": "the owner's report: %dpsql report [file.html]",
     "close": "close the session: %dpsql close [name]",
-    "help": "this",
+    "help": "this; %dpsql help WORD says what a word of the language, a table or a column is",
 }
 
 

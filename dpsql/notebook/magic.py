@@ -19,7 +19,8 @@ from traitlets import Enum, Int, Unicode, observe
 
 from dpsql import __version__
 from dpsql.errors import BindError, Error, ParseError, PolicyError, did_you_mean
-from dpsql.notebook import guide, policy_commands, render, servers, sessions
+from dpsql.notebook import guide, inspection, policy_commands, render, servers, sessions
+from dpsql.notebook.completion import KnownNames
 from dpsql.notebook.guide import CellOptions
 from dpsql.notebook.matcher import Matcher
 from dpsql.notebook.panel import CellTexts, PanelComms
@@ -58,6 +59,8 @@ class DpsqlMagic(Magics):
             shell, self.cells, sessions, lambda options, text: self._parameters(options, text, {})
         )
         self._last: Result | None = None
+        self.find_names: Callable[[], KnownNames] = KnownNames
+        """Returns the public names that help is given on."""
 
     @observe("rows")
     def _rows_changed(self, change: Mapping[str, Any]) -> None:
@@ -216,6 +219,8 @@ class DpsqlMagic(Magics):
         return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _help(self, rest: str) -> render.Panel:
+        if rest:
+            return render.Panel(inspection.explain_word(rest, self.find_names()))
         session = self.sessions.get(self.sessions.current)
         if session is None:
             return guide.write_help(None)
@@ -333,7 +338,11 @@ def load(shell: InteractiveShell) -> None:
         magic.rows = chosen.rows
     shell.register_magics(magic)
     magic.panels.start()
-    shell.Completer.custom_matchers.append(Matcher(shell, opened))
+    matcher = Matcher(shell, opened)
+    magic.find_names = matcher.find_names
+    shell.Completer.custom_matchers.append(matcher)
+    if hasattr(shell, "kernel"):
+        inspection.hook_kernel(shell.kernel, matcher.describe)
     if chosen.policy and not opened:
         magic._open(None, chosen.database or ":memory:", chosen.policy, chosen.ledger, chosen.analyst)
         return
@@ -362,6 +371,8 @@ def _forget(shell: InteractiveShell) -> None:
     """Unregister completion and settings by their names: the classes may have been reloaded since."""
     matchers = shell.Completer.custom_matchers
     matchers[:] = [m for m in matchers if type(m).__name__ != "Matcher"]
+    if hasattr(shell, "kernel"):
+        inspection.unhook_kernel(shell.kernel)
     for configurable in shell.configurables:
         panels = getattr(configurable, "panels", None)
         if type(configurable).__name__ == "DpsqlMagic" and panels is not None:

@@ -116,6 +116,21 @@ class Matcher:
             else sessions.list_known_names(session, parameters)
         )
 
+    def describe(self, text: str, at: int) -> str:
+        """Return the help on what is under a cursor; empty outside of our cells, and where there is none.
+
+        Args:
+            text: the cell.
+            at: the cursor, in characters from its beginning.
+        """
+        row = text.count("\n", 0, at)
+        place = find_magic(self._shell, text, row, at - (text.rfind("\n", 0, at) + 1))
+        if place is None:
+            return ""
+        if place.line is not None:  # the whole word, also behind the cursor
+            place = place._replace(line=place.line + re.match(r"[-\w]*", text[at:])[0])  # type: ignore[index]  # it matches
+        return inspection.describe_at(place, self.find_names())
+
     # -- the magic's own line -----------------------------------------------------------------------------------
 
     def _offer_words(self, line: str, typed: str, cell: bool) -> list[Offer]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from dpsql.errors import BindError
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "labextension"
 NODE = shutil.which("node")
 
@@ -112,3 +114,28 @@ def test_cells_are_found_by_their_text() -> None:
 )
 def test_only_cells_of_magics_are_sent_to_be_priced(cell: str, asks: bool) -> None:
     assert run_links(f"links.mayAsk({json.dumps(cell)})") is asks
+
+
+@pytest.mark.skipif(NODE is None, reason="no Node")
+def test_which_line_an_error_is_about() -> None:
+    """The excerpt that the error itself shows, in the cell as it stands."""
+    sql = "SELECT plan,\n  COUNT(*)\nFROM nowhere"
+    error = BindError("no table.", span=(sql.index("nowhere"), len(sql)), text=sql)
+    taken = BindError("no table.", span=(5, 10), text="out << SELECT")
+    cases = [
+        ("%%dpsql\n" + sql, error, 4),
+        ("\n%%dpsql --fresh\n" + sql, error, 5),
+        ("%%dpsql\n" + sql.replace("nowhere", "visits"), error, None),
+        ("%%dpsql --file q.sql\n", error, None),
+        ("x = 1\n" + sql, error, None),
+        ("%dpsql out << SELECT", taken, 1),
+        ("%%dpsql\n" + sql, BindError("no place."), None),
+        ("print(1)", error, None),
+    ]
+    script = "import {errorLine} from './src/errors.js'; const cases = JSON.parse(process.argv[1]);"
+    script += "console.log(JSON.stringify(cases.map(([text, lines]) => errorLine(text, lines) ?? null)));"
+    given = json.dumps([(text, error.lines()) for text, error, _ in cases])
+    done = subprocess.run(
+        [str(NODE), "--input-type=module", "-e", script, given], capture_output=True, text=True, cwd=FOLDER, check=True
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [expected for *_, expected in cases]

@@ -1,9 +1,11 @@
 // Colours cells that begin with %%dpsql, as SQL. Marks are laid over what Python's highlighting makes of the text; nothing
-// is read but the cell's own text, nothing is sent, no other cell is touched.
+// is read but the cell's own text and its error, nothing is sent, no other cell is touched.
 import { IEditorExtensionRegistry, EditorExtensionRegistry } from '@jupyterlab/codemirror';
-import { Prec, RangeSetBuilder } from '@codemirror/state';
-import { Decoration, ViewPlugin } from '@codemirror/view';
+import { NotebookActions } from '@jupyterlab/notebook';
+import { Prec, RangeSetBuilder, StateEffect, StateField } from '@codemirror/state';
+import { Decoration, EditorView, ViewPlugin } from '@codemirror/view';
 import budget from './budget.js';
+import { errorLine } from './errors.js';
 import { tokens } from './tokens.js';
 
 const mark = (name, weight) =>
@@ -46,6 +48,54 @@ const colours = Prec.highest(
   )
 );
 
+// The line that the error below a cell is about, from its run to the next one or to the next change of the text.
+const wrong = Decoration.line({
+  attributes: {
+    style: 'background: color-mix(in srgb, var(--jp-error-color1) 14%, transparent); box-shadow: inset 3px 0 var(--jp-error-color1)',
+    title: 'The error below is about this line.',
+    'data-dpsql-error': 'line'
+  }
+});
+const setLine = StateEffect.define();
+const wrongLine = StateField.define({
+  create: () => Decoration.none,
+  update(marks, transaction) {
+    let made = transaction.docChanged ? Decoration.none : marks;
+    for (const effect of transaction.effects.filter(each => each.is(setLine))) {
+      const inside = effect.value >= 1 && effect.value <= transaction.state.doc.lines;
+      made = inside ? Decoration.set([wrong.range(transaction.state.doc.line(effect.value).from)]) : Decoration.none;
+    }
+    return made;
+  },
+  provide: field => EditorView.decorations.from(field)
+});
+
+function markLine(cell, line) {
+  const view = cell.editor?.editor;
+  if (cell.model.type === 'code' && view?.state?.field(wrongLine, false)) {
+    view.dispatch({ effects: setLine.of(line ?? 0) });
+  }
+}
+
+const errors = {
+  id: 'dpsql-labextension:errors',
+  description: 'Marks the line of a cell that the error below it is about.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry],
+  activate: (app, registry) => {
+    registry.addExtension({
+      name: 'dpsql-labextension:errors',
+      factory: () => EditorExtensionRegistry.createImmutableExtension(wrongLine)
+    });
+    NotebookActions.executionScheduled.connect((_, { cell }) => markLine(cell));
+    NotebookActions.executed.connect((_, { cell }) => {
+      const outputs = cell.model.type === 'code' ? cell.model.outputs.toJSON() : [];
+      const failed = outputs.find(output => output.output_type === 'error');
+      markLine(cell, failed && errorLine(cell.model.sharedModel.getSource(), failed.traceback ?? []));
+    });
+  }
+};
+
 const colouring = {
   id: 'dpsql-labextension:colours',
   description: 'Colours %%dpsql cells.',
@@ -59,4 +109,4 @@ const colouring = {
   }
 };
 
-export default [colouring, budget];
+export default [colouring, errors, budget];
