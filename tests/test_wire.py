@@ -261,6 +261,7 @@ RESULTS = [
         statement_id=7,
         cost_line="cost ε=0.1",
         confidence=0.9,
+        expected_error={"n": 2.5},
     ),
     Result(
         pa.table([pa.array([1]), pa.array([decimal.Decimal("1.50")])], names=["x", "x"])
@@ -278,6 +279,7 @@ def test_results_round_trip(result: Result) -> None:
     assert all(len(m.payload) <= wire.CHUNK for m in messages)
     (read,) = wire.read_results(messages)
     assert same(read, result)
+    assert read.expected_error == result.expected_error
     assert repr(read) == repr(result)
 
 
