@@ -25,6 +25,7 @@ from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import BoundedRange
+from tests.support.adult import ADULT_AGES
 from tests.support.exhaustive import Table, distances, tables
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.operator_contract import OperatorContract
@@ -33,12 +34,6 @@ TOP = 2
 """The greatest value of tiny tables; the least is 0."""
 PARTS = [Fraction(0), Fraction(1, 10), Fraction(1, 4), Fraction(2, 5), Fraction(49, 100)]
 STATISTICS: list[EditedStatistic] = [Spread(), *(TrimmedMean(part, 2) for part in PARTS)]
-ADULT_AGES = (
-    395, 550, 712, 753, 720, 765, 877, 798, 841, 785, 835, 867, 813, 861, 888, 828, 875, 886, 876, 898, 858, 827, 816, 794, 808,
-    780, 770, 724, 734, 737, 708, 543, 577, 602, 595, 478, 464, 415, 419, 366, 358, 366, 355, 312, 300, 258, 230, 208, 178, 150,
-    151, 120, 108, 89, 72, 67, 64, 51, 45, 46, 29, 23, 22, 22, 20, 12, 6, 10, 3, 1, 1, 3, 0, 43,
-)  # fmt: skip
-"""How many of the 32,561 persons of UCI's Adult (Becker and Kohavi 1996, CC BY 4.0) are 17, 18, ... years old."""
 
 
 def sorted_rows(table: Sequence[float], top: int = TOP) -> SortedRows:

@@ -19,6 +19,7 @@ import duckdb
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.privacy.conversions import gaussian_mu
 from tests.support.accuracy import Case, write
+from tests.support.adult import ADULT_AGES
 
 EVEN = (
     "CREATE TABLE t AS SELECT i AS u, i % 100 + (i * 7919 % 1000) / 1000 AS x, (i * 31 + i // 7) % 100 AS y, i % 4 AS k, "
@@ -183,7 +184,42 @@ SETS = [
         "SELECT k, j, COUNT(*) FROM t GROUP BY CUBE (k, j)", GAUSSIAN, keys=2, draws=(40, 0),
     ),
 ]  # fmt: skip
-CASES = [*CAPS, *JOINT, *AUTO_NOISE, *ESTIMATES, *SETS]
+ADULT = (
+    "CREATE TABLE t AS SELECT row_number() OVER () AS u, age FROM (SELECT 17 + i AS age, UNNEST(range(n)) FROM (SELECT UNNEST("
+    f"{list(ADULT_AGES)}) AS n, UNNEST(range({len(ADULT_AGES)})) AS i) AS counts) AS ages"
+)
+"""One row for each of 32,561 persons."""
+ADULT_POLICY = """
+[tables.t]
+privacy_unit = "u"
+max_rows = 1
+"""
+TUTORIAL = "clip bound, sum and count of a third of ε each, as in tutorials"
+
+
+def tutorial_error() -> float:
+    """Return the mean absolute error of a tutorial's ``auto_avg``, where its clip bound is the oldest's 90 years.
+
+    A third of epsilon each for the bound, for the clipped sum and for the count. Two Laplace terms of scales a > b have the mean
+    absolute value (a^2 + a b + b^2) / (a + b).
+    """
+    rows = sum(ADULT_AGES)
+    mean = sum((17 + i) * n for i, n in enumerate(ADULT_AGES)) / rows
+    a, b = 3 * 90 / rows, 3 * mean / rows
+    return (a * a + a * b + b * b) / (a + b)
+
+
+AUTO = "contribution_bounds_per_row => AUTO"
+ADULTS = [
+    Case(
+        f"Adult, {call} of age with bounds found: mean absolute error", ADULT, ADULT_POLICY,
+        private(ONE, f"SELECT {call}(age, {AUTO}) FROM t"), f"SELECT {call}(age) FROM t", draws=(300, 0), **more,
+    )
+    for call, more in (
+        ("AVG", {"peers": f"{tutorial_error():.2g}: {TUTORIAL}", "most": tutorial_error()}), ("SUM", {}), ("STDDEV_POP", {}),
+    )
+]  # fmt: skip
+CASES = [*CAPS, *JOINT, *AUTO_NOISE, *ESTIMATES, *SETS, *ADULTS]
 
 
 def main(place: str) -> None:
