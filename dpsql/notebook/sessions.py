@@ -16,9 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from dpsql import __version__
 from dpsql.client.session import RemoteSession
@@ -160,7 +162,17 @@ def list_schema(session: OpenSession) -> Mapping[str, list[str]]:
             return session.schema()
         except Error:  # the server went away: whoever types need not hear of it
             return {}
-    return {name: list(session.columns(name)) for name, *_ in session.tables().fetchall()}
+    held = _COLUMNS.setdefault(session, {})
+    schema = {}
+    for name, kind, *_ in session.tables().fetchall():
+        if name not in held or kind == "kept result":
+            held[name] = list(session.columns(name))
+        schema[name] = held[name]
+    return schema
+
+
+_COLUMNS: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
+"""The columns of a session's tables, which stay; they are asked for at each keystroke."""
 
 
 def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None = None) -> KnownNames:
@@ -172,11 +184,17 @@ def list_known_names(session: OpenSession, parameters: Mapping[str, str] | None 
     """
     declared = {table.name.lower(): table for table in session.policy.tables.values()}
     tables = {
-        name: {column: describe_column(declared.get(name.lower()), column) for column in columns}
+        name: _describe_columns(declared.get(name.lower()), tuple(columns))
         for name, columns in list_schema(session).items()
     }
     thresholds = () if isinstance(session, RemoteSession) else tuple(session.open_thresholds)
     return KnownNames(tables, parameters or {}, thresholds)
+
+
+@lru_cache(maxsize=512)
+def _describe_columns(table: Table | None, columns: tuple[str, ...]) -> Mapping[str, ColumnFacts]:
+    """Return what the policy declares of a table's columns. It is asked at each keystroke, and kept."""
+    return {column: describe_column(table, column) for column in columns}
 
 
 def describe_column(table: Table | None, column: str) -> ColumnFacts:
