@@ -205,10 +205,12 @@ def in_schema(query: str, schema: str) -> str:
 
 
 def parts_of(operator: Operator) -> tuple[Aggregation | Part | CapSearch, ...]:
-    """Return what reads exact rows: the search of a cap, then what is answered for the caps at its ends and one between."""
+    """Return what reads exact rows: the search of a cap, then what is answered for the caps 1 and 2 where it found one of these.
+
+    Of higher caps a unit with few rows in a small table moves no more, and the noise is for more.
+    """
     if isinstance(operator, CapSearch):
-        few = dict.fromkeys((operator.least, operator.choices[len(operator.caps) // 2], operator.most))
-        return (operator, *(part for choice in few for part in parts_of(choice)))
+        return (operator, *(part for choice in operator.choices[:2] for part in parts_of(choice)))
     if isinstance(operator, Together):
         return operator.parts if operator.aggregation is None else (operator.aggregation, *operator.parts)
     assert isinstance(operator, Aggregation)
@@ -244,21 +246,27 @@ def by_packed_rows(databases: Databases, operator: Aggregation, schema: str) -> 
 
 
 def exact(databases: Databases, operator: Operator, schema: str) -> list[dict[Any, Any]]:
-    """What the operator's queries give in a schema."""
-    found: list[dict[Any, Any]] = []
+    """What the operator's queries give in a schema; equal queries are asked once."""
+    held: dict[tuple[object, str], dict[Any, Any]] = {}
+    found = []
     for part in parts_of(operator):
-        con, query = databases.con, in_schema(inside.write_alone(databases.session, part.query), schema)
-        if isinstance(part, Histogram | MostFrequent):
-            found.append(histogram(con, query, part.keys, ("bin", "n")))
-        elif isinstance(part, CapSearch):
-            found.append(histogram(con, query, (), ("n", "units")).get((), {}))
-        elif isinstance(part, AutoBounded):
-            found.append(rungs(con, query, part.keys))
-        elif isinstance(part, Quantiles | InverseSensitivity | DistinctSum):
-            found.append(histogram(con, query, part.keys))
-        else:
-            found.append(rows_by_key(con, query, part.keys))
+        query = in_schema(inside.write_alone(databases.session, part.query), schema)
+        if (type(part), query) not in held:
+            held[type(part), query] = read_part(databases.con, part, query)
+        found.append(held[type(part), query])
     return found
+
+
+def read_part(con: duckdb.DuckDBPyConnection, part: Any, query: str) -> dict[Any, Any]:
+    if isinstance(part, Histogram | MostFrequent):
+        return histogram(con, query, part.keys, ("bin", "n"))
+    if isinstance(part, CapSearch):
+        return histogram(con, query, (), ("n", "units")).get((), {})
+    if isinstance(part, AutoBounded):
+        return rungs(con, query, part.keys)
+    if isinstance(part, Quantiles | InverseSensitivity | DistinctSum):
+        return histogram(con, query, part.keys)
+    return rows_by_key(con, query, part.keys)
 
 
 def differences(
@@ -383,11 +391,12 @@ def test_no_unit_moves_more_than_is_declared_with_everything_auto(
 def test_no_unit_moves_more_than_is_declared_with_everything_auto_at_length(
     without_caps: Databases, slice_: int
 ) -> None:
-    """20,000 cases with everything AUTO, in slices that can be run apart."""
+    """20,000 cases with everything AUTO, in slices that can be run apart; every fourth has relations in relations."""
+    depth = 1 if slice_ % 4 else 2
 
     @seed(SLICES * int(os.environ.get("DPSQL_FUZZ_SEED", "0")) + slice_)
     @settings(QUIET, max_examples=CASES // SLICES // len(UNITS) + 1)
-    @given(statements(2), NUMBERS)
+    @given(statements(depth), NUMBERS)
     def search(text: str, number: int) -> None:
         text = ask_for_everything(text)
         assert check_in(without_caps, text, number, UNITS) == [], (text, without_caps.contents(number))
