@@ -5,8 +5,9 @@ A group of n units is kept with probability p(n), independently of all others, a
 answer has m decisions with p(n + 1) in place of p(n). To split (epsilon, delta) evenly over them allows each a loss of
 epsilon / m, however improbable the loss is. But to keep a group of few units is improbable, so a larger loss there costs
 little: what the pair asks for is the divergence of one Rényi order, and that adds up exactly over independent
-decisions. For m = 5, 20 and 50 a group is kept more often than not from 41, 94 and 231 units on instead of 67, 263 and 657
-(epsilon = 1, delta = 1e-6); where the session sums epsilons and nothing else, from 41, 67 and 90.
+decisions. For m = 5, 20 and 50 a group is kept more often than not from 41, 67 and 90 units on instead of 67, 263 and 657
+(epsilon = 1, delta = 1e-6; from 41, 67 and 106 where the session sums divergences of order 3.5, from 41, 94 and 231 where it sums
+rho or mu).
 
 Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the table has
 
@@ -19,11 +20,12 @@ allows, which is optimal for this order (Harrison, Manurangsi 2026, arXiv 2603.0
 have the same for one decision and (epsilon, delta)). What neither gives is an optimum for several groups
 under (epsilon, delta) itself: none is known, and the order, and the part of delta that is set aside, are a choice.
 
-A table that is ``held`` also has, in every step, no more rho and mu than a decision of epsilon / m: then it costs a session no
-more than even shares do, in any currency. The rho of a step is bounded by
-``max(KL, w^2 (1 - 2x) / (4 ln((1 - x) / x)))`` over both directions, where w is the range of the loss and x the chance to
-keep: a coin of chance x has a centred moment generating function below ``exp(t^2 (1 - 2x) / (4 ln((1 - x) / x)))`` (Kearns,
-Saul 1998), so ``D_a <= KL + (a - 1) times that``. Its mu is ``z(q0) - z(p0)``, with z the normal quantile.
+So that a session is charged no more than for even shares, whatever it counts, a step may have further bounds: at each of
+``orders``, those that a session sums, no more divergence than a decision of epsilon / m has; and where the table is
+``held``, no more rho and mu. The rho of a step is bounded by ``max(KL, w^2 (1 - 2x) / (4 ln((1 - x) / x)))`` over both
+directions, where w is the range of the loss and x the chance to keep: a coin of chance x has a centred moment generating
+function below ``exp(t^2 (1 - 2x) / (4 ln((1 - x) / x)))`` (Kearns, Saul 1998), so ``D_a <= KL + (a - 1) times that``. Its mu
+is ``z(q0) - z(p0)``, with z the normal quantile.
 
 Floats only propose a step. It is checked in interval arithmetic, on the exact numbers of the table, or made smaller.
 """
@@ -41,7 +43,7 @@ from dpsql.mechanisms.per_group import GroupSelector, split_delta
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import round_significant
 from dpsql.privacy import conversions
-from dpsql.privacy.events import Event
+from dpsql.privacy.events import Event, GroupSelection
 from dpsql.privacy.selection_events import RenyiSelection, find_rest
 
 FEWEST_GROUPS = 3
@@ -64,14 +66,12 @@ class SelectionTerms:
     """What the steps of a table may lose.
 
     Args:
-        order: the Rényi order.
-        divergence: the divergence of that order that one decision may have.
+        limits: Rényi orders, each with the divergence that one decision may have.
         step: the delta of one decision.
         rho, mu: the most of these that one decision may have; None where there is no such bound.
     """
 
-    order: Fraction
-    divergence: Fraction
+    limits: tuple[tuple[Fraction, Fraction], ...]
     step: Fraction
     rho: Fraction | None = None
     mu: Fraction | None = None
@@ -86,9 +86,11 @@ class RenyiGroupSelector(GroupSelector):
 
     Args:
         held: whether it may cost no more rho and mu than even shares of epsilon.
+        orders: Rényi orders at which it may not diverge more than these.
     """
 
     held: bool = True
+    orders: tuple[Fraction, ...] = ()
 
     @property
     def aside(self) -> Fraction:
@@ -113,13 +115,22 @@ class RenyiGroupSelector(GroupSelector):
         """What one decision may lose."""
         rho = conversions.laplace_rho(self.epsilon / self.groups) if self.held else None
         mu = conversions.laplace_mu(self.epsilon / self.groups) if self.held else None
-        each = self.divergence / self.groups
-        return SelectionTerms(self.order, each, split_delta(self.aside, self.groups), rho, mu)
+        even = GroupSelection(self.epsilon, self.delta, self.groups)
+        limits = [(self.order, self.divergence), *((order, even.renyi(order)) for order in self.orders)]
+        each = tuple((order, divergence / self.groups) for order, divergence in limits)
+        return SelectionTerms(each, split_delta(self.aside, self.groups), rho, mu)
 
     @property
     def event(self) -> Event:
         return RenyiSelection(
-            self.epsilon, self.delta, self.groups, self.order, self.divergence, self.aside, self.held
+            self.epsilon,
+            self.delta,
+            self.groups,
+            self.order,
+            self.divergence,
+            self.aside,
+            self.held,
+            self.orders,
         )
 
     @property
@@ -135,12 +146,15 @@ class RenyiGroupSelector(GroupSelector):
         return compute_renyi_table(self.terms)
 
 
-def make_group_selector(selector: GroupSelector, held: bool) -> GroupSelector:
+def make_group_selector(
+    selector: GroupSelector, held: bool, orders: tuple[Fraction, ...] = ()
+) -> GroupSelector:
     """Return the selector that keeps more groups at the same epsilon and delta: this one, or one by a table for all groups.
 
     Args:
         selector: with even shares of epsilon and delta.
         held: whether it may cost no more rho and mu than that; what a session needs that counts in these.
+        orders: Rényi orders at which it may not diverge more than that; what a session needs that sums these.
     """
     if selector.strategy != "optimal" or selector.groups < FEWEST_GROUPS:
         return selector
@@ -157,6 +171,7 @@ def make_group_selector(selector: GroupSelector, held: bool) -> GroupSelector:
         selector.groups,
         minimum=selector.minimum,
         held=held,
+        orders=orders,
     )
     return other if other.divergence > 0 else selector
 
@@ -265,10 +280,14 @@ class _Checks:
 
     def __init__(self, terms: SelectionTerms) -> None:
         self.terms = terms
-        self.order = ia.rational(terms.order, _BITS)
-        self.other = ia.rational(1 - terms.order, _BITS)
-        room = ia.rational((terms.order - 1) * terms.divergence, _BITS)
-        self.most = ia.exp(room, _BITS)[0]
+        self.limits = [
+            (
+                ia.rational(order, _BITS),
+                ia.rational(1 - order, _BITS),
+                ia.exp(ia.rational((order - 1) * divergence, _BITS), _BITS)[0],
+            )
+            for order, divergence in terms.limits
+        ]
         self.rho = None if terms.rho is None else ia.rational(terms.rho, _BITS)[0]
 
     # -- floats -----------------------------------------------------------------------------------------------------
@@ -288,13 +307,13 @@ class _Checks:
         return low
 
     def _allowed(self, p: _Chance) -> Callable[[float], bool]:
-        a, room = float(self.terms.order), float((self.terms.order - 1) * self.terms.divergence)
+        limits = [(float(a), float((a - 1) * divergence)) for a, divergence in self.terms.limits]
         rho = math.inf if self.terms.rho is None else float(self.terms.rho)
         mu = math.inf if self.terms.mu is None else float(self.terms.mu)
         p_low, p_high, least = p.low, p.high, p.variance
         start = p.quantile if mu < math.inf else 0.0
 
-        def moment(x: float, y: float, u: float, v: float) -> float:
+        def moment(a: float, x: float, y: float, u: float, v: float) -> float:
             """The logarithm of the sum of x**a u**(1-a) and y**a v**(1-a), of logarithms."""
             first, second = a * x + (1 - a) * u, a * y + (1 - a) * v
             top = max(first, second)
@@ -303,8 +322,9 @@ class _Checks:
         def allowed(step: float) -> bool:
             q = _Chance(p.logit + step)
             low, high = q.low, q.high
-            if max(moment(low, high, p_low, p_high), moment(p_low, p_high, low, high)) > room:
-                return False
+            for a, room in limits:
+                if max(moment(a, low, high, p_low, p_high), moment(a, p_low, p_high, low, high)) > room:
+                    return False
             if mu < math.inf and q.quantile - start > mu:
                 return False
             if rho == math.inf:
@@ -322,16 +342,12 @@ class _Checks:
         chances = [ia.rational(x, _BITS) for x in (p, 1 - p, q, 1 - q)]
         logs = [ia.log(x, _BITS) for x in chances]
         p_low, p_high, q_low, q_high = logs
-        for x, y, u, v in ((q_low, q_high, p_low, p_high), (p_low, p_high, q_low, q_high)):
-            both = ia.add(self._moment(x, u), self._moment(y, v), _BITS)
-            if not ia.is_at_most(both[1], self.most):
-                return False
+        for order, other, most in self.limits:
+            for x, y, u, v in ((q_low, q_high, p_low, p_high), (p_low, p_high, q_low, q_high)):
+                kept, dropped = (_enclose_moment(order, other, *ends) for ends in ((x, u), (y, v)))
+                if not ia.is_at_most(ia.add(kept, dropped, _BITS)[1], most):
+                    return False
         return self._within_rho(p, q, chances, logs) and self._within_mu(p, q)
-
-    def _moment(self, x: ia.Interval, u: ia.Interval) -> ia.Interval:
-        """Enclose ``x**a u**(1-a)``, of logarithms."""
-        first = ia.multiply(self.order, x, _BITS)
-        return ia.exp(ia.add(first, ia.multiply(self.other, u, _BITS), _BITS), _BITS)
 
     def _within_rho(
         self, p: Fraction, q: Fraction, chances: list[ia.Interval], logs: list[ia.Interval]
@@ -360,6 +376,11 @@ class _Checks:
         if not ia.is_at_most(_phi(z)[1], ia.rational(p, _BITS)[0]):
             return False
         return ia.is_at_most(ia.rational(q, _BITS)[1], _phi(z + self.terms.mu)[0])
+
+
+def _enclose_moment(order: ia.Interval, other: ia.Interval, x: ia.Interval, u: ia.Interval) -> ia.Interval:
+    """Enclose ``x**a u**(1 - a)``, of logarithms."""
+    return ia.exp(ia.add(ia.multiply(order, x, _BITS), ia.multiply(other, u, _BITS), _BITS), _BITS)
 
 
 def _enclose_proxy(x: Fraction, log_x: ia.Interval, log_rest: ia.Interval) -> ia.Interval:

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from dpsql.numerics.exact_numbers import shorten
 from dpsql.privacy import conversions
-from dpsql.privacy.events import Event, require
+from dpsql.privacy.events import Event, GroupSelection, require
 
 
 def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
@@ -34,8 +34,8 @@ def find_rest(delta: Fraction, aside: Fraction) -> Fraction:
 class RenyiSelection(Event):
     """Groups chosen by the number of privacy units in them: of one unit, ``groups`` decisions that are accounted together.
 
-    Outside of the probability delta the loss is at most epsilon, and the divergence of ``order`` at most ``divergence``.
-    With ``held`` each decision also has no more rho and mu than an (epsilon / groups)-DP one.
+    Outside of the probability delta the loss is at most epsilon, and the divergence of ``order`` at most ``divergence``. At each
+    of ``orders`` no decision diverges by more than an (epsilon / groups)-DP one; with ``held`` none has more rho or mu either.
 
     Raises:
         ValueError: the divergence does not imply the pair.
@@ -50,10 +50,12 @@ class RenyiSelection(Event):
     divergence: Fraction
     aside: Fraction
     held: bool
+    orders: tuple[Fraction, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.order > 1 and self.aside < self.delta, "order above 1, aside below delta")
+        require(self.aside < self.delta, "aside: below delta")
+        require(min(self.order, *self.orders, self.order) > 1, "orders: above 1")
         limit = conversions.find_renyi_limit(self.order, self.epsilon, find_rest(self.delta, self.aside))
         require(self.divergence <= limit, "the divergence is too large for the pair")
 
@@ -62,9 +64,12 @@ class RenyiSelection(Event):
         return self.groups if self.held else 1
 
     def renyi(self, order: Fraction) -> Fraction:
-        pure = conversions.pure_renyi(self.epsilon, order)
-        found = min(order * self.rho, pure)
-        return shorten(min(found, self.divergence) if order <= self.order else found)
+        found = [order * self.rho, conversions.pure_renyi(self.epsilon, order)]
+        if order <= self.order:
+            found.append(self.divergence)
+        even = GroupSelection(self.epsilon, self.delta, self.groups)
+        found += (even.renyi(known) for known in self.orders if order <= known)
+        return shorten(min(found))
 
     @property
     def mu_squared(self) -> Fraction:

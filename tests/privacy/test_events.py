@@ -55,6 +55,7 @@ ALL: list[Event] = [
     declare([PureDP(Fraction(1, 10))] * 20, Fraction(1, 10**6)),
     JointGaussian((Fraction(6), Fraction(12)), (1, 4), ONE, Fraction(1, 10**6)),
     RenyiSelection(ONE, TINY, 3, Fraction(20), Fraction(1, 4), TINY / 2, True),
+    RenyiSelection(ONE, TINY, 3, Fraction(20), Fraction(1, 4), TINY / 2, False, (Fraction(7, 2),)),
 ]
 
 
@@ -129,7 +130,7 @@ def test_the_kinds_and_fields_are_a_contract() -> None:
         "composed",
         "declared_plan",
         "joint_gaussian",
-        "renyi_selection",
+        *["renyi_selection"] * 2,
     ]
 
 

@@ -233,8 +233,8 @@ class CapBuilder:
 
         def build(groups: int) -> Operator:
             keys.groups = groups
-            accountant = block.binder.catalog.accountant
-            selection = choose_selector(block.options, UNITS_COLUMN, accountant, chosen, delta, groups)
+            catalog = block.binder.catalog
+            selection = choose_selector(block.options, UNITS_COLUMN, catalog, chosen, delta, groups)
             return Aggregation(keys.sql(), keys.names, (), selection, block.confidence)
 
         top = self.caps.groups

@@ -14,11 +14,11 @@ from dpsql.mechanisms.per_group import GroupSelector
 from dpsql.mechanisms.renyi_selection import make_group_selector
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy.model import Budget
-from dpsql.privacy.accountants import suggest_delta
+from dpsql.privacy.accountants import RuleAccountant, suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.conversions import find_largest_rho, gaussian_mu
 from dpsql.privacy.events import Event, GroupSelection
-from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.privacy.filters import ACCOUNTANTS, open_filter
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.parse.functions import NO_NOISY_FORM
 from dpsql.sql.parse.options import AUTO, Options
@@ -270,20 +270,20 @@ def _find_delta(binder: Binder, options: Options, select: exp.Select) -> Fractio
 
 
 def choose_selector(
-    options: Options, units: str, accountant: str, amount: Amount, delta: Fraction, groups: int
+    options: Options, units: str, catalog: Catalog, amount: Amount, delta: Fraction, groups: int
 ) -> GroupSelector:
     """Return the mechanism that chooses a block's private groups, the one of these that keeps most.
 
     With ``group_selection_strategy = OPTIMAL``, the default, that is the optimum for one decision where a unit is in one or
     two groups, and where it may be in more a table that is accounted for all of them together, see
-    :mod:`dpsql.mechanisms.renyi_selection`. Where the session counts rho or mu, the table has no more of these than even
-    shares of epsilon would have: a statement is admitted wherever it was. Which one it is depends on the statement and
-    on the accountant, on no data and not on what was spent.
+    :mod:`dpsql.mechanisms.renyi_selection`. Whatever the session sums (divergences of fixed orders, rho or mu), the table has no
+    more of it than even shares of epsilon would have: a statement is admitted wherever it was. Which one it is depends on
+    the statement and on the policy's budget, on no data and not on what was spent.
 
     Args:
         options: of the block.
         units: the column with the number of units in each group.
-        accountant: the session's.
+        catalog: with the session's accountant and budget.
         amount: what the choice may lose.
         delta: its delta.
         groups: groups that one unit may be in.
@@ -292,7 +292,13 @@ def choose_selector(
     strategy = (options.get("group_selection_strategy") or "OPTIMAL").lower()
     minimum = options.get("min_privacy_units_per_group", 1)
     shared = GroupSelector(units, epsilon, delta, groups, strategy, minimum)
-    return make_group_selector(shared, held=ACCOUNTANTS[accountant].has_rule)
+    budget, has_rule = catalog.policy.budget, ACCOUNTANTS[catalog.accountant].has_rule
+    orders: tuple[Fraction, ...] = ()
+    if has_rule and budget.own is None and amount.currency == "epsilon":
+        whole = budget.epsilon, budget.delta, budget.mechanism_delta_share
+        opened = open_filter(catalog.accountant, *whole)
+        orders = opened.orders if isinstance(opened, RuleAccountant) and len(opened.orders) == 1 else ()
+    return make_group_selector(shared, has_rule and not orders, orders)
 
 
 # -- aggregates without a noisy form -----------------------------------------------------------------------------

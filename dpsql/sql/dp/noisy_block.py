@@ -334,7 +334,7 @@ class NoisyBlock(AggregatingBlock):
         selection = None
         if private:
             selection = choose_selector(
-                self.options, exact_query.UNITS_COLUMN, self.binder.catalog.accountant,
+                self.options, exact_query.UNITS_COLUMN, self.binder.catalog,
                 share.amounts[-1], share.delta_part, self.per_unit_groups,
             )  # fmt: skip
         keys = self.exact.names
