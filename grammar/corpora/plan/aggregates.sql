@@ -124,7 +124,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 ----
 columns: city, n
 cost: ε=1, δ=1e-06
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5"}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5", "orders": []}], "kind": "composed"}
 ====
 -- case: fewer groups, less noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -222,7 +222,7 @@ SELECT DISTINCT city FROM visits
 ----
 columns: city
 cost: ε=0.1, δ=1e-07
-block: Aggregation {"aside": "1/20000000", "delta": "1/10000000", "divergence": "559594356623/10000000000000", "epsilon": "1/10", "groups": 3, "held": false, "kind": "renyi_selection", "order": "236"}
+block: Aggregation {"aside": "1/20000000", "delta": "1/10000000", "divergence": "559594356623/10000000000000", "epsilon": "1/10", "groups": 3, "held": false, "kind": "renyi_selection", "order": "236", "orders": []}
 note: ε=0.1 is the policy's default
 ====
 -- case: a share beside DISTINCT
@@ -376,7 +376,7 @@ SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GR
 ----
 columns: city, both
 cost: ε=0.1, δ=1e-07
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707"}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
 note: ε=0.1 is the policy's default
 ====
 -- case: groups of a list's elements
@@ -384,7 +384,7 @@ SELECT UNNEST([ward, city]) AS n, COUNT(*) FROM visits GROUP BY n
 ----
 columns: n, count_star()
 cost: ε=0.1, δ=1e-07
-block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472"}], "kind": "composed"}
+block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472", "orders": []}], "kind": "composed"}
 note: ε=0.1 is the policy's default
 ====
 -- case: people in one table and not in another
