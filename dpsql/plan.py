@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
@@ -69,17 +70,80 @@ _KINDS = {
     "BIGINT": pa.int64(), "INTEGER": pa.int32(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
     "VARCHAR": pa.string(), "TEXT": pa.string(),
 }  # fmt: skip
+_HUGEINT = pa.decimal128(38, 0)
+"""The Arrow type that DuckDB gives a HUGEINT."""
+
+
+_NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
+"""SQL types of which each is cast to each."""
+_EXACT = 2**53
+"""Up to here a double holds every integer, and each way to cast one gives the same."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """An output column that is a column of the release under another name, as this SQL type."""
+    """An output column that is a column of the release under another name, cast to SQL types in turn.
+
+    ``kinds`` are the type that the release declares, and those that it is cast to.
+    """
 
     name: str
     source: str
-    kind: str
-    is_cast: bool = False
-    """True where that is another type than the release's."""
+    kinds: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """True where the types alone refuse none of the casts."""
+        return len(set(self.kinds)) == 1 or _NUMBERS.issuperset(self.kinds)
+
+    def read(self, table: pa.Table) -> pa.ChunkedArray | None:
+        """Return the column as the engine would cast it; None where that is for the engine to do."""
+        column = table.column(self.source)
+        if column.type == _KINDS.get(self.kinds[0]) and len(set(self.kinds)) == 1:
+            return column
+        if not _NUMBERS.issuperset(self.kinds):
+            return None
+        for kind in self.kinds[1:]:
+            cast = _CASTS.get((str(column.type), kind))
+            column = None if cast is None else cast(column)
+            if column is None:
+                return None
+        return column
+
+
+def _keep(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column
+
+
+def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(_HUGEINT)
+
+
+def _round(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Round doubles to whole numbers, ties to even; None where one is beyond the exact ones."""
+    most = pc.max(pc.abs(column), skip_nulls=True).as_py()
+    if (most is not None and not most <= _EXACT) or pc.any(pc.is_nan(column)).as_py():
+        return None
+    return pc.round(column, 0, "half_to_even").cast(pa.int64()).cast(_HUGEINT)
+
+
+def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Cast whole numbers to doubles; None where one is beyond the exact ones."""
+    ends = pc.min_max(column)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is not None and max(-low, high) > _EXACT else column.cast(pa.float64())
+
+
+_CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None]] = {
+    ("int64", "BIGINT"): _keep,
+    ("double", "DOUBLE"): _keep,
+    (str(_HUGEINT), "HUGEINT"): _keep,
+    ("int64", "HUGEINT"): _widen,
+    ("double", "HUGEINT"): _round,
+    ("int64", "DOUBLE"): _double,
+    (str(_HUGEINT), "DOUBLE"): _double,
+}
+"""How columns of an Arrow type are cast to an SQL type."""
 
 
 @dataclass(frozen=True)
@@ -142,17 +206,12 @@ class Plan:
         return found
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
-        """Return the finished relation where no SQL is needed for it; None where columns need another type."""
+        """Return the finished relation where no SQL is needed for it; None where columns need the engine's casts."""
         if self.renamed is None:
             return None
         (table,) = relations.values()
-        columns = {}
-        for item in self.renamed:
-            column = table.column(item.source)
-            if column.type != _KINDS.get(item.kind):
-                return None
-            columns[item.name] = column
-        return pa.table(columns)
+        columns = {item.name: item.read(table) for item in self.renamed}
+        return None if any(column is None for column in columns.values()) else pa.table(columns)
 
     def adjusted(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
         """Return the releases as ``finish`` reads them."""

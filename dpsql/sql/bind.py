@@ -121,7 +121,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     finish = to_sql(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
-    if direct is not None and not any(item.is_cast for item in direct):
+    if direct is not None and all(item.fits for item in direct):
         shown = [item.name for item in direct]
     else:
         shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]

@@ -109,6 +109,11 @@ def label_of(call: Call) -> str:
 
 
 _TYPES = {"INT": "INTEGER", "TEXT": "VARCHAR"}
+_OTHER_NAMES = _TYPES | {"INT128": "HUGEINT"}
+
+
+def _spell_type(kind: str) -> str:
+    return _OTHER_NAMES.get(kind, kind)
 
 
 def spell(node: exp.Expr) -> str:
@@ -375,16 +380,14 @@ def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ..
     found = []
     for item in tree.expressions:
         node = item.unalias()
-        target = None
+        casts = []
         while isinstance(node, exp.Cast) and not node.args.get("safe"):
-            kind = node.to.sql(dialect="duckdb")
-            if target not in (None, kind):
-                return None
-            target, node = kind, node.this
+            casts.append(_spell_type(node.to.sql(dialect="duckdb")))
+            node = node.this
         if not isinstance(node, exp.Column) or node.name not in kinds or not item.alias_or_name:
             return None
-        kind = kinds[node.name]
-        cast = target is not None and _TYPES.get(target, target) != _TYPES.get(kind, kind)
-        found.append(Renamed(item.alias_or_name, node.name, target or kind, cast))
+        found.append(
+            Renamed(item.alias_or_name, node.name, (_spell_type(kinds[node.name]), *reversed(casts)))
+        )
     names = [column.name.lower() for column in found]
     return tuple(found) if len(set(names)) == len(names) else None

@@ -62,7 +62,7 @@ class End:
 def run(text: str) -> End:
     """Answer a statement in a process of its own."""
     ran = subprocess.run(
-        [sys.executable, "-c", RUN], input=text, capture_output=True, text=True, cwd=".", timeout=300
+        [sys.executable, "-c", RUN], input=text, capture_output=True, text=True, cwd=".", timeout=3000
     )
     if ran.returncode != 0:
         return End("killed", f"{ran.returncode}: {ran.stderr[-300:]}", 0, 60, 0)

@@ -13,8 +13,8 @@ from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, refuse
 Node = dict[str, Any]
 """A part of what DuckDB serialises of a text."""
 
-_PLACES = ("query_location", "query_location_length", "location")
-_NOTHING: tuple[object, ...] = (None, "", [], {}, {"type": "ORDER_MODIFIER"})
+_PLACES = frozenset({"query_location", "query_location_length", "location"})
+_NO_ORDER = {"type": "ORDER_MODIFIER"}
 
 _OPERATORS = {
     "OPERATOR_NOT": "not",
@@ -65,7 +65,7 @@ def _drop_nothing(node: Node) -> Node:
     return {
         key: value
         for key, value in node.items()
-        if key not in _PLACES and value is not False and value not in _NOTHING
+        if ((value and value != _NO_ORDER) or (value == 0 and value is not False)) and key not in _PLACES
     }
 
 

@@ -21,7 +21,7 @@ from dpsql.sql.normalize import from_items
 from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
 from dpsql.sql.relations.relation import From, Relation
 
-MAX_WRITTEN_SIZE = 250_000
+MAX_WRITTEN_SIZE = 300_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
 MAX_PLAN_SIZE = 2_000_000
 """The same, where each CTE counts as often as it is read."""
@@ -36,7 +36,7 @@ MAX_EXPRESSION_NODES = 10_000
 INLINE_NODES = 400
 """Nodes of an exact query that still stands wherever it is read."""
 _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
-_HINT = "read fewer CTEs twice, or release what is needed in several statements: out << SELECT ... keeps an answer."
+_HINT = "ask for fewer numbers, or read fewer CTEs twice; several statements may: out << SELECT ... keeps an answer."
 
 
 @dataclass(frozen=True, eq=False)
