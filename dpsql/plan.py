@@ -77,7 +77,7 @@ _HUGEINT = pa.decimal128(38, 0)
 _NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
 """SQL types of which each is cast to each."""
 _EXACT = 2**53
-"""Up to here a double holds every integer, and each way to cast one gives the same."""
+"""Up to here a double holds every integer."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,6 @@ def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(_HUGEINT)
 
 
-def _round(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Round doubles to whole numbers, ties to even; None where one is beyond the exact ones."""
-    most = pc.max(pc.abs(column), skip_nulls=True).as_py()
-    if (most is not None and not most <= _EXACT) or pc.any(pc.is_nan(column)).as_py():
-        return None
-    return pc.round(column, 0, "half_to_even").cast(pa.int64()).cast(_HUGEINT)
-
-
 def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Cast whole numbers to doubles; None where one is beyond the exact ones."""
     ends = pc.min_max(column)
@@ -139,7 +131,6 @@ _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None
     ("double", "DOUBLE"): _keep,
     (str(_HUGEINT), "HUGEINT"): _keep,
     ("int64", "HUGEINT"): _widen,
-    ("double", "HUGEINT"): _round,
     ("int64", "DOUBLE"): _double,
     (str(_HUGEINT), "DOUBLE"): _double,
 }

@@ -105,7 +105,12 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     intervals: list[IntervalColumns] = []
     results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
     all_levels = {block.confidence for block in binder.blocks} | levels
-    shapes = Shapes(binder.noise_steps, next(iter(all_levels)) if len(all_levels) == 1 else None)
+    level = next(iter(all_levels)) if len(all_levels) == 1 else None
+    wholes = {
+        block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
+        for block in binder.blocks
+    }
+    shapes = Shapes(binder.noise_steps, level, wholes)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes)
     missing: list[str] = []
     if isinstance(tree, exp.Select):

@@ -34,11 +34,13 @@ class ColumnEnds:
     Args:
         low, high: the columns of its ends.
         step: that of the noise, where the number is an exact one with symmetric, log-concave noise.
+        whole: whether the column holds whole numbers by its type.
     """
 
     low: exp.Expr
     high: exp.Expr
     step: Fraction | None = None
+    whole: bool = False
 
 
 EndPair = tuple[exp.Expr, exp.Expr]
@@ -124,7 +126,7 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
     )
     more = exp.Add(this=more, expression=exp.Literal.number(repr(factor * float(step))))
     low = _paren(exp.Sub(this=ends.low.copy(), expression=_paren(more.copy())))
-    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), step)
+    return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), step, ends.whole)
 
 
 def _read(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
@@ -165,7 +167,7 @@ def _null_at_zero(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> 
 
 def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
     pair, kind = _read(node.this, known), node.args["to"]
-    if pair is None or kind.this in _FLOATS:
+    if pair is None or kind.this in _FLOATS or _is_kept(node, known):
         return pair
     scale = 0
     if kind.this == exp.DataType.Type.DECIMAL:
@@ -177,6 +179,12 @@ def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair 
     low, high = (_operate(exp.Mul, end, steps) for end in pair)
     low, high = exp.Ceil(this=_operate(exp.Sub, low, half)), exp.Floor(this=_operate(exp.Add, high, half))
     return _operate(exp.Div, low, steps), _operate(exp.Div, high, steps)
+
+
+def _is_kept(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> bool:
+    """Tell whether a cast leaves whole numbers as they are, so that their ends need no room for rounding."""
+    column = node.find(exp.Column)
+    return column is not None and known(column).whole and is_exact(node, Fraction(1))
 
 
 def _negate(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:

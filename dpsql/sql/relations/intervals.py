@@ -58,10 +58,12 @@ class Shapes:
     Args:
         noise_steps: the steps of the noise of those that are exact numbers with symmetric, log-concave noise.
         level: the level of all intervals; None where there are several.
+        wholes: the columns of each release that hold whole numbers by their type.
     """
 
     noise_steps: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     level: float | None = None
+    wholes: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def propagate_intervals(
@@ -195,13 +197,14 @@ class _Carrier:
         name = read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if name in self.releases or name in self.kept:
-            steps = self.shapes.noise_steps.get(name, {})
+            steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
 
             def read(node: exp.Column) -> ColumnEnds | None:
                 pair = (direct or {}).get(node.name)
                 if pair is None:
                     return None
-                return ColumnEnds(column(pair[0]), column(pair[1]), steps.get(node.name))
+                whole = node.name in wholes
+                return ColumnEnds(column(pair[0]), column(pair[1]), steps.get(node.name), whole)
 
             return read
         if select.args.get("from_") is None:

@@ -295,3 +295,19 @@ def test_a_number_without_an_interval_says_why(session: dpsql.Session, sql: str,
 def test_a_choice_and_a_comparison_need_none(session: dpsql.Session) -> None:
     result = session.sql("SELECT COUNT(*) > 10 AS b, CASE WHEN COUNT(*) > 10 THEN 'many' END AS c FROM t")
     assert not any("no interval" in note for note in result.notes)
+
+
+def test_a_cast_of_whole_numbers_needs_no_room_for_rounding() -> None:
+    """The type of the column says that they are whole; the step of the noise alone does not."""
+    for text in ("CAST(a AS HUGEINT)", "CAST((CAST(a AS HUGEINT)) AS INTEGER)"):
+        node = parse_one(text, read="duckdb")
+        for whole in (True, False):
+            given = ColumnEnds(exp.column("low"), exp.column("high"), Fraction(1), whole)
+            ends = find_ends(node, lambda _, given=given: given, 0.95)
+            assert ends is not None
+            plain = [end.sql("duckdb") for end in ends] == ["CAST(low AS DOUBLE)", "CAST(high AS DOUBLE)"]
+            assert plain is whole
+    given = ColumnEnds(exp.column("low"), exp.column("high"), Fraction(1), True)
+    ends = find_ends(parse_one("CAST(a / 2 AS HUGEINT)", read="duckdb"), lambda _: given, 0.95)
+    assert ends is not None
+    assert "CEIL" in ends[0].sql("duckdb")
