@@ -73,7 +73,7 @@ class Explanation:
         return str(self) if lines <= SHORT_SQL else f"{self._tell()}\n\nExact SQL: {lines} lines, in .sql"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self.html()}
+        return {"text/plain": repr(self), "text/html": str(self.html())}
 
     def _tell(self) -> str:
         """Return the text up to the exact SQL: the price of all first."""
@@ -108,7 +108,8 @@ class Explanation:
         if self.parts:
             return parts[0]
         if self.sentences:
-            parts.append(tag("ol", join(tag("li", sentence) for sentence in self.sentences)))
+            items = join(tag("li", sentence) for sentence in self.sentences)
+            parts.append(tag("ol", items, style="list-style: decimal; padding-left: 2em"))
         if self.mean_errors:
             parts.append(tag("p", self._say_mean_errors()))
         if self.errors is not None:

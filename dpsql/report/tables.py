@@ -88,7 +88,8 @@ class Display:
         return self.text()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/plain": self.text(), "text/html": self.html()}
+        """Return the text and the HTML as plain ``str``: marimo's serialiser takes no class of ours for a text."""
+        return {"text/plain": str(self.text()), "text/html": str(self.html())}
 
 
 class SheetColumn(NamedTuple):
@@ -147,7 +148,11 @@ class Sheet(Display):
 
     def html(self) -> Html:
         """Return one HTML table, readable with styles off, whose caption holds what the text has under it."""
-        aligns = [f"text-align: {'right' if column.right else 'left'}" for column in self.columns]
+        # the space is said here, since front ends whose style takes all of it away would let columns run together
+        aligns = [
+            f"text-align: {'right' if column.right else 'left'}; padding-right: 1em"
+            for column in self.columns
+        ]
         rows = [
             tag("tr", join(tag("td", cell, style=align) for cell, align in zip(row, aligns, strict=True)))
             for row in zip(*(column.cells for column in self.columns), strict=True)

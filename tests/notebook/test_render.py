@@ -9,6 +9,8 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+import dpsql
+from dpsql.demo import POLICY
 from dpsql.notebook import render
 from dpsql.report.tables import measure_width
 from dpsql.result import Result
@@ -79,6 +81,17 @@ def test_html_has_the_same_rows_and_escapes_them() -> None:
     assert page.count("<caption") == 1
     assert 'scope="col"' in page
     assert not re.search(r"color|<script|onclick|javascript", page, re.I)
+
+
+def test_a_bundle_is_of_plain_texts() -> None:
+    """A front end's serialiser may know ``str`` and nothing derived from it: marimo then shows nothing at all."""
+    with dpsql.connect(policy=POLICY) as session:
+        statement = "SELECT COUNT(*) AS n FROM visits"
+        shown = [session.sql("SELECT 1 AS a"), session.explain(statement), session.budget_panel()]
+        shown += [render.Panel("text"), render.make_sheet(("a",), [(1,)])]
+        for item in shown:
+            bundle = item._repr_mimebundle_(include=None, exclude=None)
+            assert [type(text) for text in bundle.values()] == [str, str]
 
 
 def test_no_value_can_forge_a_row_or_move_the_cursor() -> None:
