@@ -23,7 +23,7 @@ class DeclaredStatement(DeclaredResult):
     """A statement of a declared plan, and what it will do."""
 
     def __init__(self, statement: Statement, plan: Plan) -> None:
-        super().__init__(statement.source)
+        super().__init__(statement.record)
         self.plan = plan
 
 

@@ -199,7 +199,7 @@ class Pipeline:
         try:
             return self.bind(statement, cell)
         except PrivacyError as error:
-            self.ledger.refuse(statement.source, error.message, None)
+            self.ledger.refuse(statement.record, error.message, None)
             raise
 
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:

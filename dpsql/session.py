@@ -183,13 +183,13 @@ class Session:
             return line.explain(statement, bound).result()
         with _locate(statement):
             if isinstance(bound, Declaration):
-                return line.declare(bound, statement.source)
+                return line.declare(bound, statement.record)
             if bound is None:
                 return line.close_threshold(statement.name)
             line.thresholds.require(bound)
         with before_payment():
             (prepared,) = line.look_up_to_pay([bound], fresh)
-        ticket = line.reserve(prepared.event, statement.source, [prepared])
+        ticket = line.reserve(prepared.event, statement.record, [prepared])
         try:
             with line.answering([prepared]):
                 line.release([prepared], ticket, alone)

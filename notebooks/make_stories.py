@@ -30,6 +30,9 @@ Path("NAME.toml").write_text(text)
 """NAME is the notebook's own, so that the ledger beside the policy is its own too."""
 
 # A line that starts with "# " is prose; any other is a cell. Cells are told apart by blank lines.
+WIDE = 'text = text.replace("medical_dollars = { bounds = [0, 2000] }", "medical_dollars = { bounds = [0, 100_000] }")\n'
+"""For the notebook in which bounds are found: there the owner knows little of them."""
+
 CHOOSING = [
     """# Choosing privately
 
@@ -38,7 +41,7 @@ bound cuts off little. Releasing a noisy number for every candidate would pay fo
 technique pays for the hits only, and the exponential mechanism for one choice.
 
 The policy is the demo's, with a larger budget, so that all of these fit in one notebook.""",
-    OPEN.replace("NAME", "choosing"),
+    OPEN.replace('Path("NAME', WIDE + 'Path("NAME').replace("NAME", "choosing"),
     """## The first candidate above a threshold
 
 Candidates are a public table or a CTE; they are asked in its order. Which age is the first from which fewer than
@@ -71,12 +74,16 @@ ax.set_xlabel("age, from (five years each)");""",
 that was passed over was found too small. After the sixth hit nothing more is asked, so of the ranges behind it nothing is known.""",
     """## A clipping bound, and the mean that uses it
 
-Which power of two cuts off fewer than 200 rows? `AUTO` asks this for you, over a ladder of bounds, inside `SUM` and `AVG`.""",
+The policy of this notebook lets a year's costs be up to 100,000 dollars, far more than most are: noise for a mean between such
+bounds would drown it. Which power of two cuts off fewer than 200 rows? That is a question about one threshold:""",
     """%%dpsql
 WITH bounds(b) AS (SELECT power(2, i) FROM range(4, 16) AS t(i))
 SELECT b, ABOVE_THRESHOLD(-COUNT(*) FILTER (WHERE medical_dollars > b), -200, epsilon => 1) OVER bounds FROM visits""",
+    """`AUTO` asks it for you inside `SUM` and `AVG`, out of the same ε, and a note says which bounds it found; without it the noise is for the
+policy's bounds. The price of clipping is in neither interval: a few costs above the bound found count as the bound.""",
     """%%dpsql
-SELECT WITH DP OPTIONS (epsilon = 2) AVG(medical_dollars, contribution_bounds_per_row => AUTO) AS dollars FROM visits""",
+SELECT WITH DP OPTIONS (epsilon = 1) AVG(medical_dollars, contribution_bounds_per_row => AUTO) AS dollars FROM visits;
+SELECT WITH DP OPTIONS (epsilon = 1) AVG(medical_dollars) AS dollars FROM visits""",
     """## The price with the best revenue
 
 The exponential mechanism chooses the candidate with the highest utility, or one near it. Here a year's subscription is sold
@@ -214,7 +221,7 @@ def best_model(age, visits, health):
     }
     return min(guesses, key=lambda m: float(((guesses[m] - visits[test]) ** 2).mean()))
 
-session = get_ipython()._dpsql_sessions["main"]
+session = %dpsql session
 session.register("best_model", best_model)""",
     """%%dpsql
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 64, combine = 'noisy_mode', candidates = ('mean', 'by health', 'line in age'))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from html import unescape
@@ -255,3 +256,46 @@ def test_policy_check_proposes_a_default_delta(start: Open, tmp_path: Path) -> N
     for _ in range(3):
         session.sql(GROUPS.replace(", delta = 1e-8", ""), fresh=True)
     assert session.budget().left_delta == Fraction(47, 10**8)
+
+
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
+def test_every_display_says_the_same_digits(start: Open, accountant: str) -> None:
+    """The cost line, SHOW LEDGER, the panel, the report as text and as a page: one charge is one text everywhere."""
+    session = start("1.7", accountant)
+    charges, left = [], ""
+    for number, epsilon in enumerate(("0.1", "0.0333333333", "0.123456789", "0.007")):
+        text = f"SELECT WITH DP OPTIONS (epsilon = {epsilon}) COUNT(*) AS n FROM visits WHERE age > $age"
+        line = session.sql(text, {"age": 30 + number}).cost_line
+        cost, left, *_ = line.split(" · ")
+        charges.append(cost.removeprefix("cost "))
+    ledger = session.sql("SHOW LEDGER")
+    assert ledger["charge"] == charges
+    panel = repr(session.budget_panel())
+    told = report_text(session.account)
+    page = unescape(write_page(make_report(session.account)))
+    for charge in charges:
+        assert re.search(rf"  {re.escape(charge)}  ", panel), charge
+        assert re.search(rf"  {re.escape(charge)}  ", told), charge
+        assert charge in page
+    figure = left.partition(" of ")[0]
+    assert figure in panel
+    assert figure in told
+    assert figure in page
+    assert session.budget().sentence == left
+
+
+def test_values_of_parameters_stand_in_the_ledger_and_in_the_report(start: Open) -> None:
+    session = start()
+    session.sql(
+        "SELECT COUNT(*) AS n FROM visits WHERE age > $age AND plan IN ($plans)",
+        {"age": 3, "plans": ["free"]},
+    )
+    session.sql("SELECT COUNT(*) AS n FROM visits WHERE plan = ?", ["x" * 99])
+    session.sql("SELECT COUNT(*) AS n FROM visits WHERE plan = '$age'", {"age": 3})
+    first, second, third = (entry.text for entry in session.ledger())
+    assert first.endswith(" AND plan IN ($plans) /* $age = 3, $plans = ['free'] */")
+    assert second.endswith("xx... */")
+    assert len(second) < 140
+    assert "/*" not in third, "what stands in a text is no parameter"
+    assert session.sql("SHOW LEDGER")["text"][0] == first
+    assert "/* $age = 3, $plans = ['free'] */" in unescape(write_page(make_report(session.account)))

@@ -84,7 +84,7 @@ def test_each_notebook_has_a_ledger_of_its_own() -> None:
             ledger, policy = (re.search(rf"--{word} (\S+)", line) for word in ("ledger", "policy"))
             used = ledger[1] if ledger else f"{policy[1]}.ledger" if policy else "dpsql-demo.ledger"
             assert ledgers.setdefault(used, path.name) == path.name, used
-    assert len(ledgers) == 11, ledgers
+    assert len(ledgers) == 12, ledgers
 
 
 def test_the_quick_start_is_the_demo() -> None:

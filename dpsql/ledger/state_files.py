@@ -332,23 +332,32 @@ def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[
     ]
 
 
+def _shorten(where: str, path: str) -> str:
+    """Return how a note names a ledger: by its name where it lies beside this one, with ~ for the home folder elsewhere."""
+    other = Path(where)
+    if other.parent == Path(path).parent:
+        return other.name
+    home = Path.home()
+    return f"~/{other.relative_to(home).as_posix()}" if other.is_relative_to(home) else where
+
+
 def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoint) -> list[str]:
     known.execute("BEGIN IMMEDIATE")
     told = []
     for ledger, where in known.execute(
         "SELECT ledger, path FROM ledgers WHERE dataset = ? AND path != ? ORDER BY seen", (dataset, path)
     ).fetchall():
-        exists = Path(where).exists()
+        exists, shown = Path(where).exists(), _shorten(where, path)
         if ledger == mark.ledger and exists:
             told.append(
-                f"a copy of this ledger is at {where}: what is charged to one is not seen by the other"
+                f"a copy of this ledger is at {shown}: what is charged to one is not seen by the other"
             )
         elif ledger == mark.ledger:
             known.execute(
                 "DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where)
             )  # it moved here
         elif exists:
-            told.append(f"another ledger is charged for the same data: {where}; their losses add up")
+            told.append(f"another ledger is charged for the same data: {shown}; their losses add up")
     if len(told) > 3:
         told = [*told[:2], f"{len(told) - 2} more ledgers are charged for the same data; their losses add up"]
     gone = known.execute(

@@ -53,7 +53,7 @@ class CellTexts:
 
     def find(self, statement: str) -> str:
         """Return the cell that ran a statement last; empty where none did."""
-        wanted = _flatten(statement).removesuffix(_CLIPPED).rstrip()
+        wanted = _flatten(statement).partition(" /* $")[0].removesuffix(_CLIPPED).rstrip()
         if len(wanted) < _SHORTEST:
             return ""
         return next((cell for cell, text in reversed(self._texts.items()) if wanted in text), "")

@@ -19,7 +19,7 @@ from dpsql.report.tables import Html, fill, join, tag
 
 Point = tuple[float, float]
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 18, 18, 48
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 26, 18, 48
 
 
 @dataclass(frozen=True)

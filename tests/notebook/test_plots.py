@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -83,3 +85,71 @@ def test_a_session_draws_its_budget() -> None:
         assert all(a <= b + 1e-9 for a, b in zip(promise, spent, strict=True)), "less was spent than promised"
         with pytest.raises(dpsql.BindError, match="no picture"):
             session.plot("budge")
+
+
+def brightness(colour: Any) -> float:
+    parts = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in matplotlib.colors.to_rgb(colour)
+    ]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def contrast(colour: Any, page: str) -> float:
+    darker, lighter = sorted((brightness(colour), brightness(page)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_pictures_can_be_read_on_light_and_on_dark_pages() -> None:
+    from dpsql.notebook import plots
+
+    axes = result().plot()
+    axes.set_xlabel("set afterwards")
+    shown = [axes.xaxis.label, axes.yaxis.label, axes.get_xticklabels()[0], axes.get_yticklabels()[0]]
+    colours = [text.get_color() for text in shown] + [
+        plots.WHISKERS,
+        *plots.CURVES,
+        axes.spines["left"].get_edgecolor(),
+    ]
+    assert axes.figure.get_facecolor()[3] == axes.get_facecolor()[3] == 0, "transparent"
+    assert {axes.title.get_color(), axes._left_title.get_color()} == {plots.INK}
+    for page in ("#ffffff", "#111111"):
+        assert all(contrast(colour, page) > 3 for colour in colours), page
+    assert contrast("black", "#111111") < 3, "what matplotlib writes with can't be read"
+
+
+def test_dates_stand_on_a_line_of_time() -> None:
+    days = [datetime.date(2024, month, 1) for month in (1, 2, 3, 7)]
+    table = pa.table({"month": days, "n": [5, 6, 7, 8]})
+    axes = Result(table, intervals={"n": [(4.0, 6.0)] * 4}).plot()
+    places = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    assert [round(after - before) for before, after in pairwise(places)] == [31, 29, 122]
+    assert axes.patches[0].get_width() < 29, "months do not overlap"
+    axes.figure.canvas.draw()
+    assert "2024" in [label.get_text() for label in axes.get_xticklabels()]
+
+
+def test_a_histogram_is_drawn_bin_by_bin() -> None:
+    kind = pa.map_(pa.string(), pa.int64())
+    bins = pa.array([[("a", 5), ("b", 9)], [("a", 1), ("b", 2)]], kind)
+    ends = [pa.chunked_array([pa.array([[("a", 5.0 + by), ("b", 9.0 + by)], [("a", 1.0 + by), ("b", 2.0 + by)]],
+                                       pa.map_(pa.string(), pa.float64()))]) for by in (-1, 1)]  # fmt: skip
+    axes = Result(
+        pa.table({"h": bins.slice(0, 1)}), intervals={"h": tuple(e.slice(0, 1) for e in ends)}
+    ).plot()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+    assert whiskers(axes) == [(4.0, 6.0), (8.0, 10.0)]
+    both = Result(pa.table({"k": ["x", "y"], "h": bins}), intervals={"h": tuple(ends)}).plot()
+    assert [label.get_text() for label in both.get_xticklabels()] == ["x: a", "x: b", "y: a", "y: b"]
+    assert [round(bar.get_height()) for bar in both.patches] == [5, 9, 1, 2]
+
+
+def test_curves_have_their_names_beside_them_in_their_colours() -> None:
+    from dpsql.notebook import plots
+
+    points = [(i / 20, (1 - i / 20) ** power) for power in (3,) for i in range(21)]
+    axes = plots.plot_tradeoff({"whole budget": points, "spent so far": [(x, y**0.5) for x, y in points]})
+    names = {text.get_text(): text for text in axes.texts}
+    for line, name in zip(axes.lines[1:], ("whole budget", "spent so far"), strict=True):
+        assert names[name].get_color() == line.get_color()
+        assert names[name].xy in list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+    assert axes.get_legend() is None

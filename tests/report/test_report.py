@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from fractions import Fraction
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -241,6 +242,28 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
     assert burn["steps"][-1] == {"charges": 1000, "left": 9.0, "text": "q"}
     assert all(a["left"] >= b["left"] for a, b in pairwise(burn["steps"]))
     assert len(charts.draw_burn_down(burn).svg()) < 40_000
+
+
+def test_no_words_of_a_picture_are_cut_off(full: Ledger) -> None:
+    """What stands beyond the edge of a picture is not shown; a letter is at most 9.7 pixels wide, on average over a word."""
+    page = str(charts.draw_charts(make_report(full)))
+    pictures = re.findall(r'<svg viewBox="0 0 (\d+) .*?</svg>', page, re.DOTALL)
+    bodies = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    assert len(bodies) >= 4
+    told = 0
+    for width, body in zip(map(int, pictures), bodies, strict=True):
+        for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", body):
+            given = dict(re.findall(r'([\w-]+)="([^"]*)"', attributes))
+            if "transform" in given:
+                continue
+            wide, told = 9.7 * len(unescape(text)), told + 1
+            left = (
+                float(given["x"])
+                - wide * {"end": 1, "middle": 0.5, "start": 0}[given.get("text-anchor", "start")]
+            )
+            assert left >= 0, text
+            assert left + wide <= width, text
+    assert told > 40
 
 
 # -- the numbers behind the pictures ------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -12,8 +12,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, did_you_mean
 from dpsql.parameters import Params, name_parameters
-from dpsql.sql.parse.dialect import parse_tokens, span_of
-from dpsql.sql.parse.parameters import put_values
+from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
+from dpsql.sql.parse.parameters import make_literal, put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -40,11 +40,23 @@ class Statement:
     json: bool = False
     keep: str = ""
     limit: int | None = None
+    values: tuple[tuple[str, str], ...] = ()
+    """The parameters that it names, and their values as SQL."""
 
     @property
     def source(self) -> str:
         """The statement's own text."""
         return self.text[slice(*self.span)].strip()
+
+    @property
+    def record(self) -> str:
+        """The statement's own text for the ledger, with the values of its parameters in a comment behind it."""
+        shown = ", ".join(f"${name} = {value}" for name, value in self.values)
+        return f"{self.source} /* {shown} */" if shown else self.source
+
+
+MAX_VALUE = 60
+"""Characters of a parameter's value in the ledger."""
 
 
 def parse(text: str, params: Params | None = None) -> list[Statement]:
@@ -61,7 +73,13 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
     try:
         text, values = name_parameters(text, params)
         parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)
-        return [_statement(list(part), text, values) for ends, part in parts if not ends]
+        statements = []
+        for ends, part in parts:
+            if not ends:
+                tokens = list(part)
+                statement = _statement(tokens, text, values)
+                statements.append(replace(statement, values=_list_values(tokens, values)))
+        return statements
     except Error as error:
         raise error.located(text) from None
 
@@ -90,6 +108,21 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
             did_you_mean(word, _STATEMENTS) if word not in _REFUSED else _REFUSED[word],
         )
     return Statement("query", text, span, tree=_query(tokens, text, params))
+
+
+def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the parameters that tokens name, once each, with their values as SQL, cut short."""
+    names = {
+        after.text: None
+        for before, after in pairwise(tokens)
+        if before.text == "$" and after.start == before.end + 1 and after.text in params
+    }
+    return tuple((name, _clip(to_sql(make_literal(params[name], name)))) for name in names)
+
+
+def _clip(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= MAX_VALUE else f"{flat[: MAX_VALUE - 3]}..."
 
 
 def _is_kept(tokens: list[Token]) -> bool:
