@@ -6,6 +6,7 @@ Pictures are transparent, and drawn in middle tones that can be read on light an
 from __future__ import annotations
 
 import datetime
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -123,18 +124,16 @@ def _place_dates(labels: Sequence[Any]) -> list[float] | None:
     """Return the places of dates on a line of time; None where they are not all dates."""
     if len(labels) < 2 or not all(isinstance(label, datetime.date) for label in labels):
         return None
-    from matplotlib.dates import date2num
-
-    return [float(place) for place in date2num(list(labels))]
+    dates: Any = importlib.import_module("matplotlib.dates")
+    return [float(place) for place in dates.date2num(list(labels))]
 
 
 def _show_dates(drawn: Axes) -> None:
     """Make the x axis one of time, with a tick for round dates only."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=3, maxticks=9)
+    dates: Any = importlib.import_module("matplotlib.dates")
+    locator = dates.AutoDateLocator(minticks=3, maxticks=9)
     drawn.xaxis.set_major_locator(locator)
-    drawn.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    drawn.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
 
 
 def draw_pictures(pictures: Mapping[str, Any]) -> Axes:
