@@ -58,7 +58,7 @@ class Comm:
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
-    shell.kernel = SimpleNamespace(comm_manager=Manager())
+    shell.kernel = SimpleNamespace(comm_manager=Manager(), do_inspect=lambda *given, **more: {"found": False})
     shell.run_cell("%load_ext dpsql\n%alias_magic sql dpsql")
     yield shell
     shell.run_cell("%dpsql close\n%unload_ext dpsql")
