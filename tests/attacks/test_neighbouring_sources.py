@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Callable
@@ -84,6 +85,29 @@ def row_json(unit: int) -> bytes:
     return json.dumps({"unit": unit, "age": unit, "note": "plain"}).encode()
 
 
+def see_file(place: Path, head: bytes, bad: bytes | None, good: Callable[[int], bytes]) -> list[object]:
+    """See a file with a bad record, or without one."""
+    content = lines_of(bad, head, good)
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(gzip.compress(content) if place.suffix == ".gz" else content)
+    return seen(":memory:", policy(str(place), TYPES), place.parent, STATEMENTS)
+
+
+@pytest.fixture(scope="module")
+def see_without(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[object]]:
+    """Returns what is seen of a source without a bad record, by its name; each is looked at once."""
+
+    @functools.cache
+    def look(name: str) -> list[object]:
+        if name.startswith("frame"):
+            return see_frame([], registered=name == "frame, registered")
+        place = tmp_path_factory.mktemp("without") / name
+        is_json = name.endswith("jsonl")
+        return see_file(place, b"" if is_json else b"unit,age,note\n", None, row_json if is_json else row_csv)
+
+    return look
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -101,16 +125,13 @@ def row_json(unit: int) -> bytes:
     ],
     ids=lambda bad: repr(bad[:12]),
 )
-def test_no_line_of_csv_changes_the_schema_or_another_line(tmp_path: Path, bad: bytes) -> None:
-    told, packed = [], len(bad) == 4  # one of them in a file that is packed
-    for name, line in (("with", bad), ("without", None)):
-        content = lines_of(line, b"unit,age,note\n", row_csv)
-        (tmp_path / name).mkdir()
-        place = tmp_path / name / ("v.csv.gz" if packed else "v.csv")
-        place.write_bytes(gzip.compress(content) if packed else content)
-        told.append(seen(":memory:", policy(str(place), TYPES), tmp_path, STATEMENTS))
-    assert told[0] == told[1]
-    assert (("n",), [[PEOPLE]]) in told[0]
+def test_no_line_of_csv_changes_the_schema_or_another_line(
+    tmp_path: Path, bad: bytes, see_without: Callable[[str], list[object]]
+) -> None:
+    name = "v.csv.gz" if len(bad) == 4 else "v.csv"  # one of them in a file that is packed
+    told = see_file(tmp_path / name, b"unit,age,note\n", bad, row_csv)
+    assert told == see_without(name)
+    assert (("n",), [[PEOPLE]]) in told
 
 
 @pytest.mark.parametrize(
@@ -128,41 +149,42 @@ def test_no_line_of_csv_changes_the_schema_or_another_line(tmp_path: Path, bad: 
     ],
     ids=lambda bad: repr(bad[:30]),
 )
-def test_no_record_of_json_changes_the_schema_or_another_record(tmp_path: Path, bad: bytes) -> None:
-    told = []
-    for name, line in (("with", bad), ("without", None)):
-        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(line, b"", row_json))
-        told.append(seen(":memory:", policy(str(tmp_path / f"{name}.jsonl"), TYPES), tmp_path, STATEMENTS))
-    assert told[0] == told[1]
+def test_no_record_of_json_changes_the_schema_or_another_record(
+    tmp_path: Path, bad: bytes, see_without: Callable[[str], list[object]]
+) -> None:
+    assert see_file(tmp_path / "v.jsonl", b"", bad, row_json) == see_without("v.jsonl")
+
+
+def see_frame(more: list[object], registered: bool) -> list[object]:
+    """See a frame whose column of numbers has further values; its unit is 99."""
+    pd = pytest.importorskip("pandas")
+    ages = [1.5, *range(PEOPLE - 1), *more]
+    units = [*range(PEOPLE), *([99] if more else [])]
+    column = pd.Series(ages, dtype=object if more else float)
+    notes = pd.Series(["plain"] * len(units), dtype=object)
+    frame = pd.DataFrame({"unit": units, "age": column, "note": notes})
+    given = policy(None, TYPES)
+    if not registered:
+        return seen({"visits": frame}, given, Path(), STATEMENTS)
+    with duckdb.connect() as con:
+        con.register("visits", frame)
+        return seen(con, given, Path(), STATEMENTS)
 
 
 @pytest.mark.parametrize(
     "value", ["unknown", None, 2.5, [1], {"a": 1}, b"\xff", "\ud800", object(), 10**30, float("nan")]
 )
 @pytest.mark.parametrize("registered", [False, True])
-def test_no_object_of_a_frame_changes_the_schema_or_another_row(value: object, registered: bool) -> None:
+def test_no_object_of_a_frame_changes_the_schema_or_another_row(
+    value: object, registered: bool, see_without: Callable[[str], list[object]]
+) -> None:
     """The column of a frame without it is of numbers; with it, of objects."""
     if registered and isinstance(value, str) and value == "\ud800":
         pytest.skip("DuckDB refuses the whole frame, when it is registered")
     if registered and value == b"\xff" and int(duckdb.__version__.split(".")[0]) < 2:
         pytest.skip("DuckDB 1.5 stops at it: what an open connection holds is its owner's to look after")
-    pd = pytest.importorskip("pandas")
-    told = []
-    for more in ([value], []):
-        ages = [1.5, *range(PEOPLE - 1), *more]
-        units = [*range(PEOPLE), *([99] if more else [])]
-        column = pd.Series(ages, dtype=object if more else float)
-        frame = pd.DataFrame(
-            {"unit": units, "age": column, "note": pd.Series(["plain"] * len(units), dtype=object)}
-        )
-        given = policy(None, TYPES)
-        if registered:
-            with duckdb.connect() as con:
-                con.register("visits", frame)
-                told.append(seen(con, given, Path(), STATEMENTS))
-        else:
-            told.append(seen({"visits": frame}, given, Path(), STATEMENTS))
-    assert told[0] == told[1]
+    told = see_frame([value], registered)
+    assert told == see_without(f"frame{', registered' if registered else ''}")
 
 
 def _texts(values: list[bytes]) -> pa.Array:

@@ -157,12 +157,12 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-@pytest.mark.parametrize("pairs", [60, pytest.param(2000, marks=pytest.mark.stochastic)])
+@pytest.mark.parametrize("pairs", [40, pytest.param(2000, marks=pytest.mark.stochastic)])
 def test_within_a_step_times_tell_nothing(tmp_path: Path, stack: ExitStack, pairs: int) -> None:
     """The same statement is told apart without the grid."""
     few = ANALYSTS[:4] if pairs < 100 else ANALYSTS
     bare = Neighbours(tmp_path, WITHIN_ROWS, WITHOUT_GRID, few[:2], stack)
-    right, count = classify(*bare.time(COUNTED, max(150, pairs // 10)))
+    right, count = classify(*bare.time(COUNTED, max(100, pairs // 10)))
     told = right / count
     held = Neighbours(tmp_path, WITHIN_ROWS, GRID, few, stack)
     features, labels = held.time(COUNTED, pairs)

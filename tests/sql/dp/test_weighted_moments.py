@@ -323,7 +323,7 @@ def search(opened: Opened, cases: int, seed: int, statements: list[str] = STATEM
 
 
 def test_no_unit_moves_a_moment_more_than_is_declared(opened: Opened) -> None:
-    assert not any(search(opened, 400, 1))
+    assert not any(search(opened, 160, 1))
 
 
 @pytest.mark.stochastic
