@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,16 @@ from dpsql.notebook.panel import MAX_CELLS, TARGET, CellTexts
 from dpsql.report.tables import BudgetPanel, Charge
 
 COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits"
+
+
+class Kernel:
+    """As much of a kernel as the panel and the help on words need."""
+
+    def __init__(self) -> None:
+        self.comm_manager = Manager()
+
+    def do_inspect(self, *given: Any, **more: Any) -> dict[str, Any]:
+        return {"found": False}
 
 
 class Manager:
@@ -58,7 +67,7 @@ class Comm:
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
-    shell.kernel = SimpleNamespace(comm_manager=Manager(), do_inspect=lambda *given, **more: {"found": False})
+    shell.kernel = Kernel()
     shell.run_cell("%load_ext dpsql\n%alias_magic sql dpsql")
     yield shell
     shell.run_cell("%dpsql close\n%unload_ext dpsql")
