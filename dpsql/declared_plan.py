@@ -17,6 +17,7 @@ from dpsql.result import Result
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.stored_blocks import LookUp, PreparedPlan, prepare_together
+from dpsql.why import AskedStatement, noting
 
 
 class DeclaredStatement(DeclaredResult):
@@ -60,7 +61,7 @@ class DeclaredStatements:
             ParseError, BindError, PrivacyError: it can't be planned.
         """
         line = self._pipeline
-        with line.turn, before_payment():
+        with line.turn, noting(line, text), before_payment():
             statements = parse(text, params)
             if not statements:
                 raise BindError("there is no statement to declare.")
@@ -124,8 +125,10 @@ class DeclaredStatements:
         """
         self._ran = True
         line = self._pipeline
-        with line.turn:
+        with line.turn, noting(line, "; ".join(declared.source for declared in self._declared)):
             prepared = self._look_up(line.look_up_to_pay)
+            if prepared:
+                line.last = AskedStatement(self._declared[-1].source).look_up(prepared[-1])
             event = self._price(prepared)
             ticket = line.reserve(event, "; ".join(d.source for d in self._declared), prepared)
             line.release(prepared, ticket)
@@ -134,6 +137,7 @@ class DeclaredStatements:
             notes = (f"one of a declared plan{together}",)
             for declared, one in zip(self._declared, prepared, strict=True):
                 declared._result = line.finish(one, ticket, notes)
+                line.last = AskedStatement(declared.source).look_up(one).finish(one, declared._result.notes)
         return self.results
 
     def __enter__(self) -> DeclaredStatements:

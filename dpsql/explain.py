@@ -169,10 +169,7 @@ def explain_plan(
 ) -> Explanation:
     """Explain a plan and its price under the session's accountant; stored blocks are free."""
     plan = prepared.plan
-    names = _name_outputs(plan)
-    told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
-    shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
-    sentences = [*_group_sentences(told, shown), *plan.limits, *prepared.sentences()]
+    sentences = [*describe_plan(plan), *prepared.sentences()]
     event, debit = prepared.event, prepared.debit
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
@@ -191,9 +188,7 @@ def explain_plan(
             why = "nothing: the same is asked before"
         price = f"Would cost {why}; {ledger.state().sentence}. No private data were read."
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
-    errors = expect_errors(plan, budget)
-    if errors is not None:
-        errors = replace(errors, rows=tuple((_rename(name, names, ", "), row) for name, row in errors.rows))
+    errors = name_errors(plan, budget)
     sentences = list(dict.fromkeys(sentences))
     assumed = any(block.operator.assumes_rows for block in plan.blocks)
     return Explanation(
@@ -201,6 +196,22 @@ def explain_plan(
         mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
         least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
     )  # fmt: skip
+
+
+def describe_plan(plan: Plan) -> list[str]:
+    """Return the sentences on a plan: who is protected, what is bounded, the noise, by the names of the statement's outputs."""
+    names = _name_outputs(plan)
+    told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
+    shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
+    return [*_group_sentences(told, shown), *plan.limits]
+
+
+def name_errors(plan: Plan, budget: Budget) -> Errors | None:
+    """Return a plan's expected errors as :func:`expect_errors`, by the names of the statement's outputs."""
+    errors, names = expect_errors(plan, budget), _name_outputs(plan)
+    if errors is None:
+        return None
+    return replace(errors, rows=tuple((_rename(name, names, ", "), row) for name, row in errors.rows))
 
 
 def _name_outputs(plan: Plan) -> dict[str, str]:

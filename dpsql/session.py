@@ -19,7 +19,7 @@ from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.parameters import Params
-from dpsql.pipeline import Bound, Pipeline, before_payment
+from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
 from dpsql.policy.model import Policy
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
@@ -30,6 +30,7 @@ from dpsql.sql.parse.statements import PRICED, Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import RequestedBlock
+from dpsql.why import AskedStatement, Why, explain_why, noting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,10 +156,10 @@ class Session:
         line = self._pipeline
         results: list[Result] = []
         with line.turn:
-            with before_payment():
+            with noting(line, text), before_payment():
                 statements = parse(text, params)
                 cell = line.open_cell(epsilon)
-                admitted = [line.admit(statement, cell) for statement in statements]
+                admitted = [self._admit(statement, cell) for statement in statements]
             alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
@@ -167,7 +168,8 @@ class Session:
                             bound = line.admit(
                                 statement, line.reopen(cell)
                             )  # what was foretold is known by now
-                    results.append(self._answer(statement, bound, fresh, alone))
+                    with noting(line, statement.source, bound):
+                        results.append(self._answer(statement, bound, fresh, alone))
                     if statement.keep:
                         line.kept.keep(statement.keep, results[-1])
             except Error as error:
@@ -175,26 +177,38 @@ class Session:
                 raise
         return results
 
+    def _admit(self, statement: Statement, cell: CellNames) -> Bound:
+        self._pipeline.last = AskedStatement(statement.source)
+        return self._pipeline.admit(statement, cell)
+
     def _answer(self, statement: Statement, bound: Bound, fresh: bool, alone: bool) -> Result:
         line = self._pipeline
+        if statement.kind in ("show", "explain"):
+            line.last = AskedStatement(statement.source, done="free")
         if statement.kind == "show":
             return show(self.policy, self._ledger, statement.name, line.kept.names, statement.limit)
         if statement.kind == "explain":
             return line.explain(statement, bound).result()
         with _locate(statement):
             if isinstance(bound, Declaration):
+                line.last = AskedStatement(statement.source, bound, reserved=bound.event, done="declared")
                 return line.declare(bound, statement.record)
             if bound is None:
-                return line.close_threshold(statement.name)
+                closed = line.close_threshold(statement.name)
+                line.last = AskedStatement(statement.source, used=closed.event, done="closed")
+                return closed
             line.thresholds.require(bound)
         with before_payment():
             (prepared,) = line.look_up_to_pay([bound], fresh)
+            asked = line.last = AskedStatement(statement.source).look_up(prepared)
         ticket = line.reserve(prepared.event, statement.record, [prepared])
         try:
             with line.answering([prepared]):
                 line.release([prepared], ticket, alone)
                 line.settle(ticket, prepared.used, [prepared])
-            return line.finish(prepared, ticket)
+            result = line.finish(prepared, ticket)
+            line.last = asked.finish(prepared, result.notes)
+            return result
         except PostprocessingError as error:
             error.span = span_of_word(statement.text, error.name) if error.name else statement.span
             raise error.located(statement.text) from None
@@ -226,6 +240,19 @@ class Session:
             cell = line.open_cell(epsilon)
             parts = [line.explain(s, line.bind(s, cell), paid) for s in statements]
         return explain_all(parts, self._ledger)
+
+    @in_our_words
+    def why(self) -> Why:
+        """Tell the chain behind the last answer or refusal: who is protected, what was bounded, where the cost came from.
+
+        And what would make it cheaper or more exact. It spends nothing, reads no private row, and repeats no released value.
+
+        Raises:
+            BindError: nothing was asked yet.
+        """
+        line = self._pipeline
+        with line.turn:
+            return explain_why(line.last, self._ledger, self.policy)
 
     # -- everything else ----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpsql.privacy.events import Event
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.result import Result
+    from dpsql.why import Why
 
 _T = TypeVar("_T")
 
@@ -266,6 +267,24 @@ def read_explanation(body: Any) -> Explanation:
     from dpsql.explanation import Explanation
 
     return _read(Explanation, body)
+
+
+def write_why(why: Why) -> dict[str, Any]:
+    """Return the chain behind an answer as JSON values."""
+    from dpsql.record_codec import write_record
+
+    return write_record(why)
+
+
+def read_why(body: Any) -> Why:
+    """Read what :func:`write_why` wrote.
+
+    Raises:
+        WireError: it is no such chain.
+    """
+    from dpsql.why import Why
+
+    return _read(Why, body)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

@@ -38,6 +38,9 @@ def add_ledger_commands(commands: Any) -> None:
         help="which statements: 1, the newest; the sums are of all",
     )
     report.add_argument(
+        "--why", type=int, metavar="N", help="explain the charge or the refusal of statement N alone"
+    )
+    report.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file: .html, .csv, .json, else text"
     )
 
@@ -114,7 +117,11 @@ def _report(given: argparse.Namespace) -> None:
     with Ledger.read(given.ledger or _find_ledger(named[0])) as ledger:
         for warning in ledger.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
-        if given.output is None:
+        if given.why is not None:
+            from dpsql.report.entry_chain import explain_statement
+
+            print(explain_statement(ledger, given.why))
+        elif given.output is None:
             print(report_text(ledger, accountant=given.accountant, page=given.page), end="")
         else:
             where = write_report(ledger, None, given.output, accountant=given.accountant, page=given.page)

@@ -14,7 +14,7 @@ from dpsql.client.plans import RemotePlan
 from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.parameters import Params, name_parameters
-from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state
+from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state, read_why
 from dpsql.wire_params import write_question
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.report.tables import BudgetPanel
     from dpsql.result import Result
+    from dpsql.why import Why
 
 _VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
 """The version of dpsql, which the server is told."""
@@ -151,6 +152,17 @@ class RemoteSession:
         """
         asked = write_question(*name_parameters(text, params), epsilon)
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
+
+    @interruptible
+    def why(self) -> Why:
+        """Tell the chain behind the last answer or refusal: who is protected, what was bounded, where the cost came from.
+
+        And what would make it cheaper or more exact. It spends nothing, and repeats no released value.
+
+        Raises:
+            BindError: nothing was asked yet in the server's process of this session.
+        """
+        return read_why(self._ask("why").value.get("why"))
 
     # -- everything else ----------------------------------------------------------------------------------------
 

@@ -197,6 +197,7 @@ COMMANDS = {
     "connect": "open a session: %dpsql connect [data.duckdb] --policy policy.toml, or %dpsql connect grpc+tls://host:31337",
     "demo": "open a session on the demo's health records",
     "budget": "how much is left, and what each cell cost",
+    "why": "the last answer or refusal explained: who is protected, where the cost came from, what would be cheaper",
     "ledger": "every charge: when, who, cell, loss, outcome (also: %dpsql log)",
     "log": "the same as ledger",
     "tables": "the tables that the policy names, and kept results",

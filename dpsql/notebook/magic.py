@@ -8,7 +8,8 @@ import json
 import keyword
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from dpsql.notebook.sessions import Sessions
 from dpsql.parameters import Params, name_parameters
 from dpsql.report.tables import Sheet
 from dpsql.result import Result
+from dpsql.why import Why, explain_refusal
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -59,6 +61,7 @@ class DpsqlMagic(Magics):
             shell, self.cells, sessions, lambda options, text: self._parameters(options, text, {})
         )
         self._last: Result | None = None
+        self._unheard: Why | None = None
         self.find_names: Callable[[], KnownNames] = KnownNames
         """Returns the public names that help is given on."""
 
@@ -118,14 +121,16 @@ class DpsqlMagic(Magics):
             raise ParseError(f"{name} can't be the name of a variable.")
         if not guide.says_anything(text):
             return None
-        guide.refuse_templates(text)
-        session = self.sessions.get_open(options.session)
-        params = self._parameters(options, text, local)
+        with self._noting_unheard(text):
+            guide.refuse_templates(text)
+            session = self.sessions.get_open(options.session)
+            params = self._parameters(options, text, local)
         try:
-            if name is not None and not options.explain:
-                session.check_name(name)  # before anything is paid
-            if options.explain:
-                return session.explain(text, params, epsilon=options.epsilon)
+            with self._noting_unheard(text):
+                if name is not None and not options.explain:
+                    session.check_name(name)  # before anything is paid
+                if options.explain:
+                    return session.explain(text, params, epsilon=options.epsilon)
             results = sessions.ask(session, text, params, options, kernel=hasattr(self.shell, "kernel"))
         except Error as error:
             for answered in error.answered:
@@ -153,6 +158,16 @@ class DpsqlMagic(Magics):
         elif not silent:
             self._cost(results[-1])
         return None
+
+    @contextmanager
+    def _noting_unheard(self, text: str) -> Iterator[None]:
+        """Note a refusal that is no session's last statement, so that it can be explained too."""
+        self._unheard = None
+        try:
+            yield
+        except Error as error:
+            self._unheard = explain_refusal(text.strip(), error)
+            raise
 
     def _parameters(self, options: CellOptions, text: str, local: dict[str, Any]) -> Params:
         """Return values of the ``$name``s in the text: the notebook's variables, then ``--params``; a list is for ``?``."""
@@ -198,6 +213,7 @@ class DpsqlMagic(Magics):
             "connect": self._connect,
             "demo": self._demo,
             "budget": lambda rest: self.cells.link(self.sessions.get_open(rest or None).budget_panel()),
+            "why": self._why,
             "ledger": self._show("ledger"),
             "log": self._show("ledger"),
             "columns": lambda rest: sessions.show_columns(self.sessions.get_open(), rest),
@@ -217,6 +233,10 @@ class DpsqlMagic(Magics):
         if not policy_commands.is_policy_command(rest):
             return self._show("policy")(rest)
         return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
+
+    def _why(self, rest: str) -> Why:
+        """Explain the last answer or refusal, also one that no session heard of."""
+        return self.sessions.get_open(rest or None).why() if self._unheard is None else self._unheard
 
     def _help(self, rest: str) -> render.Panel:
         if rest:

@@ -34,6 +34,7 @@ PROMPT_COMMANDS = {
     ".tables": "the tables that the policy names, and kept results",
     ".columns": "the columns of a table: .columns visits",
     ".budget": "how much is left, and what each statement cost",
+    ".why": "the last answer or refusal explained",
     ".ledger": "every charge: when, who, statement, loss, outcome",
     ".policy": "what the data owner declared",
     ".mechanisms": "every way to get an answer, with an example",
@@ -223,6 +224,8 @@ class Prompt:
             print(sessions.show_columns(self.session, rest))
         elif command == ".budget":
             print(self.session.budget_panel().text())
+        elif command == ".why":
+            print(self.session.why())
         elif command == ".mechanisms":
             print(guide.show_mechanisms())
         elif command == ".help":

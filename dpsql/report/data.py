@@ -21,6 +21,7 @@ from dpsql.privacy.accountants import Accountant, format_percent
 from dpsql.privacy.amounts import SYMBOLS, OwnRoom
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
+from dpsql.report.entry_chain import explain_entry
 from dpsql.report.figures import (
     ALPHAS,
     PEOPLE,
@@ -76,10 +77,12 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
             "last": sums.last,
             "count": sums.count,
         },
-        "asked": _asked(ledger, sums),
+        "asked": _asked(ledger, sums, policy),
         "accountants": _accountants(ledger),
         "refused": [
-            _entry(e, ledger.accountant) | {"reason": e.reason} for e in entries if e.outcome == "refused"
+            _entry(e, ledger.accountant, policy) | {"reason": e.reason}
+            for e in entries
+            if e.outcome == "refused"
         ],
         "guarantee": _guarantee(ledger, whole, policy),
         "assumptions": _assumptions(policy),
@@ -131,7 +134,7 @@ def _own(room: OwnRoom) -> dict[str, Any]:
     }
 
 
-def _asked(ledger: Ledger, sums: LedgerSums) -> dict[str, Any]:
+def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str, Any]:
     rule = accountant = ledger.accountant
     shares = ledger.terms.shares
     return {
@@ -146,7 +149,7 @@ def _asked(ledger: Ledger, sums: LedgerSums) -> dict[str, Any]:
             for day, who, tally in sum_days(sums.days, _DAYS)
         ],
         "statements": [
-            _entry(e, accountant) | {"price": _price(rule, e.charged(accountant))}
+            _entry(e, accountant, policy) | {"price": _price(rule, e.charged(accountant))}
             for e in sums.entries if e.event is not None or e.debit is not None
         ],
     }  # fmt: skip
@@ -166,7 +169,7 @@ def _price(rule: Accountant, event: Event | None) -> str:
     return rule.write_charge(event) if part is None else f"{format_percent(part)} of the rule"
 
 
-def _entry(entry: Entry, accountant: Accountant) -> dict[str, Any]:
+def _entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[str, Any]:
     event = entry.charged(accountant)
     charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
@@ -181,6 +184,7 @@ def _entry(entry: Entry, accountant: Accountant) -> dict[str, Any]:
         "asked": None if entry.asked is None else accountant.write_charge(entry.asked),
         "outcome": entry.outcome,
         "event": None if entry.event is None else entry.event.to_json(),
+        "why": explain_entry(entry, accountant, policy),
     }
 
 

@@ -92,7 +92,7 @@ def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
             e["who"],
             _write_charge(e),
             e["outcome"],
-            tag("code", clip_text(e["text"], _TEXT_WIDTH)),
+            tag("code", clip_text(e["text"], _TEXT_WIDTH)) + _write_why(e),
         )
         for e in asked["statements"]
     ]
@@ -182,6 +182,13 @@ def _write_charge(entry: dict[str, Any]) -> Html:
     return tag("span", entry["charge"]) + (tag("span", price, class_="reason") if price else Html())
 
 
+def _write_why(entry: dict[str, Any]) -> Html:
+    """Write where a charge comes from, folded away."""
+    if not entry["why"]:
+        return Html()
+    return tag("details", tag("summary", "why") + tag("ul", join(tag("li", told) for told in entry["why"])))
+
+
 def _write_share(share: float | None) -> str:
     return "the whole" if share is None else f"ε={share:.4g}"
 
@@ -192,7 +199,7 @@ def _write_refused(refused: list[dict[str, Any]]) -> Html:
     rows = [
         (e["when_text"], e["who"], e["asked"] or "—",
          tag("code", clip_text(e["text"], _TEXT_WIDTH))
-         + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason"))
+         + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") + _write_why(e))
         for e in refused
     ]  # fmt: skip
     caption = "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
@@ -296,6 +303,9 @@ def _write_text(data: dict[str, Any]) -> str:
         f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]
+    if data["asked"]["statements"]:
+        newest = data["asked"]["statements"][-1]["statement"]
+        lines += [f"  (why: dpsql report --why {newest} explains statement {newest})"]
     lines += ["", "Added up so far:"] + [
         f"  {row['accountant']:<6} {row['spent']:<12} ε={_write_figure(row['epsilon'])} at δ={row['delta']:.4g}, "
         f"one more: ε={_write_figure(row['left_epsilon'])}"

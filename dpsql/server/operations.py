@@ -1,7 +1,7 @@
 """The worker's side of every operation: a client's message goes to an ordinary session, messages come back.
 
     run, plan           statements; ``touch`` is called before private data may be read for one
-    explain, budget, ledger, columns, tables, check_name, plot, panel      spend nothing, and read no private row
+    explain, why, budget, ledger, columns, tables, check_name, plot, panel      spend nothing, and read no private row
     keep                a result that the session gave, by its handle
 
 A reply ends in ``end``, or in ``error``: one of ours with its class, sentence, caret and hint. For everything else there is one
@@ -42,6 +42,7 @@ from dpsql.wire import (
     write_explanation,
     write_result,
     write_state,
+    write_why,
 )
 from dpsql.wire_params import read_amount, read_params, write_question
 
@@ -275,6 +276,10 @@ def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iter
     yield Message({"kind": "value", "explanation": write_explanation(explained)})
 
 
+def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    yield Message({"kind": "value", "why": write_why(session.why())})
+
+
 # -- what spends nothing ----------------------------------------------------------------------------------------------
 
 
@@ -345,7 +350,7 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
 
 
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
-    "run": _run, "plan": _plan, "explain": _explain, "budget": _budget, "ledger": _ledger, "columns": _columns,
+    "run": _run, "plan": _plan, "explain": _explain, "why": _why, "budget": _budget, "ledger": _ledger, "columns": _columns,
     "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot, "panel": _panel,
 }  # fmt: skip
 OPERATIONS = frozenset(_OPERATIONS)

@@ -1,0 +1,105 @@
+"""The chain behind one statement of a ledger, for the owner: who is protected, where the charge comes from, what would cost less.
+
+It is told from the ledger and the policy alone, without the data: a report can be made where these are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dpsql.errors import BindError
+from dpsql.ledger.ledger import Ledger
+from dpsql.policy.model import Policy, Table
+from dpsql.privacy.accountants import Accountant, format_percent
+from dpsql.privacy.cost_words import chooses_groups, explain_difference, list_cost_parts
+from dpsql.privacy.events import Event
+from dpsql.privacy.records import Entry
+from dpsql.report.tables import name_of
+
+_ENDINGS = {
+    "failed": "The engine failed after data were touched: the charge stays, and why is withheld.",
+    "interrupted": "It was stopped after data were touched: the charge stays.",
+    "open": "It is being answered, or a declared threshold is open: what was set aside counts until it is settled.",
+    "unsettled": "Its process ended before it was settled: all that was set aside counts.",
+    "written off": "It was charged after a backup was made, and counts in full.",
+    "debited": "Nothing was drawn: stored answers were shown.",
+}
+"""What an outcome means for the charge; an answer that was released needs no word."""
+
+
+def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> list[str]:
+    """Tell the chain behind a statement in sentences.
+
+    Args:
+        entry: a statement of the ledger.
+        accountant: the ledger's.
+        policy: the owner's; None where the ledger's can't be read any more.
+    """
+    refused = entry.outcome == "refused"
+    event = entry.asked if refused else entry.event or entry.asked
+    tables = _find_tables(entry.text, policy)
+    told = [f"Refused: {entry.reason}"] if refused and entry.reason else []
+    told += [f"Protected in {table.name}: {table.unit_words}." for table in tables]
+    if event is not None:
+        told.append(
+            f"It {'would have' if refused else ''} lost {accountant.write_charge(event)}:".replace("  ", " ")
+        )
+        told += list_cost_parts(event)
+    told += ["Nothing was charged."] if refused else list(_say_charge(entry, accountant))
+    return [*told, *_advise_owner(event, tables)]
+
+
+def _find_tables(text: str, policy: Policy | None) -> list[Table]:
+    """Return the private tables that a statement's text names."""
+    private = [] if policy is None else [table for table in policy.tables.values() if not table.public]
+    return [table for table in private if re.search(rf"(?i)\b{re.escape(table.name)}\b", text)]
+
+
+def _say_charge(entry: Entry, accountant: Accountant) -> Iterator[str]:
+    """Say how a charge was settled, and how it counts."""
+    yield from filter(None, [explain_difference(entry.asked, entry.event), _ENDINGS.get(entry.outcome, "")])
+    used = None if entry.event is None else accountant.used_by(entry.event)
+    if used is not None:
+        yield f"It uses {format_percent(used)} of what the rule allows."
+    if entry.debit is not None:
+        debit = accountant.write_charge(entry.debit)
+        yield f"{debit} of the analyst's share pays for stored answers, and nothing of the whole."
+
+
+def _advise_owner(event: Event | None, tables: list[Table]) -> Iterator[str]:
+    """Say what in the policy would let such statements cost less or err less."""
+    for table in tables if event is not None else ():
+        if table.max_rows is not None and table.max_rows > 1:
+            rows = f"max_rows = {table.max_rows:,} in {table.name}"
+            yield f"More exact at the same cost: fewer than {rows}, if so few rows of one unit are enough."
+    if chooses_groups(event):
+        yield "Cheaper: declare the values of the grouping column, if they are public; then no δ is spent on choosing groups."
+
+
+def explain_statement(ledger: Ledger, number: int, policy: Policy | None = None) -> str:
+    """Return the chain behind a statement of a ledger, for a terminal.
+
+    Args:
+        ledger: an open one.
+        number: the statement's, as SHOW LEDGER and the CSV have it.
+        policy: the owner's; by default the one that the ledger was last opened with.
+
+    Raises:
+        BindError: there is no statement of that number.
+    """
+    entry = next(iter(ledger.walk(number, number)), None) if 1 <= number <= ledger.count else None
+    if entry is None:
+        raise BindError(
+            f"the ledger has no statement {number}.", hint=f"they are numbered from 1 to {ledger.count}."
+        )
+    accountant = ledger.accountant
+    charge = entry.charge(accountant)
+    head = [
+        f"{entry.statement_id}: {entry.text}",
+        f"{name_of(entry)}, {entry.outcome}, charged {charge}.",
+        "",
+    ]
+    return "\n".join(
+        [*head, *(f"  - {told}" for told in explain_entry(entry, accountant, policy or ledger.policy))]
+    )
