@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dpsql.asked_statement import AskedStatement, noting
 from dpsql.declared_result import DeclaredResult
 from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
@@ -17,7 +18,6 @@ from dpsql.result import Result
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.stored_blocks import LookUp, PreparedPlan, prepare_together
-from dpsql.why import AskedStatement, noting
 
 
 class DeclaredStatement(DeclaredResult):

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from dpsql.asked_statement import AskedStatement
 from dpsql.block_keys import BlockKeys
 from dpsql.engine.base import Engine
 from dpsql.engine.postprocess import Finisher
@@ -48,7 +49,6 @@ from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.selection.declared import Declaration, bind_declare
 from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
-from dpsql.why import AskedStatement
 
 _FREE = "no charge"
 _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
@@ -110,7 +110,7 @@ class Pipeline:
         self.turn = Turns()
         self.closed = False
         self.last: AskedStatement | None = None
-        """What was asked last, for :func:`dpsql.why.explain_why`."""
+        """What was asked last, for :func:`dpsql.asked_statement.explain_why`."""
         self._drawing: list[tuple[frozenset[str], threading.Event]] = []
         """The keys of blocks that are being drawn, and what is set once they are stored; read and written in turn."""
         self.entropy = Entropy()

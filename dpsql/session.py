@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dpsql.asked_statement import AskedStatement, explain_why, noting
 from dpsql.declared_plan import DeclaredStatements
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
@@ -30,7 +31,7 @@ from dpsql.sql.parse.statements import PRICED, Statement, parse
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import RequestedBlock
-from dpsql.why import AskedStatement, Why, explain_why, noting
+from dpsql.why import Why
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,6 @@ from IPython.core.completer import SimpleCompletion
 
 from dpsql.notebook import guide, inspection, policy_commands, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
-from dpsql.notebook.magic_place import find_magic
 from dpsql.result import Result
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Matcher:
     def __call__(self, context: CompletionContext) -> SimpleMatcherResult:
         """Return what may stand at the cursor; nothing outside our cells and lines."""
         row, column = context.cursor_line, context.cursor_position
-        place = find_magic(self._shell, context.full_text, row, column)
+        place = inspection.find_magic(self._shell, context.full_text, row, column)
         if place is None:
             return {"completions": [], "suppress": False}
         if place.line is None:
@@ -124,7 +123,7 @@ class Matcher:
             at: the cursor, in characters from its beginning.
         """
         row = text.count("\n", 0, at)
-        place = find_magic(self._shell, text, row, at - (text.rfind("\n", 0, at) + 1))
+        place = inspection.find_magic(self._shell, text, row, at - (text.rfind("\n", 0, at) + 1))
         if place is None:
             return ""
         if place.line is not None:  # the whole word, also behind the cursor

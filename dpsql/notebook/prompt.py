@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, Error, ParseError, did_you_mean
-from dpsql.ledger.state_files import find_state_directory, make_private_directory, make_private_file
 from dpsql.notebook import guide, inspection, sessions
 from dpsql.notebook.completion import KnownNames, Offer, complete_sql
 from dpsql.notebook.guide import CellOptions
@@ -89,6 +88,8 @@ def open_history(session: OpenSession, wanted: bool = True) -> History:
         wanted: whether the analyst wants it.
     """
     from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    from dpsql.ledger.state_files import find_state_directory, make_private_directory, make_private_file
 
     if wanted and session.policy.ledger.prompt_history:
         path = find_state_directory() / HISTORY_FILE

@@ -1,0 +1,293 @@
+"""The chain behind an answer or a refusal, in words: who is protected, what was bounded, where the cost came from.
+
+It is told from the plan, the policy and the ledger: nothing is drawn or read for it. Of the released values it repeats no more
+than the notes that stood under them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Protocol
+
+from dpsql.errors import (
+    BindError,
+    BudgetExceeded,
+    EngineError,
+    Error,
+    Interrupted,
+    PostprocessingError,
+)
+from dpsql.explain import describe_plan, name_errors
+from dpsql.explanation import Errors
+from dpsql.ledger.ledger import Ledger
+from dpsql.numerics.exact_numbers import write_number
+from dpsql.plan import Plan
+from dpsql.policy.model import Policy
+from dpsql.privacy.amounts import SYMBOLS
+from dpsql.privacy.cost_words import chooses_groups, explain_difference, list_cost_parts
+from dpsql.privacy.events import DiscreteLaplace, Event
+from dpsql.sql.selection.declared import Declaration
+from dpsql.stored_blocks import PreparedPlan
+from dpsql.why import Why, WhyPart, end_sentence, say_refusal
+
+SHOWN_ANSWERS = 3
+"""Answers whose errors are compared at other epsilons."""
+
+_ROWS = re.compile(r"at most ([\d,]+) rows in one group")
+_GROUPS = re.compile(r"one privacy unit counts in at most ([\d,]+) of them")
+
+
+@dataclass(frozen=True)
+class AskedStatement:
+    """The last statement of a session, as far as its chain is told from it. It holds no released row.
+
+    Args:
+        text: the statement.
+        bound: what it was bound to; None where it was not, or reads nothing private.
+        said: what was said of its stored blocks.
+        reserved: what was set aside, or would have been.
+        debit: what the analyst's share alone was charged.
+        used: what was charged in the end.
+        notes: the notes under the answer.
+        since: since when the answer is stored.
+        error: why it was refused.
+        done: how it ended, in a word; empty while it is not.
+    """
+
+    text: str
+    bound: Plan | Declaration | None = None
+    said: tuple[str, ...] = ()
+    reserved: Event | None = None
+    debit: Event | None = None
+    used: Event | None = None
+    notes: tuple[str, ...] = ()
+    since: str = ""
+    error: Error | None = field(default=None, compare=False)
+    done: str = ""
+
+    def look_up(self, prepared: PreparedPlan) -> AskedStatement:
+        """Return it with what was found of its blocks."""
+        return replace(
+            self,
+            bound=prepared.plan,
+            said=prepared.sentences(),
+            reserved=prepared.event,
+            debit=prepared.debit,
+        )
+
+    def finish(self, prepared: PreparedPlan, notes: tuple[str, ...]) -> AskedStatement:
+        """Return it as it was answered."""
+        done = "answered" if prepared.used is not None or not prepared.stored else "shown again"
+        return replace(
+            self,
+            used=prepared.used,
+            notes=notes,
+            since=prepared.since,
+            done=done if prepared.plan.blocks else "free",
+        )
+
+    def fail(self, error: Error) -> AskedStatement:
+        """Return it as it was refused, or as it failed."""
+        done = "interrupted" if isinstance(error, Interrupted) else "refused"
+        failed = isinstance(error, EngineError | PostprocessingError)
+        return replace(self, error=_detach(error), done="failed" if failed else done)
+
+
+def _detach(error: Error) -> Error:
+    """Return an error like another one, without the traceback, whose frames hold what nobody should keep."""
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == Error.__module__)
+    made: Error = kind(error.message, span=error.span, hint=error.hint, text=error.text)
+    return made
+
+
+class Remembers(Protocol):
+    """Whoever knows what was asked last: a session's pipeline."""
+
+    last: AskedStatement | None
+
+
+@contextmanager
+def noting(line: Remembers, text: str, bound: Plan | Declaration | None = None) -> Iterator[None]:
+    """Remember a statement as what was asked last; an error is how it ended.
+
+    Args:
+        line: remembers it.
+        text: the statement.
+        bound: what it was bound to, once that is known.
+    """
+    line.last = AskedStatement(text, bound)
+    try:
+        yield
+    except Error as error:
+        line.last = line.last.fail(error)
+        raise
+
+
+def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) -> Why:
+    """Tell the chain behind a statement. Nothing is spent and nothing private is read.
+
+    Args:
+        asked: a session's last statement.
+        ledger: the session's.
+        policy: the owner's.
+
+    Raises:
+        BindError: nothing was asked yet.
+    """
+    if asked is None:
+        raise BindError("nothing was asked yet.", hint="ask first: what it was is explained then.")
+    plan = asked.bound if isinstance(asked.bound, Plan) else None
+    protected, bounded = _split_sentences(asked)
+    if asked.bound is None or not protected:
+        protected = [*protected, *_say_units(asked, policy)]
+    parts = [
+        ("Why it was " + asked.done, say_refusal(asked.error) if asked.error is not None else []),
+        ("Who is protected", protected if asked.done != "free" else []),
+        ("What was bounded, and where the noise is", bounded),
+        ("Where the cost comes from", list(_say_cost(asked, ledger))),
+        ("What the answer itself tells", [end_sentence(note) for note in asked.notes]),
+        (
+            "What to write instead" if asked.done == "refused" else "What would be cheaper or more exact",
+            list(_advise(asked, plan, ledger, policy)),
+        ),
+    ]
+    return Why(asked.text, asked.done, tuple(WhyPart(title, tuple(told)) for title, told in parts if told))
+
+
+def _split_sentences(asked: AskedStatement) -> tuple[list[str], list[str]]:
+    """Return the sentences of a plan that say who is protected, and the others."""
+    if isinstance(asked.bound, Declaration):
+        told: Iterable[str] = asked.bound.sentences()
+    elif asked.bound is not None:
+        told = describe_plan(asked.bound)
+    else:
+        told = ()
+    unique = list(dict.fromkeys(told))
+    protected = [sentence for sentence in unique if re.search(r"\b(is|are) protected\b", sentence)]
+    return protected, [end_sentence(sentence) for sentence in unique if sentence not in protected]
+
+
+def _say_units(asked: AskedStatement, policy: Policy) -> list[str]:
+    """Say whose rows are protected together, of the private tables that the text names; of all where it names none."""
+    private = [table for table in policy.tables.values() if not table.public]
+    named = [t for t in private if re.search(rf"(?i)\b{re.escape(t.name)}\b", asked.text)] or private
+    units = dict.fromkeys(f"{t.unit_words[:1].upper()}{t.unit_words[1:]} in {t.name}" for t in named)
+    return [f"{unit} {'is' if 'any one row' in unit.lower() else 'are'} protected." for unit in units]
+
+
+def _say_cost(asked: AskedStatement, ledger: Ledger) -> Iterator[str]:
+    """Say what was charged, what its parts were, and how it counts."""
+    write = ledger.accountant.write_charge
+    refused = asked.error is not None and asked.done == "refused"
+    event = asked.used or asked.reserved
+    if refused:
+        yield "Nothing was charged."
+        if isinstance(asked.error, BudgetExceeded) and event is not None:
+            yield f"It would have lost {write(event)}, of these parts:"
+    elif asked.done == "free":
+        yield "It reads nothing private, and costs nothing."
+        return
+    elif event is None:
+        yield f"No charge{f': it is {asked.since}' if asked.since else ''}."
+    else:
+        verb = "It set aside" if asked.done == "declared" else "It lost"
+        yield f"{verb} {write(event)}, of these parts:"
+    if event is not None and (not refused or isinstance(asked.error, BudgetExceeded)):
+        yield from list_cost_parts(event)
+        yield from filter(
+            None, [explain_difference(asked.reserved, asked.used), ledger.say_rule(event).strip()]
+        )
+    yield from asked.said
+    if asked.debit is not None:
+        yield f"{write(asked.debit)} of {ledger.analyst}'s share pays for stored answers, and nothing of the whole."
+    yield f"Left: {ledger.state().sentence}."
+
+
+def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Policy) -> Iterator[str]:
+    """Say what would cost less or err less, from public facts alone."""
+    if asked.error is not None and asked.error.hint:
+        yield end_sentence(asked.error.hint)
+    if plan is None or not plan.blocks:
+        return
+    event = asked.used or asked.reserved
+    told = " ".join(describe_plan(plan))
+    errors = name_errors(plan, policy.budget)
+    if errors is not None:
+        yield from _compare_errors(errors, ledger if isinstance(asked.error, BudgetExceeded) else None)
+    leaves = () if event is None else event.leaves()
+    noisy = [leaf for leaf in leaves if isinstance(leaf, DiscreteLaplace)]
+    if len(noisy) > 1 and len(plan.columns) > 1:
+        yield (
+            f"{len(noisy)} noisy numbers share the ε: a SELECT with fewer of them, or epsilon => in one aggregate, makes "
+            "that one more exact at the same cost."
+        )
+    capped = "max_rows_contributed" in asked.text.lower() or "max_groups_contributed" in asked.text.lower()
+    if not capped:
+        yield from _advise_caps(told)
+    if chooses_groups(event):
+        yield (
+            "Private groups are chosen with a part of ε and with δ: where the owner declares the column's values, or a public "
+            "table is joined (RIGHT JOIN), every group appears and that part goes into the numbers."
+        )
+    if asked.done in ("answered", "shown again"):
+        yield (
+            "The same again is free, for the answer is stored. The mean of two fresh answers costs both; one answer with twice "
+            "the epsilon is better."
+        )
+
+
+def _advise_caps(told: str) -> Iterator[str]:
+    rows, groups = (
+        max((int(n.replace(",", "")) for n in pattern.findall(told)), default=1)
+        for pattern in (_ROWS, _GROUPS)
+    )
+    if rows > 1:
+        yield (
+            f"Up to {rows:,} rows of one privacy unit count, and the noise hides them all: OPTIONS (max_rows_contributed = 1) "
+            "would hide one, and leave out the others; AUTO finds a number privately."
+        )
+    if groups > 1:
+        yield (
+            f"One privacy unit counts in up to {groups:,} groups, and the noise hides that: OPTIONS (max_groups_contributed = 1) "
+            "would let it count in one."
+        )
+
+
+def _compare_errors(errors: Errors, ledger: Ledger | None) -> Iterator[str]:
+    """Say how far answers are off at half and at twice the amount; of what does not fit, at the most that does.
+
+    Args:
+        errors: the expected errors at several amounts.
+        ledger: whose room counts; None where the statement fits.
+    """
+    sign = SYMBOLS[errors.currency]
+    own = errors.epsilons.index(errors.own)
+    if ledger is not None:
+        left = ledger.state().left_epsilon
+        fits = [
+            i for i, amount in enumerate(errors.epsilons) if amount <= left and errors.currency == "epsilon"
+        ]
+        if fits:
+            yield f"{_say_amount(errors, fits[-1], sign)} would fit: {_list_errors(errors, fits[-1], own)}."
+        return
+    for factor, what in ((Fraction(2), "for twice the cost"), (Fraction(1, 2), "for half the cost")):
+        at = next((i for i, amount in enumerate(errors.epsilons) if amount == errors.own * factor), None)
+        if at is not None:
+            yield f"{_say_amount(errors, at, sign)}, {what}: {_list_errors(errors, at, own)}."
+
+
+def _say_amount(errors: Errors, at: int, sign: str) -> str:
+    return f"{sign}={write_number(errors.epsilons[at])}"
+
+
+def _list_errors(errors: Errors, at: int, own: int) -> str:
+    shown = [
+        f"{name} within ±{row[at]:.4g} instead of ±{row[own]:.4g}"
+        for name, row in errors.rows[:SHOWN_ANSWERS]
+    ]
+    more = ", and so on" if len(errors.rows) > SHOWN_ANSWERS else ""
+    return f"{', '.join(shown)}{more} (with {errors.confidence:.4g} probability)"
