@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dpsql.mechanisms.renyi_selection import RenyiGroupSelector
 from dpsql.numerics.exact_numbers import compute_root
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import RuleAccountant, Spent, format_percent, suggest_delta
@@ -453,3 +455,60 @@ def test_a_filter_that_forgets_the_deltas_of_the_plain_sum_is_beaten() -> None:
     lax = ours(held, [PureDP(e.epsilon) for e in events if e.epsilon])  # charged as if there were no delta
     assert worst([play for _, play in chosen], ours(held, events), ONE) <= 0.04
     assert worst([play for _, play in chosen], lax, ONE) > 0.08
+
+
+def choose_counts(table: list[float], groups: int, epsilon: Fraction) -> list[tuple[int, ...]]:
+    """Find the counts of a unit's groups without it whose neighbours are told apart most, at several epsilons."""
+    rows = list(itertools.combinations_with_replacement(range(len(table) - 1), groups))
+    found = {max(rows, key=lambda counts: apart(table, counts, float(epsilon) * x)) for x in (0.3, 0.9)}
+    return sorted(found)
+
+
+def sets(table: list[float], counts: tuple[int, ...]) -> list[float]:
+    """The chance of each set of kept groups."""
+    return [
+        math.prod(table[n] if k else 1 - table[n] for n, k in zip(counts, kept, strict=True))
+        for kept in itertools.product((0, 1), repeat=len(counts))
+    ]
+
+
+def apart(table: list[float], counts: tuple[int, ...], epsilon: float) -> float:
+    pair = sets(table, tuple(n + 1 for n in counts)), sets(table, counts)
+    return sum(max(0.0, p - math.exp(epsilon) * q) for p, q in zip(*pair, strict=True))
+
+
+def play_of(p: list[float], q: list[float], grid: int) -> Play:
+    """What is seen with chances p, by the loss against q: rounded up to a grid, so never less than it is."""
+    seen: dict[Fraction, float] = {}
+    for x, y in zip(p, q, strict=True):
+        if x > 0 and y > 0:
+            loss = Fraction(math.ceil(math.log(x / y) * grid - 1e-9), grid)
+            seen[loss] = seen.get(loss, 0.0) + x
+    betrays = sum(x for x, y in zip(p, q, strict=True) if y == 0)
+    return Play(tuple((x, loss) for loss, x in seen.items()), betrays)
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_groups_chosen_by_one_table_are_no_way_around_the_filter(accountant: str) -> None:
+    """Its epsilon counts in the plain sum, and its delta beside it: the true losses of the mechanism, played by every analyst."""
+    total, epsilon = Fraction("0.06"), Fraction("0.4")
+    held = open_filter(accountant, ONE, total)
+    assert isinstance(held, RuleAccountant)
+    selector = RenyiGroupSelector(
+        "u", epsilon, Fraction("0.012"), 3, held=not held.orders, orders=held.orders
+    )
+    rows = selector._table()
+    table = [row / rows[-1] for row in rows]
+    plays = [answered(Fraction(1, 5))]
+    events: list[Event] = [PureDP(Fraction(1, 5))]
+    for counts in choose_counts(table, 3, epsilon):
+        pair = sets(table, tuple(n + 1 for n in counts)), sets(table, counts)
+        plays += [play_of(*pair, 50), play_of(*pair[::-1], 50)]
+        events += [selector.event] * 2
+    reached = worst(plays, ours(held, events), ONE)
+    assert 0.1 * float(total) < reached <= float(total)
+    few = [PureDP(Fraction(1, 2)), *[PureDP(epsilon / 3)] * 2]
+    alone = [answered(Fraction(1, 2)), *plays[1:3]]
+    assert worst(alone, ours(held, few), ONE) > float(total), (
+        "charged as one decision, without its delta: the control"
+    )
