@@ -219,7 +219,17 @@ ADULTS = [
         ("AVG", {"peers": f"{tutorial_error():.2g}: {TUTORIAL}", "most": tutorial_error()}), ("SUM", {}), ("STDDEV_POP", {}),
     )
 ]  # fmt: skip
-CASES = [*CAPS, *JOINT, *AUTO_NOISE, *ESTIMATES, *SETS, *ADULTS]
+WIDE = f"CREATE TABLE t AS SELECT i AS u, 15 + 10 * {draw('i', 6)} AS x FROM range(10000) r(i)"
+"""Ten thousand values between 15 and 25."""
+QUANTILES = [
+    Case(
+        f"{call} of 10,000 values near 20, bounds [0, 1e6]: mean relative error", WIDE,
+        ADULT_POLICY + "columns.x.bounds = [0, 1e6]\n", private(ONE, f"SELECT {shown} FROM t"), f"SELECT {shown} FROM t",
+        relative=True, draws=(100, 5), most=0.02,
+    )
+    for call, shown in (("MEDIAN", "MEDIAN(x)"), ("two quartiles", "QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.75)"))
+]  # fmt: skip
+CASES = [*CAPS, *JOINT, *AUTO_NOISE, *ESTIMATES, *SETS, *ADULTS, *QUANTILES]
 
 
 def main(place: str) -> None:
