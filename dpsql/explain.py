@@ -241,10 +241,16 @@ def _group_sentences(sentences: Sequence[str], names: Iterable[str]) -> list[str
         own = [sentence for sentence in grouped if sentence.startswith(f"{name}: ")]
         if 1 < len(own) <= MAX_JOINED:
             first, *rest = (sentence.removeprefix(f"{name}: ").rstrip(".") for sentence in own)
-            joined = ". ".join([f"{name}: {first}", *(part[:1].upper() + part[1:] for part in rest)])
+            joined = ". ".join([f"{name}: {first}", *map(_capitalise, rest)])
             grouped[grouped.index(own[0])] = f"{joined}."
             grouped = [sentence for sentence in grouped if sentence not in own[1:]]
     return grouped
+
+
+def _capitalise(sentence: str) -> str:
+    """Return a sentence with its first word's first letter large, unless the word is a letter of a formula."""
+    first = sentence.partition(" ")[0]
+    return sentence if len(first) == 1 else sentence[:1].upper() + sentence[1:]
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:

@@ -182,13 +182,13 @@ SELECT WITH STABLE OPTIONS (epsilon = 2, max_rows_contributed = 1) plan, TRIMMED
        MODE(health) AS usual_health FROM visits GROUP BY plan ORDER BY plan""",
     """## Anything on blocks
 
-A correlation has no small sensitivity, but its value on each of 128 blocks of people does not vary much. Their median is
+A correlation has no small sensitivity, but its value on each of 512 blocks of people does not vary much. Their median is
 released, and an interval for it.""",
     """%%dpsql
-SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, doctor_visits) AS r FROM visits""",
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1)) CORR(age, doctor_visits) AS r FROM visits""",
     """Means of the blocks would need more noise: the plan compares, before anything is spent.""",
     """%%dpsql --explain
-SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1), combine = 'mean') CORR(age, doctor_visits) AS r FROM visits""",
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 2, blocks = 512, bounds = (-1, 1), combine = 'mean') CORR(age, doctor_visits) AS r FROM visits""",
     """Where nobody knows the range of the results, `bounds = AUTO` releases what 512 blocks agree on, or NULL: whether the order of
 magnitude of their spread is stable is tested, which takes a δ.""",
     """%%dpsql

@@ -402,7 +402,7 @@ class RuleAccountant(Accountant):
         if self.plain and spent.near is not None:
             parts.append(f"sum of ε {write_number(spent.near)} of {write_number(self.epsilon)}")
         used = self.used(spent)
-        if used is not None:
+        if used is not None and (used <= 1 or not parts):  # beyond it, only the sum says what fits
             parts.append(f"{format_percent(used)} of the rule ({self.rule_text})")
         if self.aside:
             parts.append(f"δ of mechanisms {write_number(spent.aside)} of {write_number(self.aside)}")
