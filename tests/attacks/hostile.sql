@@ -1530,3 +1530,50 @@ SELECT w.* FROM wards w JOIN people p ON w.ward = p.city
 
 -- verdict: answered
 SELECT w.beds, COUNT(*) FROM wards w, people p GROUP BY w.beds
+
+-- class: caps, bounds and noise that are found
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) COUNT(*), SUM(amount, contribution_bounds_per_row => AUTO) FROM visits
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) ward, COUNT(*), AVG(amount, contribution_bounds_per_row => AUTO), COUNT(DISTINCT person_id) FROM visits GROUP BY ward
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = AUTO, max_rows_contributed = AUTO, max_groups_contributed = AUTO) day, COUNT(*) FROM visits GROUP BY day
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = AUTO, max_rows_contributed = AUTO, max_groups_contributed = AUTO) name, COUNT(*), COUNT(DISTINCT person_id) FROM people GROUP BY name
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN, max_rows_contributed = AUTO, max_groups_contributed = AUTO) active, SUM(salary, contribution_bounds_per_row => AUTO), STDDEV(price, contribution_bounds_per_row => AUTO) FROM people GROUP BY active
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) SUM(big, contribution_bounds_per_row => AUTO), SUM(tiny, contribution_bounds_per_row => AUTO), AVG(wide, contribution_bounds_per_row => AUTO) FROM people
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) MEDIAN(salary, contribution_bounds_per_row => (0, 1e9)), COUNT(DISTINCT age) FROM people
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO, report_cut = TRUE) COUNT(*), SUM(amount) FROM visits
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) COUNT(*) FROM people, UNNEST(tags) AS t(tag)
+
+-- verdict: answered
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO, max_groups_contributed = AUTO) COUNT(*) FROM visits JOIN people USING (person_id) WHERE amount / age > 1
+
+-- verdict: refused
+SELECT WITH DP OPTIONS (epsilon = 1, error = 5, max_rows_contributed = AUTO, max_groups_contributed = AUTO) COUNT(*) FROM visits
+
+-- verdict: refused
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = visits.amount) COUNT(*) FROM visits
+
+-- verdict: refused
+SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = (SELECT MAX(amount) FROM visits)) COUNT(*) FROM visits
+
+-- verdict: refused
+SELECT WITH DP OPTIONS (epsilon = 1, noise = people.name) COUNT(*) FROM people
