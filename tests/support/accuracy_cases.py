@@ -161,7 +161,7 @@ AUTO_NOISE = [
 ]  # fmt: skip
 ONE = "epsilon = 1"
 ESTIMATES = [
-    on_even("AVG of 1,000 rows in [0, 100]: mean absolute error", "SELECT AVG(x) FROM t", ONE, draws=(300, 20)),
+    on_even("AVG of 1,000 rows in [0, 100]: mean absolute error", "SELECT AVG(x) FROM t", ONE, draws=(300, 10)),
     on_even("AVG by 4 keys: mean absolute error", "SELECT k, AVG(x) FROM t GROUP BY k", ONE),
     on_even("COUNT, SUM and AVG: mean relative error", "SELECT COUNT(*), SUM(x), AVG(x) FROM t", ONE, relative=True),
     on_even("a ratio of sums: mean relative error", "SELECT SUM(x) / SUM(y) FROM t", ONE, relative=True),
@@ -169,7 +169,7 @@ ESTIMATES = [
     on_even("STDDEV_POP: mean relative error", "SELECT STDDEV_POP(x) FROM t", ONE, relative=True),
     on_even("CORR: mean absolute error", "SELECT CORR(y, x) FROM t", ONE),
     on_even("COUNT(DISTINCT): mean absolute error", "SELECT COUNT(DISTINCT y) FROM t", ONE),
-    on_even("MEDIAN in [0, 100]: mean absolute error", "SELECT MEDIAN(x) FROM t", ONE, draws=(200, 10)),
+    on_even("MEDIAN in [0, 100]: mean absolute error", "SELECT MEDIAN(x) FROM t", ONE),
     on_even(
         "three quantiles in [0, 100]: mean absolute error",
         "SELECT QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.5), QUANTILE_CONT(x, 0.75) FROM t", ONE,
@@ -177,7 +177,7 @@ ESTIMATES = [
 ]  # fmt: skip
 SETS = [
     on_even(
-        "ROLLUP of 4 keys: mean absolute error", "SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", ONE, draws=(200, 10),
+        "ROLLUP of 4 keys: mean absolute error", "SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", ONE,
     ),
     on_even(
         "CUBE of 4 and 7 keys, noise = GAUSSIAN: mean absolute error",
@@ -225,7 +225,7 @@ QUANTILES = [
     Case(
         f"{call} of 10,000 values near 20, bounds [0, 1e6]: mean relative error", WIDE,
         ADULT_POLICY + "columns.x.bounds = [0, 1e6]\n", private(ONE, f"SELECT {shown} FROM t"), f"SELECT {shown} FROM t",
-        relative=True, draws=(100, 5), most=0.02,
+        relative=True, draws=(100, 5 if call == "MEDIAN" else 0), most=0.02,
     )
     for call, shown in (("MEDIAN", "MEDIAN(x)"), ("two quartiles", "QUANTILE_CONT(x, 0.25), QUANTILE_CONT(x, 0.75)"))
 ]  # fmt: skip
