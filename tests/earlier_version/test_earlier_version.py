@@ -23,6 +23,7 @@ ASKED_ANEW = (
     "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) CAST(age AS INTEGER) AS years, COUNT(*) AS n FROM visits GROUP BY 1",
     "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) family_size, SUM(doctor_visits) AS s FROM visits GROUP BY family_size "
     "HAVING COUNT(*) > 100 ORDER BY s DESC",  # ranges that the policy declares are public groups
+    "SELECT MEDIAN(age) AS m, QUANTILE_CONT(medical_dollars, 0.9) AS q FROM visits",  # points of quantiles lie elsewhere
 )
 """Statements that mean something else today: their answers of before are no longer theirs."""
 

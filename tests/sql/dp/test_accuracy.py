@@ -102,7 +102,7 @@ def test_it_is_explained(session: dpsql.Session) -> None:
         session.explain("SELECT WITH DP OPTIONS (error = 5, epsilon = 2) COUNT(*) AS n, AVG(age) AS a FROM t")
     )
     assert "n: ±5 at 0.95 confidence takes ε=0.5" in text or "COUNT(*)" in text
-    assert "noise is reduced step by step until every interval ends within 5 of its value" in text
+    assert "Noise is reduced step by step until every interval ends within 5 of its value" in text
     assert "Would cost at most ε=2" in text
 
 

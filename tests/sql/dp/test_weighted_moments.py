@@ -261,7 +261,7 @@ def test_it_is_said_that_a_cap_may_cut_and_not_that_it_does(opened: Opened) -> N
         fill(con, "t", [("1", "'a'", "1", "1", "1", "0", "TRUE")] * rows)
         answer = session.sql("SELECT AVG(x), VAR_POP(x) FROM t")
         said.append(
-            (answer.notes, str(session.explain("SELECT AVG(x), VAR_POP(x) FROM t")).split("Would cost")[0])
+            (answer.notes, str(session.explain("SELECT AVG(x), VAR_POP(x) FROM t")).partition("\n")[2])
         )
     assert said[0] == said[1]
     notes, explained = said[0]
