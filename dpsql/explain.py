@@ -5,6 +5,7 @@ EXPLAIN: the plan in numbered sentences, its price, and the exact SQL. Nothing i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -203,7 +204,14 @@ def describe_plan(plan: Plan) -> list[str]:
     names = _name_outputs(plan)
     told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
     shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
-    return [*_group_sentences(told, shown), *plan.limits]
+    sentences = [*_group_sentences(told, shown), *plan.limits]
+    units = {found[1] or "row" for s in sentences if (found := _PROTECTED.match(s)) is not None}
+    unit = f"one {units.pop()}" if len(units) == 1 else "one privacy unit"
+    return [sentence.replace("one privacy unit", unit) for sentence in sentences]
+
+
+_PROTECTED = re.compile(r"Each (?:row of .+|([\w.]+) in .+) is protected")
+"""The sentence that names the privacy unit, where that is a row or all rows of one value."""
 
 
 def name_errors(plan: Plan, budget: Budget) -> Errors | None:
@@ -250,7 +258,7 @@ def _group_sentences(sentences: Sequence[str], names: Iterable[str]) -> list[str
 def _capitalise(sentence: str) -> str:
     """Return a sentence with its first word's first letter large, unless the word is a letter of a formula."""
     first = sentence.partition(" ")[0]
-    return sentence if len(first) == 1 else sentence[:1].upper() + sentence[1:]
+    return sentence if len(first) == 1 and first != "a" else sentence[:1].upper() + sentence[1:]
 
 
 def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = False) -> Explanation:

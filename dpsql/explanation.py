@@ -14,6 +14,10 @@ from dpsql.privacy.events import Event
 from dpsql.report.tables import Html, Sheet, join, tag
 from dpsql.result import Result
 
+_FIXED_WIDTH = (
+    "text-align: left; white-space: pre-wrap; "
+    "font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+)
 SHORT_SQL = 12
 """Lines of exact SQL that are shown with the rest in a terminal; longer ones are asked for."""
 
@@ -98,9 +102,7 @@ class Explanation:
         if queries:
             text = "\n\n".join(queries)
             many = f"Exact SQL ({text.count(chr(10)) + 1} lines)"
-            parts.append(
-                tag("details", join([tag("summary", many), tag("pre", text, style="text-align: left")]))
-            )
+            parts.append(tag("details", join([tag("summary", many), tag("pre", text, style=_FIXED_WIDTH)])))
         return tag("div", join(parts), class_="dpsql-explanation")
 
     def _write_words(self) -> Html:

@@ -177,6 +177,13 @@ def test_explain_prices_each_statement_and_all(start: Open) -> None:
     assert all(sentence in unescape(before) for part in told.parts for sentence in part.sentences)
     assert "GROUP BY" in folded
     assert "GROUP BY" not in before
+    assert "monospace" in folded
+    statement = session.sql(f"EXPLAIN {GROUPS}")._repr_mimebundle_()
+    assert "GROUP BY" in statement["text/plain"]
+    before, _, folded = statement["text/html"].partition("<details>")
+    assert "GROUP BY" not in before
+    assert "GROUP BY" in folded
+    assert folded.endswith("nothing was spent</pre></div>")
 
 
 def test_explain_calls_numbers_what_the_statement_calls_them(start: Open) -> None:
@@ -185,6 +192,7 @@ def test_explain_calls_numbers_what_the_statement_calls_them(start: Open) -> Non
     assert len(own) == 1
     assert "count the rows" in own[0]
     assert ". The count has discrete Laplace noise" in own[0]
+    assert "; one person_id moves this by at most 5 in all" in own[0]
     assert "count_star()" not in str(told).partition("Exact SQL")[0]
 
 

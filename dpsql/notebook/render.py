@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.report.tables import Display, Sheet, SheetColumn, tag
+from dpsql.report.tables import Display, Sheet, SheetColumn, join, tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +29,13 @@ NOISY_DIGITS = 4
 """Digits shown of a noisy number that has no interval to say how many count."""
 
 NOISE_ONLY = "the interval is for the noise, not for clamping"
+EXACT_SQL = "Exact SQL:"
+"""The line of an explanation below which its SQL stands."""
 NO_INTERVAL = "no interval: computed after the release"
-_PRE = "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+_PRE = (
+    "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; text-align: left; "
+    "font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +59,22 @@ def show_result(result: Result) -> Sheet | Panel:
     if not result.whole:
         return make_result_sheet(result)
     lines = [_one_line(line) for value in result.table.column(0).to_pylist() for line in value.split("\n")]
-    return Panel("\n".join([*lines, "", result.cost_line]))
+    return Panel("\n".join([*lines, "", result.cost_line]), _fold_sql([*lines, "", result.cost_line]))
+
+
+def _fold_sql(lines: list[str]) -> str:
+    """Return an explanation as HTML in fixed width with its exact SQL folded away; nothing where it has none."""
+    if EXACT_SQL not in lines:
+        return ""
+    start = lines.index(EXACT_SQL)
+    words, sql, ending = lines[:start], lines[start + 1 : -2], lines[-1]
+    folded = join([tag("summary", f"Exact SQL ({len(sql)} lines)"), tag("pre", "\n".join(sql), style=_PRE)])
+    parts = [
+        tag("pre", "\n".join(words).rstrip(), style=_PRE),
+        tag("details", folded),
+        tag("pre", ending, style=_PRE),
+    ]
+    return tag("div", join(parts))
 
 
 def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:

@@ -3,7 +3,7 @@ SELECT COUNT(*) AS n FROM visits
 ----
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
 3. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±100.
 
@@ -16,8 +16,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. a total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
+2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
 4. Small keys are summed in memory: same result, faster.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: mean ±16.77.
 
@@ -30,8 +30,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
-3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
+2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
+3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
 4. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
 5. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 Expected absolute error: n ±60.
@@ -45,7 +45,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each row of bids is protected.
-2. total: add bid, held to [0, 10] (from the policy); one privacy unit moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
+2. total: add bid, held to [0, 10] (from the policy); one row moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
 Expected absolute error: total ±10.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -57,9 +57,9 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
-3. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in all. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
-4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
+2. n: count the rows; one patient_id moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
+3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
 5. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±47.67, total ±23 840.
 
@@ -73,14 +73,14 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amou
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. Groups are private: each is shown by the number of its privacy units; one privacy unit counts in at most 3 of them.
-3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
-5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. a total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
+2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
+3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
+5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
 7. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
 8. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
-9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
+9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
 10. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
 11. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
 12. r: a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
@@ -100,7 +100,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
 3. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
 4. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±9.983.
@@ -114,10 +114,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM
 ----
 Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. Groups are public (declared by the policy): all of them appear; one privacy unit counts in at most 3 of them.
-3. n: count the rows; one privacy unit moves this by at most 10 in one group. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 5000 in one group. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
-5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one privacy unit in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one privacy unit no more counts than the caps let it add.
+2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
+3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
+5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
 Expected absolute error: n ±66.66, total ±33 330.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -136,7 +136,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one privacy unit moves this by at most 900 in all. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 3. Small keys are summed in memory: same result, faster.
 Expected absolute error: total ±900.
 
@@ -185,7 +185,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS 
 ----
 Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one privacy unit moves this by at most 10 in all. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 Expected absolute error, of 1,000 rows spread evenly between the bounds: n ±33.54, mean ±33.38.
 
@@ -320,7 +320,7 @@ WITH ages(a) AS (VALUES (20), (40)) SELECT a, EXPMECH(-ABS(COUNT(*) FILTER (WHER
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. The statistic of each candidate is exact, in one pass (one-sided); one privacy unit moves it by at most 10.
+2. The statistic of each candidate is exact, in one pass (one-sided); one patient_id moves it by at most 10.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 73.78 of the best.
 
@@ -333,7 +333,7 @@ WITH r(lo, hi) AS (VALUES (20, 40), (40, 60)) SELECT lo, EXPMECH(COUNT(*) FILTER
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. The statistic of each candidate is exact, in one pass (several ranges); one privacy unit moves it by at most 10, always the same way.
+2. The statistic of each candidate is exact, in one pass (several ranges); one patient_id moves it by at most 10, always the same way.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 36.89 of the best.
 5. A unit more moves all utilities the same way, so half the noise is enough.
@@ -348,7 +348,7 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
 ----
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one privacy unit moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
+2. n: count the rows; one patient_id moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
 3. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±15.96.
 
@@ -363,7 +363,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, COUNT(*)
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected.
 2. Groups are public (declared by the policy): all of them appear.
-3. n: count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
+3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
@@ -387,12 +387,12 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups beyond the cap.
 4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
 5. Noise grows with max_groups_contributed.
-6. n: count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
-7. people: count the privacy units; one privacy unit moves this by at most 1 in one group.
+6. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
+7. people: count the privacy units; one patient_id moves this by at most 1 in one group.
 8. Noise: AUTO takes Gaussian noise of ε=0.5, δ=5e-07: its expected error is 0.99 times that of Laplace noise.
 9. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have groups beyond the cap.
 10. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than about 4 units for each group have rows beyond the cap.
-11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one privacy unit moves it by.
+11. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.5, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
 12. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 13. With max_rows_contributed = 1: count(DISTINCT patient_id): the count has rounded Gaussian noise of deviation 11.8063 (jointly ε=0.5, δ=5e-07); within ±23 with 0.95 probability.
 14. Noise grows with max_rows_contributed.
@@ -412,10 +412,10 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) 
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected.
 2. Groups are public (declared by the policy): all of them appear.
-3. count_star(): count the rows; one privacy unit moves this by at most 1 in one group, times the cap on its rows.
-4. sum(amount): add amount, held to [0, 500] (from the policy); one privacy unit moves this by at most 500 in one group, times the cap on its rows.
-5. sum(age): add age, held to [0, 120] (from the policy); one privacy unit moves this by at most 120 in one group, times the cap on its rows.
-6. sum(week): add week, held to [1, 53] (from the policy); one privacy unit moves this by at most 53 in one group, times the cap on its rows.
+3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
+4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows.
+5. sum(age): add age, held to [0, 120] (from the policy); one patient_id moves this by at most 120 in one group, times the cap on its rows.
+6. sum(week): add week, held to [1, 53] (from the policy); one patient_id moves this by at most 53 in one group, times the cap on its rows.
 7. avg(amount): average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 8. avg(age): average age, held to [0, 120] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 9. avg(week): average week, held to [1, 53] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
@@ -423,7 +423,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 11. var_pop(age): VAR_POP of age, held to [0, 120] (from the policy), from noisy moments; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 12. Noise: AUTO takes Gaussian noise of ε=0.875, δ=1e-06: its expected error is 0.665 times that of Laplace noise.
 13. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.125): it climbs as long as more than about 31 units have rows beyond the cap.
-14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one privacy unit moves it by.
+14. With max_rows_contributed = 1: Gaussian noise is calibrated once for all of its numbers together (ε=0.875, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
 15. With max_rows_contributed = 1: count_star(): the count has rounded Gaussian noise of deviation 14.3473 (jointly ε=0.875, δ=1e-06); within ±28 with 0.95 probability.
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
 17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
