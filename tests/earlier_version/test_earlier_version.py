@@ -24,6 +24,7 @@ ASKED_ANEW = (
     "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) family_size, SUM(doctor_visits) AS s FROM visits GROUP BY family_size "
     "HAVING COUNT(*) > 100 ORDER BY s DESC",  # ranges that the policy declares are public groups
     "SELECT MEDIAN(age) AS m, QUANTILE_CONT(medical_dollars, 0.9) AS q FROM visits",  # points of quantiles lie elsewhere
+    "SELECT plan, MIN(age) AS least, MAX(age) AS most FROM visits GROUP BY plan",
 )
 """Statements that mean something else today: their answers of before are no longer theirs."""
 

@@ -89,8 +89,8 @@ def test_too_few_rows_in_groups(session: dpsql.Session) -> None:
 def test_all_of_a_statement_share_the_chance(session: dpsql.Session) -> None:
     """Twenty in one statement, whether in one block or in as many."""
     calls = ", ".join(f"AVG(free + {i}, {AUTO}) AS a{i}" for i in range(20))
-    ctes = ", ".join(f"b{i} AS (SELECT WITH DP AVG(free + {i}, {AUTO}) AS a FROM t)" for i in range(20))
-    for text in (f"SELECT {calls} FROM t", f"WITH {ctes} SELECT b0.a, b19.a FROM b0, b19"):
+    ctes = ", ".join(f"b{i} AS (SELECT WITH DP AVG(free + {i}, {AUTO}) AS a{i} FROM t)" for i in range(20))
+    for text in (f"SELECT {calls} FROM t", f"WITH {ctes} SELECT a0, a19 FROM b0, b19"):
         said = re.findall(r"has a chance of at most (\S*\d)\.\s", str(session.explain(text)))
         chances = [float(chance) for chance in said]
         assert len(chances) == 20
