@@ -4,24 +4,10 @@ One histogram holds all that is needed: rows by sign and by rung (rung j holds s
 with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, without another look at the data,
 how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
 
-Bounds: for each sign the sparse vector technique climbs from zero upward, with one noisy threshold, and stops at the
-first of these questions that is answered yes (each has a public tolerance of its own):
+Bounds: a fifth of epsilon is noise on the rows of each rung, of both signs, and the bounds are chosen from these noisy numbers
+(:mod:`dpsql.mechanisms.rung_search`). They are constants afterwards: cost and release are one event, adaptive.
 
-* at 0: do no more than ``least`` rows have this sign?
-* at each rung: do no more than ``near`` rows lie beyond its bound? Do no more than ``far`` rows lie beyond a quarter of it?
-
-``near`` is small: it decides where a ladder usually ends, so few rows are clipped. ``far`` keeps the ladder from running
-away: where the threshold's noise is so large that no bound looks good, the third question still stops it within four
-times the largest value there is. For a bound farther out, all of ``near`` at three rungs and ``far`` at the last of
-them must be missed by statistics that are 0, which has the chance of :func:`chance_of_misses`, whatever the data are.
-``far`` is the least tolerance that keeps it below ``doubt``. ``least`` is larger by what the noise of all the later
-questions may hide, so that few rows give no bound (and then no answer), and hardly ever one that is far too low.
-
-The statistics are counts: sensitivity ``rows``, monotone. A row has one sign, so the two ladders together cost what one
-costs: if a unit has m of its ``rows`` on the positive side, that side's loss is at most m / rows of epsilon. The
-tolerances are public, and the proof of the sparse vector technique allows each question its own.
-
-Relation: ADD_REMOVE. Guarantee: pure epsilon, of the sparse vector (epsilon of the bounds) and of exact discrete
+Relation: ADD_REMOVE. Guarantee: pure epsilon, of the noisy numbers (epsilon of the bounds) and of exact discrete
 Laplace noise on the clipped total, for a mean on the count, and for a variance on the squares about the middle of the
 bounds, which a row moves by the square of half their distance at most. A total is rounded down to a grid of which the
 bound is a whole number of steps, which keeps its sensitivity: if a <= b + k with k whole, floor(a) <= floor(b) + k.
@@ -34,8 +20,6 @@ No float is compared with a bound: a difference of two clipped float sums may mo
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,13 +35,10 @@ from dpsql.mechanisms.base import ClaimedText, Release, RowsClaim
 from dpsql.mechanisms.mean_errors import read_mean_error
 from dpsql.mechanisms.moments import Estimate, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.mechanisms.selection.above_threshold import split_epsilon
+from dpsql.mechanisms.rung_search import PLACES, Ladder, RungSearch
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.samplers import draw_geometric
-from dpsql.noise.selection import flip_coins
-from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import read_integers, to_integers
-from dpsql.privacy.events import Event, SparseVector, compose_events
+from dpsql.privacy.events import Event, compose_events
 
 SIGN, RUNG, RUNG_ROWS, RUNG_TOTAL, RUNG_SQUARES = "sign", "rung", "n", "total", "squares"
 """Columns of the histogram: -1, 0 or 1; j; rows; the sum of their sizes in steps of ``2**(j - PLACES)``, and of its squares."""
@@ -67,77 +48,20 @@ _NOISY = {"sum": 1, "avg": 2}
 _SPREAD = 3
 """The noisy numbers behind a variance; :data:`_NOISY` those of the others."""
 
-PLACES = 20
-"""A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
-
 BOUND_BITS = 30
 """A bound is 2**BOUND_BITS steps of the grid that the total is rounded to."""
 
 ANYWHERE = Fraction(1, 10**9)
-"""The greatest chance, per statement without declared bounds, of a bound more than 4 times the largest value."""
+"""The greatest chance, per statement without declared bounds, of a bound more than 8 times the largest value."""
 
-DECLARED = Fraction(1, 1000)
+DECLARED = Fraction(1, 10**6)
 """The same, per aggregate, within declared bounds."""
 
 SHARED = 8
 """The least number of aggregates that share :data:`ANYWHERE`: so equal aggregates are equal in most statements."""
 
-_DOUBT = 0.05
-
-_TINY = 1000
-"""Chances below 2**-1000 are not told apart."""
-
-
-def bound_chance_of_misses(rates: tuple[Fraction, Fraction], tolerances: Sequence[int]) -> Fraction:
-    """Compute the chance that statistics of 0 rows all miss their tolerances, rounded up: by 2**-100 of it, or to 2**-1000.
-
-    A threshold noise z has probability (1 - a) a**z, and a statistic misses its tolerance t with probability
-    1 - b**max(z - t, 0), where a and b are exp(-rate). So none misses unless z = T + m, with T the largest tolerance and
-    m at least 1. The product of the misses is a polynomial in b**m, each power of which is one geometric series:
-
-        (1 - a) a**T  sum over S  (-1)**|S| b**(sum of T - t in S)  a b**|S| / (1 - a b**|S|)
-
-    Args:
-        rates: of the threshold's and of the statistics' geometric noise, per row.
-        tolerances: how many rows each statistic may have.
-    """
-    most = max(tolerances)
-    bits = 160 + sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates) * 8
-    # Terms of both signs: the interval shows the cost of cancelling, and more bits make up for it.
-    while True:
-        one = ia.rational(Fraction(1), bits)
-        total = ia.rational(Fraction(0), bits)
-        for size in range(len(tolerances) + 1):
-            for chosen in itertools.combinations(tolerances, size):
-                away = sum(most - t for t in chosen)
-                step = ia.exp(ia.rational(-rates[0] - size * rates[1], bits), bits)
-                term = ia.divide(step, ia.subtract(one, step, bits), bits)
-                term = ia.multiply(term, ia.exp(ia.rational(-away * rates[1], bits), bits), bits)
-                total = (ia.subtract if size % 2 else ia.add)(total, term, bits)
-        a = ia.exp(ia.rational(-rates[0], bits), bits)
-        first = ia.exp(ia.rational(-most * rates[0], bits), bits)
-        out = ia.multiply(ia.multiply(ia.subtract(one, a, bits), first, bits), total, bits)
-        if ia.is_at_most(out[1], ia.dyadic(1, -_TINY)):
-            return Fraction(1, 1 << _TINY)
-        low, high = ia.fraction(out[0]), ia.fraction(out[1])
-        if low > 0 and (high - low) * (1 << 100) < low:
-            return high
-        bits *= 2
-
-
-@functools.lru_cache(maxsize=256)
-def find_tolerance(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
-    """Compute the least tolerance that a statistic of 0 rows misses with a chance of at most ``doubt``.
-
-    The chance is a**(t + 1) (1 - b) / (1 - a b), so its logarithm is solved for t, with directed rounding.
-    """
-    bits = 160 + 4 * sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates)
-    one = ia.rational(Fraction(1), bits)
-    b = ia.exp(ia.rational(-rates[1], bits), bits)
-    ab = ia.exp(ia.rational(-rates[0] - rates[1], bits), bits)
-    factor = ia.divide(ia.subtract(one, b, bits), ia.subtract(one, ab, bits), bits)
-    excess = ia.log(ia.divide(factor, ia.rational(doubt, bits), bits), bits)
-    return max(0, math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1)
+SEARCH = Fraction(1, 5)
+"""The part of epsilon that the bounds get."""
 
 
 def find_exponent(value: Fraction) -> int:
@@ -153,114 +77,13 @@ def find_exponent(value: Fraction) -> int:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """The rungs ``lowest..highest`` (bounds ``2**j``) of one sign, below them the bound 0, and the budget to climb it.
-
-    Args:
-        rows: of one privacy unit, over all groups.
-        doubt: greatest chance of a bound more than 4 times the largest value there is.
-        end: the declared bound, if there is one: the highest rung's bound, instead of its power of two.
-    """
-
-    lowest: int
-    highest: int
-    epsilon: Fraction
-    rows: int
-    doubt: Fraction = ANYWHERE
-    end: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        if self.lowest > self.highest or self.epsilon <= 0 or self.rows < 1:
-            raise ValueError("a ladder needs a rung, an epsilon above 0 and at least one row")
-        if not 0 < self.doubt < 1 or (
-            self.end is not None and not 0 < self.end <= Fraction(2) ** self.highest
-        ):
-            raise ValueError("a ladder needs a doubt between 0 and 1, and an end on its highest rung")
-
-    @property
-    def rates(self) -> tuple[Fraction, Fraction]:
-        """The rates of the threshold's and of the counts' geometric noise, per row."""
-        first, second = split_epsilon(self.epsilon, 1, monotone=True)
-        return first / self.rows, second / self.rows
-
-    @property
-    def top(self) -> int:
-        """The place of the highest rung: it is taken where no other is, without a question of its own."""
-        return self.highest - self.lowest + 1
-
-    @property
-    def near(self) -> int:
-        """The rows that may lie beyond a bound: enough that a bound with none beyond is mostly taken."""
-        return round(-math.log(_DOUBT) / self.rates[0])
-
-    @property
-    def far(self) -> int:
-        """The rows that may lie beyond a quarter of a bound: enough that only ``doubt`` passes a bound with none beyond."""
-        return max(self.near, find_tolerance(self.rates, self.doubt))
-
-    @property
-    def least(self) -> int:
-        """Rows of a sign that give no bound: ``far``, and what the noise of the later questions may hide."""
-        return self.far + max(0, math.ceil(math.log(2 * (self.top + 1) / _DOUBT) / self.rates[1]) - 1)
-
-    @property
-    def needed(self) -> int:
-        """Rows beyond a bound from which the ladder climbs past it, or beyond 0 from which it finds one, with 95 % confidence."""
-        return self.least + max(1, math.ceil(-math.log(_DOUBT) / self.rates[1]))
-
-    @property
-    def false_rung(self) -> Fraction:
-        """The chance of a bound more than 4 times the largest value there is (any, if there is none), at most and exactly.
-
-        The least upper bound over all data: rungs that many rows support are passed for sure. It is rounded up.
-        """
-        chance = bound_chance_of_misses(self.rates, (self.least,))
-        if self.top < 4:
-            return chance
-        return max(chance, bound_chance_of_misses(self.rates, (self.near, self.near, self.near, self.far)))
-
-    @property
-    def questions(self) -> tuple[tuple[int, int, int], ...]:
-        """The questions in order: the place that a yes takes, the place beyond which rows count, and the tolerance."""
-        near, far = self.near, self.far
-        asked = [(0, 0, self.least)]
-        for place in range(1, self.top):
-            asked.append((place, place, near))
-            if place > 2:
-                asked.append((place, place - 2, far))
-        return tuple(asked)
-
-    def climb(self, counts: NDArray[np.int64], entropy: Entropy) -> int:
-        """Find the first bound that leaves few rows beyond it, as a place in ``[0, 2**lowest, ..., 2**highest]``.
-
-        ``counts`` are the rows of one sign by rung.
-        """
-        after = np.cumsum(counts[::-1])[::-1].tolist()  # rows above 0, above 2**lowest, ...
-        noise = int(draw_geometric(self.rates[0], 1, entropy)[0])
-        asked = self.questions
-        short = to_integers([noise - tolerance + after[beyond] for _, beyond, tolerance in asked])
-        # Rows and their noise reach the noisy threshold with probability exp(-rate * short), or 1: one exact coin each.
-        found = np.flatnonzero(flip_coins(short, self.rates[1], entropy))
-        return asked[int(found[0])][0] if len(found) else self.top
-
-    def bound(self, place: int) -> Fraction:
-        """Return the bound at a place of :meth:`climb`; a declared end is rounded up to a step of its rung."""
-        if place == 0:
-            return Fraction(0)
-        if place == self.top and self.end is not None:
-            step = Fraction(2) ** (self.highest - PLACES)
-            return math.ceil(self.end / step) * step
-        return Fraction(2) ** (self.lowest + place - 1)
-
-
-@dataclass(frozen=True)
 class AutoBounded(Part):
     """A sum, mean or variance with ``contribution_bounds_per_row => AUTO``: one pair of bounds for all groups.
 
     Args:
         query: gives the keys, :data:`SIGN`, :data:`RUNG` (``lowest`` at least), rows and total, and for a variance the
             squares; each row's size in steps is rounded and held to ``2**PLACES`` first, so no row is above its rung.
-        epsilon: of all: a third for the bounds, the rest in equal parts for sum, count and squares, where they are needed.
+        epsilon: of all: a fifth for the bounds, the rest in equal parts for sum, count and squares, where they are needed.
         rows: rows of one privacy unit in one group; ``groups`` the groups it may be in.
         lowest, highest: the ladder's ends, as exponents of two.
         low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.
@@ -295,16 +118,22 @@ class AutoBounded(Part):
                 return None
             doubt, highest = DECLARED, min(self.highest, max(self.lowest, find_exponent(end)))
             end = min(end, Fraction(2) ** highest)
-        return Ladder(self.lowest, highest, self.epsilon / 3, self.rows * self.groups, doubt / 2, end)
+        return Ladder(self.lowest, highest, doubt / 2, end)
+
+    def search(self, groups: int = 1) -> RungSearch:
+        """Return the search for bounds that are good for the noise of so many groups' totals together."""
+        rows, width = self.rows * self.groups, self.kind != "sum"
+        noise = max(1, groups) * rows / (self._share * (1 + width))
+        return RungSearch(self.ladders, self.epsilon * SEARCH, rows, noise, width)
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Rows of a sign from which it gets a bound above 0, with 95 % confidence: one number, or one for each sign."""
-        return tuple(sorted({ladder.needed for ladder in self.ladders if ladder is not None}))
+        """Rows on one rung from which its sign gets a bound above 0, with 95 % confidence: one number, or one for each sign."""
+        return self.search().needed
 
     @property
     def _rest(self) -> Fraction:
-        return self.epsilon - self.epsilon / 3
+        return self.epsilon * (1 - SEARCH)
 
     @property
     def _share(self) -> Fraction:
@@ -332,8 +161,7 @@ class AutoBounded(Part):
     @property
     def event(self) -> Event:
         noisy = [self.total, self.count, self.squares][: _NOISY.get(self.kind, _SPREAD)]
-        search = SparseVector(*split_epsilon(self.epsilon / 3, 1, monotone=True), 1)
-        return compose_events([search, *(s.noise.event for s in noisy)])
+        return compose_events([self.search().event, *(s.noise.event for s in noisy)])
 
     def claims(self) -> Iterator[ClaimedText]:
         moves = [(RUNG_ROWS, 1), (RUNG_TOTAL, 1 << PLACES)]
@@ -350,18 +178,16 @@ class AutoBounded(Part):
             read_integers(table.column(c))
             for c in (RUNG_TOTAL, RUNG_SQUARES)[: 1 + (self.kind not in _NOISY)]
         ]
-        bounds = []
-        for side, ladder in zip((-1, 1), self.ladders, strict=True):
-            if ladder is None:
-                bounds.append(Fraction(0))
-                continue
-            counts = np.zeros(ladder.top, dtype=np.int64)
-            place = np.clip(rung, ladder.lowest, ladder.highest) - ladder.lowest
-            np.add.at(counts, place, np.where(sign == side, n, 0))
-            bounds.append(ladder.bound(ladder.climb(counts, entropy)))
-        low, high = -bounds[0], bounds[1]
-        if low == high:
+        counts = [
+            np.zeros(0, dtype=np.int64)
+            if ladder is None
+            else ladder.count(rung[sign == side], n[sign == side])
+            for side, ladder in zip((-1, 1), self.ladders, strict=True)
+        ]
+        found = self.search(len(groups)).find(counts, entropy)
+        if found is None:
             return self._unanswered(len(groups))
+        low, high = -found[0], found[1]
         by_group = index_groups(table, self.keys)
         exact: list[list[Fraction]] = [[] for _ in sums]
         counted = []
@@ -378,8 +204,8 @@ class AutoBounded(Part):
     def _unanswered(self, groups: int) -> Answered:
         """Answer NULL for every group: neither sign got a bound above 0, and no more is revealed."""
         note = (
-            f"{self.name} is NULL: no bounds were found, because too few rows lie beyond 0 "
-            f"(AUTO needs {self._rows} of one sign here); a larger epsilon needs fewer, and bounds that are given need none"
+            f"{self.name} is NULL: no bounds were found, because too few rows are of one size (AUTO needs {self._rows} "
+            f"between one power of two and the next here); a larger epsilon needs fewer, and bounds that are given need none"
         )
         empty = pa.nulls(groups, pa.float64())
         return Answered(Estimate(empty, empty, empty).columns(self.name), self.event, (note,))
@@ -454,10 +280,10 @@ class AutoBounded(Part):
         )  # fmt: skip
         return (
             f"{self.name}: find clipping bounds among 0 and the powers of two {self._range}, "
-            f"by ABOVE_THRESHOLD (ε={float(self.epsilon / 3):g}).",
-            f"{self.name}: AUTO needs {self._rows} of a sign beyond a bound to go past it, with 95% probability: so "
-            f"many may be clipped, and where neither sign has so many beyond 0 the answer is NULL.",
-            f"{self.name}: a bound more than 4 times the largest value that occurs has a chance of at most "
+            f"from noisy numbers of rows between them (ε={float(self.epsilon * SEARCH):g}).",
+            f"{self.name}: AUTO needs {self._rows} between one power of two and the next, with 95% probability: where neither "
+            f"sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.",
+            f"{self.name}: a bound more than 8 times the largest value that occurs has a chance of at most "
             f"{self._chance}.",
             f"{self.name}: the {what} of the clipped values with discrete Laplace noise of scale "
             f"{float(self._noise.scale) / (1 << BOUND_BITS):.6g} times {times} (ε={float(self._rest):g}).",
@@ -483,7 +309,7 @@ class AutoBounded(Part):
     @property
     def _chance(self) -> str:
         """The chance of a bound that is far too wide on either side, in two digits, rounded up."""
-        chance = sum((ladder.false_rung for ladder in self.ladders if ladder is not None), Fraction(0))
+        chance = sum((ladder.doubt for ladder in self.ladders if ladder is not None), Fraction(0))
         if not chance:
             return "0"
         digits = -math.floor(math.log10(chance)) + 1

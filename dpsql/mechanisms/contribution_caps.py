@@ -26,6 +26,7 @@ threshold is shifted by a half in the proof, and a question by 1.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,11 +39,11 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.auto_bounds import find_tolerance
 from dpsql.mechanisms.selection.above_threshold import split_epsilon
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric
 from dpsql.noise.selection import flip_coins
+from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers
 from dpsql.privacy.events import Event, PureDP, SparseVector, compose_events
 
@@ -63,6 +64,21 @@ def list_caps(top: int) -> tuple[int, ...]:
     ((1, 2, 4, 8, 16, 20), (1,))
     """
     return (*(1 << i for i in range((top - 1).bit_length())), top)
+
+
+@functools.lru_cache(maxsize=256)
+def find_tolerance(rates: tuple[Fraction, Fraction], doubt: Fraction) -> int:
+    """Compute the least tolerance that a statistic of 0 rows misses with a chance of at most ``doubt``.
+
+    The chance is a**(t + 1) (1 - b) / (1 - a b), so its logarithm is solved for t, with directed rounding.
+    """
+    bits = 160 + 4 * sum(max(r.denominator.bit_length() - r.numerator.bit_length(), 0) for r in rates)
+    one = ia.rational(Fraction(1), bits)
+    b = ia.exp(ia.rational(-rates[1], bits), bits)
+    ab = ia.exp(ia.rational(-rates[0] - rates[1], bits), bits)
+    factor = ia.divide(ia.subtract(one, b, bits), ia.subtract(one, ab, bits), bits)
+    excess = ia.log(ia.divide(factor, ia.rational(doubt, bits), bits), bits)
+    return max(0, math.ceil(ia.fraction(ia.divide(excess, ia.rational(rates[0], bits), bits)[1])) - 1)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""AUTO bounds: the clipped totals are exact, their sensitivity is what is declared, and the ladder follows its law.
+"""AUTO bounds: the clipped totals are exact, their sensitivity is what is declared, and bounds follow the data.
 
-That it does not run away is in test_false_rungs.py.
+The search alone is in test_rung_search.py, and that it does not run away in test_false_rungs.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.auto_bounds import BOUND_BITS, PLACES, AutoBounded, Ladder
+from dpsql.mechanisms.auto_bounds import BOUND_BITS, AutoBounded
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.rung_search import PLACES
 from dpsql.noise.entropy import Entropy
-from dpsql.privacy.events import DiscreteLaplace, SparseVector, compose_events
-from tests.support.goodness import REFUSED, fixed, p_value
-from tests.support.svt_law import law_in_floats, law_of
+from dpsql.privacy.events import DiscreteLaplace, PureDP, compose_events
+from tests.support.goodness import fixed
 
 VECTORS = Path(__file__).parents[1] / "published" / "vectors"
 
@@ -130,82 +130,6 @@ def test_float_sums_would_not_do() -> None:
     assert witness["without"] - witness["with_row"] == 3
 
 
-def test_counts_beyond_a_bound_move_by_one() -> None:
-    ladder = Ladder(0, 5, Fraction(1), 1)
-    seen = []
-    for values in ([1.0, 3.0, 40.0], [1.0, 40.0], [1.0, 3.0, 40.0, 40.0]):
-        counts = np.zeros(6, dtype=np.int64)
-        for v in values:
-            counts[place(v, 0, 5)[1]] += 1
-        seen.append(np.append(np.cumsum(counts[::-1])[::-1], 0))
-    assert np.abs(seen[0] - seen[1]).max() == 1
-    assert (seen[0] >= seen[1]).all()
-    assert [ladder.bound(place) for place in range(ladder.top + 1)] == [0, 1, 2, 4, 8, 16, 32]
-
-
-@pytest.mark.parametrize("n", [1_500, pytest.param(40_000, marks=pytest.mark.stochastic)])
-def test_climbing_follows_the_exact_law(n: int) -> None:
-    ladder = Ladder(0, 3, Fraction(3, 2), 2, Fraction(1, 50))
-    counts = (4, 8, 5, 5)
-    law = law_in_floats(ladder, counts)
-    assert sum(law) == pytest.approx(1)
-    assert sorted(law)[1] > 0.001
-    entropy = fixed("ladder")
-    sample = np.array([ladder.climb(np.array(counts), entropy) for _ in range(n)])
-    assert p_value(sample, lambda i: law[i] if i < 5 else 0.0, signed=False) > REFUSED
-    assert p_value(sample, lambda i: law[4 - i] if i < 5 else 0.0, signed=False) < REFUSED
-
-
-class TestLoss:
-    """Of every outcome on every pair of neighbours, in rational numbers: a ladder with rates ln 4/3 and ln 3/2 a row."""
-
-    A, B = Fraction(3, 4), Fraction(2, 3)
-
-    def most(self, ladder: Ladder, weight: int = 1, follows: bool = False) -> Fraction:
-        worst = Fraction(1)
-        for counts in itertools.product((0, 2, 7), repeat=4):
-            for rung in range(4):
-                more = tuple(c + (weight if i == rung else 0) for i, c in enumerate(counts))
-                pair = []
-                for data in (counts, more):
-                    asked = ladder.questions
-                    if follows:  # the mistake of a tolerance that is a share of the rows
-                        asked = tuple((place, beyond, t * sum(data) // 3) for place, beyond, t in asked)
-                    pair.append(law_of(ladder, data, self.A, self.B, asked))
-                worst = max(worst, *(max(p / q, q / p) for p, q in zip(*pair, strict=True)))
-        return worst
-
-    def test_is_what_is_charged(self) -> None:
-        ladder = Ladder(0, 3, Fraction(2), 1, Fraction(1, 50))
-        assert len({t for _, _, t in ladder.questions}) > 1
-        charged = 1 / (self.A * self.B)
-        assert 1 / self.A < self.most(ladder) <= charged
-
-    def test_would_be_more(self) -> None:
-        ladder = Ladder(0, 3, Fraction(2), 1, Fraction(1, 50))
-        charged = 1 / (self.A * self.B)
-        assert self.most(ladder, weight=2) > charged
-        assert self.most(ladder, follows=True) > charged
-
-
-def test_two_ladders_cost_one() -> None:
-    """A unit of r positive and rows - r negative rows: the losses of the two sides are r and rows - r parts."""
-    ladder = Ladder(0, 1, Fraction(2), 2, Fraction(1, 5))
-    most = 0.0
-    base = list(itertools.product(range(4, 9), range(8, 12)))
-    for positive, negative in ((2, 0), (1, 1), (0, 2)):
-        losses = []
-        for rows in (positive, negative):
-            losses.append(
-                max(abs(math.log(p / q)) for x in base for up in range(rows + 1)
-                    for p, q in zip(law_in_floats(ladder, x), law_in_floats(ladder, (x[0] + rows - up, x[1] + up)), strict=True))
-            )  # fmt: skip
-        assert losses[0] <= positive * float(ladder.epsilon) / 2 + 1e-9
-        assert losses[1] <= negative * float(ladder.epsilon) / 2 + 1e-9
-        most = max(most, sum(losses))
-    assert most > float(ladder.epsilon) / 3
-
-
 @pytest.mark.parametrize("scale", [2.0**-2, 1.0, 1000.0])
 def test_bounds_follow_the_scale_of_the_data(scale: float) -> None:
     rng = np.random.default_rng(7)
@@ -222,7 +146,7 @@ def test_both_signs_are_clipped() -> None:
     values = [-100.0] * 3000 + [3.0] * 3000
     release = auto().alone().release(lambda sql: histogram(values, -4, 20), fixed("signs"))
     assert release.table.column("a")[0].as_py() == pytest.approx(-291_000, rel=0.02)
-    bounds = [f"[-{low}, {high}]" for low in (128, 256, 512) for high in (4, 8, 16)]
+    bounds = [f"[-{low}, {high}]" for low in (128, 256, 512) for high in (4, 8, 16, 32)]
     assert any(b in release.notes[0] for b in bounds)
 
 
@@ -233,7 +157,7 @@ def test_groups_share_the_bounds() -> None:
     x, y, empty = answered.columns["a"].to_pylist()
     assert (x, y) == (pytest.approx(2, rel=0.05), pytest.approx(8, rel=0.05))
     assert empty is None or 0 <= empty <= 8  # of nothing: NULL where the noisy count is not above 0
-    assert {ladder.rows for ladder in part.ladders if ladder} == {2}
+    assert part.search().rows == 2
 
 
 @pytest.mark.parametrize("kind", ["sum", "avg", "var_samp"])
@@ -265,17 +189,15 @@ def test_null_says_no_more_than_that() -> None:
 
 def test_enough_rows_give_an_answer() -> None:
     """As many as EXPLAIN says, in 19 of 20 runs."""
-    part = auto()
-    entropy, ladder = fixed("enough"), part.ladders[1]
-    assert ladder is not None
-    assert part.needed == (ladder.needed,)
-    counts = np.zeros(ladder.top, dtype=np.int64)
-    counts[10] = ladder.needed
-    law = law_in_floats(ladder, counts.tolist())
-    assert law[0] < 0.05
-    assert sum(law[:11]) < 0.1
-    assert sum(law[11:14]) > 0.9
-    assert sum(ladder.climb(counts, entropy) == 11 for _ in range(200)) > 150
+    part, entropy = auto(), fixed("enough")
+    (needed,) = part.needed
+    table = histogram([700.0] * needed, -4, 20)
+    groups = [()]
+    notes = [part.answer(table, groups, entropy).notes[0] for _ in range(200)]  # type: ignore[list-item]
+    assert sum("NULL" in note for note in notes) < 20
+    assert sum("[0, 1024]" in note for note in notes) > 150
+    few = histogram([700.0] * (needed // 2), -4, 20)
+    assert sum("NULL" in part.answer(few, groups, entropy).notes[0] for _ in range(50)) > 45  # type: ignore[list-item]
 
 
 class TestDeclaredBounds:
@@ -332,57 +254,41 @@ class TestDeclaredBounds:
 
 
 def test_event_is_public() -> None:
-    """A third for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
-    third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
-    assert auto(rows=3).event == compose_events([third, DiscreteLaplace(Fraction(2, 3), 3 << BOUND_BITS)])
+    """A fifth for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
+    fifth = DiscreteLaplace(Fraction(1, 5), 1)
+    rest = DiscreteLaplace(Fraction(4, 5), 3 << BOUND_BITS)
+    assert auto(rows=3).event == compose_events([PureDP(Fraction(1, 5)), rest])
     mean = compose_events(
-        [third, DiscreteLaplace(Fraction(1, 3), 1 << BOUND_BITS), DiscreteLaplace(Fraction(1, 3), 1)]
+        [fifth, DiscreteLaplace(Fraction(2, 5), 1 << BOUND_BITS), DiscreteLaplace(Fraction(2, 5), 1)]
     )
     assert auto("avg").event == mean
-    each = Fraction(2, 9)
+    each = Fraction(4, 15)
     spread = [
         DiscreteLaplace(each, 1 << BOUND_BITS),
         DiscreteLaplace(each, 1),
         DiscreteLaplace(each, 1 << BOUND_BITS),
     ]
-    assert auto("stddev_samp").event == compose_events([third, *spread])
+    assert auto("stddev_samp").event == compose_events([fifth, *spread])
     assert auto("stddev_samp").event.basic == (1, 0)
     assert auto().event.basic == (1, 0)
-
-
-def test_stops_early_less_than_the_textbook() -> None:
-    """Rows above every bound, a third of epsilon 1, 30,000 bounds of one each: the textbook stops in nearly
-    every run; a ladder of 25 rungs hardly ever, with as many rows as it says that it needs."""
-    case = json.loads((VECTORS / "vectors_svt.json").read_text())["tutorial_false_stop"][-1]
-    assert case["prob_false_stop"] > 0.999
-    ladder = Ladder(-4, 20, Fraction(1), 1)
-    law = law_in_floats(ladder, (*(0,) * 24, ladder.needed))
-    assert sum(law[:-1]) < 0.1
 
 
 def test_sentences_are_public() -> None:
     said = " ".join(auto("avg").sentences(0.95))
     assert "2^-4" in said
     assert "2^20" in said
-    assert "ABOVE_THRESHOLD" in said
-    assert f"about {auto().needed[0]} rows of a sign beyond a bound" in said
+    assert "from noisy numbers of rows between them (ε=0.2)" in said
+    assert f"about {auto().needed[0]} rows between one power of two and the next" in said
     assert "the answer is NULL" in said
-    assert "more than 4 times the largest value that occurs has a chance of at most 1.2e-10" in said
-
-
-def test_wrong_ladders() -> None:
-    with pytest.raises(ValueError, match="needs a rung"):
-        Ladder(3, 2, Fraction(1), 1)
-    with pytest.raises(ValueError, match="an end on its highest rung"):
-        Ladder(0, 2, Fraction(1), 1, end=Fraction(5))
+    assert "more than 8 times the largest value that occurs has a chance of at most 1.3e-10" in said
 
 
 def test_groups_and_rows_share_the_noise() -> None:
     part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
-    third = SparseVector(Fraction(1, 6), Fraction(1, 6), 1)
-    noisy = [DiscreteLaplace(Fraction(1, 3), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(1, 3), 3, 2)]
-    assert part.event == compose_events([third, *noisy])
-    assert {ladder.rates for ladder in part.ladders if ladder} == {(Fraction(1, 36), Fraction(1, 36))}
+    noisy = [DiscreteLaplace(Fraction(2, 5), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(2, 5), 3, 2)]
+    assert part.event == compose_events([PureDP(Fraction(1, 5)), *noisy])
+    assert part.search().scale == 30
+    assert part.search(7).noise == 7 * part.search().noise
 
 
 @pytest.mark.parametrize("kind", ["sum", "avg", "var_pop"])

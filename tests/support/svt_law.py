@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
-
-from dpsql.mechanisms.auto_bounds import Ladder
 
 Answers = tuple[bool, ...]
 
@@ -120,39 +117,3 @@ def neighbours(over: Sequence[int], sensitivity: int, monotone: bool) -> Iterato
     moves = range(0 if monotone else -sensitivity, sensitivity + 1)
     for move in itertools.product(moves, repeat=len(over)):
         yield tuple(q + m for q, m in zip(over, move, strict=True))
-
-
-def law_of(
-    ladder: Ladder,
-    counts: Sequence[int],
-    a: Fraction,
-    b: Fraction,
-    questions: Sequence[tuple[int, int, int]] | None = None,
-) -> list[Fraction]:
-    """Of the places that AUTO's ladder takes, by rows on each rung."""
-    asked = ladder.questions if questions is None else questions
-    over = tuple(tolerance - sum(counts[beyond:]) for _, beyond, tolerance in asked)
-    law: list[Fraction] = [Fraction(0)] * (ladder.top + 1)
-    missed = Fraction(1)
-    for i, (place, _, _) in enumerate(asked):
-        left = probability(a, b, over[: i + 1], (False,) * (i + 1))
-        law[place] += missed - left
-        missed = left
-    law[ladder.top] += missed
-    return law
-
-
-def law_in_floats(
-    ladder: Ladder, counts: Sequence[int], questions: Sequence[tuple[int, int, int]] | None = None
-) -> list[float]:
-    """The same at the ladder's own rates."""
-    first, second = (float(rate) for rate in ladder.rates)
-    z = np.arange(ladder.least + sum(counts) + math.ceil(60 / first))
-    chance = -np.expm1(-first) * np.exp(-first * z)
-    law = [0.0] * (ladder.top + 1)
-    for place, beyond, tolerance in ladder.questions if questions is None else questions:
-        hit = np.exp(-second * np.maximum(0, z - tolerance + sum(counts[beyond:])))
-        law[place] += float((chance * hit).sum())
-        chance = chance * -np.expm1(-second * np.maximum(0, z - tolerance + sum(counts[beyond:])))
-    law[ladder.top] += float(chance.sum())
-    return law

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from dpsql.errors import BindError
 from dpsql.mechanisms.aggregation import Together
-from dpsql.mechanisms.auto_bounds import PLACES, SHARED, AutoBounded, AutoKind, find_exponent
+from dpsql.mechanisms.auto_bounds import SHARED, AutoBounded, AutoKind, find_exponent
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.histograms import BIN, BIN_ROWS, Histogram
 from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.rung_search import PLACES
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.sql.dp.aggregates import Aggregate, AggregateCall
 from dpsql.sql.dp.quantile_calls import QUANTILES, find_ladder

@@ -1,0 +1,260 @@
+"""Clipping bounds for a sum, chosen from noisy numbers of rows on the powers of two.
+
+A rung holds the rows of one sign with sizes above ``2**(j - 1)``, up to ``2**j``. Every rung of both signs gets discrete Laplace
+noise, and all that follows is arithmetic on these noisy numbers, public ones, and no more is asked of the data.
+
+*How far.* A bound may be at most three rungs beyond one of which it is sure that there is a row on it or on the three above: one,
+two or four neighbouring numbers add up to more than noise alone does anywhere, but for a public ``doubt``. So a bound of more
+than 8 times the largest value that occurs (rounded up to a power of two) has at most that chance, whatever the data are. A
+sign without such a rung may have bounds as far as the other sign's.
+
+*Which.* Of the bounds within reach that one is taken for which bias and noise are least together. The bias is what is cut off,
+and too few rows lie out there to be seen under noise: so the last rungs that can be seen are continued, by numbers of rows of
+which the logarithms bend down by any of :data:`_BENDS` from rung to rung, each weighed by how well it explains the noisy numbers.
+Lognormal and normal tails bend, those of powers do not, and a constant breaks off. A wrong guess costs error, never privacy.
+
+Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the numbers by at most ``rows`` in L1, however they are
+spread over rungs and signs. Guarantee: epsilon-DP (the L1 form of the Laplace mechanism), charged as noise on one number where a
+unit has one row, and as pure epsilon where its rows may be spread. The caller must bound the rows of a unit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics import interval_arithmetic as ia
+from dpsql.numerics.exact_numbers import to_integers
+from dpsql.privacy.events import Event, PureDP
+
+PLACES = 20
+"""A size on rung j is a whole number of steps of 2**(j - PLACES): it keeps about six digits."""
+
+BEYOND = 3
+"""The rungs by which a bound may lie beyond one that has a row for sure."""
+_WINDOWS = (1, 2, 4)
+"""The numbers of neighbouring rungs whose rows are added up."""
+_TILT = Fraction(9, 10)
+"""The part of the noise's rate at which its sums are bounded (Chernoff)."""
+_SEEN = 4
+"""A number of so many scales of noise is more than that."""
+_STRAY = Fraction(1, 1000)
+"""The chance that noise alone gives a bound to a sign that has no rung that is sure."""
+_AHEAD = 8
+"""The rungs by which what is seen is continued."""
+_BENDS = np.array([0, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 9, 14, 100])
+_MIDDLE = 0.75
+"""The size of a row in parts of its rung's bound, on average."""
+
+
+@functools.lru_cache(maxsize=256)
+def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
+    """Find a number that a sum of discrete Laplace noises reaches with a chance of at most ``doubt``, by Chernoff's bound.
+
+    For one noise with ``p = exp(-1 / scale)``, E[exp(t X)] is ``(1 - p)**2 / ((1 - p e**t) (1 - p e**-t))``. One noise alone
+    reaches k with probability ``p**k / (1 + p)``, which is below ``p**k``.
+
+    Args:
+        scale: of each noise.
+        window: how many are added up.
+        doubt: the greatest chance.
+    """
+    bits = 200 + 4 * (scale.numerator.bit_length() + scale.denominator.bit_length())
+    one = ia.rational(Fraction(1), bits)
+    missing = ia.log(ia.rational(1 / doubt, bits), bits)
+    if window == 1:
+        return max(1, math.ceil(ia.fraction(missing[1]) * scale))
+    gap, near, far = (
+        ia.subtract(one, ia.exp(ia.rational(-rate / scale, bits), bits), bits)
+        for rate in (Fraction(1), 1 - _TILT, 1 + _TILT)
+    )
+    moment = ia.divide(ia.multiply(gap, gap, bits), ia.multiply(near, far, bits), bits)
+    more = ia.fraction(ia.log(moment, bits)[1]) * window
+    return max(1, math.ceil((ia.fraction(missing[1]) + more) * scale / _TILT))
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs ``lowest..highest`` (bounds ``2**j``) of one sign, and below them the bound 0.
+
+    Args:
+        lowest: the exponent of the lowest rung.
+        highest: that of the highest.
+        doubt: the greatest chance of a bound more than 8 times the largest value there is.
+        end: the declared bound, if there is one: the highest rung's bound, instead of its power of two.
+    """
+
+    lowest: int
+    highest: int
+    doubt: Fraction
+    end: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.lowest > self.highest:
+            raise ValueError("a ladder needs a rung")
+        if not 0 < self.doubt < 1 or (
+            self.end is not None and not 0 < self.end <= Fraction(2) ** self.highest
+        ):
+            raise ValueError("a ladder needs a doubt between 0 and 1, and an end on its highest rung")
+
+    @property
+    def top(self) -> int:
+        """The place of the highest rung; 0 is that of the bound 0."""
+        return self.highest - self.lowest + 1
+
+    def bound(self, place: int) -> Fraction:
+        """Return the bound at a place; a declared end is rounded up to a step of its rung."""
+        if place == 0:
+            return Fraction(0)
+        if place == self.top and self.end is not None:
+            step = Fraction(2) ** (self.highest - PLACES)
+            return math.ceil(self.end / step) * step
+        return Fraction(2) ** (self.lowest + place - 1)
+
+    def count(self, rung: NDArray[np.int64], n: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows on each rung, those beyond the ends on the outermost."""
+        counts = np.zeros(self.top, dtype=np.int64)
+        np.add.at(counts, np.clip(rung, self.lowest, self.highest) - self.lowest, n)
+        return counts
+
+    def list_thresholds(self, scale: Fraction) -> tuple[int, ...]:
+        """Return what the rows of one, two and four neighbouring rungs must reach, so that there is one for sure."""
+        doubt = self.doubt / (self.top * len(_WINDOWS))
+        return tuple(find_threshold(scale, window, doubt) for window in _WINDOWS)
+
+    def find_certain(self, noisy: Sequence[int], scale: Fraction) -> int:
+        """Return the place of the highest rung on which or above which there is a row for sure; 0 where there is none."""
+        thresholds = self.list_thresholds(scale)
+        for place in range(self.top, 0, -1):
+            for window, threshold in zip(_WINDOWS, thresholds, strict=True):
+                if place - 1 + window <= self.top and sum(noisy[place - 1 : place - 1 + window]) >= threshold:
+                    return place
+        return 0
+
+
+@dataclass(frozen=True)
+class RungSearch:
+    """The search for a bound of each sign.
+
+    Args:
+        ladders: of the negative and of the positive values; None where there are no such values by public bounds.
+        epsilon: of the noise on all numbers of rows.
+        rows: of one privacy unit, over all groups.
+        noise: the expected noise in all groups' sums together, in parts of the larger bound.
+        width: whether it is in parts of the distance of the bounds instead.
+    """
+
+    ladders: tuple[Ladder | None, Ladder | None]
+    epsilon: Fraction
+    rows: int
+    noise: Fraction
+    width: bool = False
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or self.rows < 1 or self.noise <= 0:
+            raise ValueError("a search needs an epsilon and noise above 0, and at least one row")
+
+    @property
+    def _counts(self) -> LaplaceNoise:
+        return LaplaceNoise(self.epsilon, self.rows)
+
+    @property
+    def event(self) -> Event:
+        return self._counts.event if self.rows == 1 else PureDP(self.epsilon)
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale of the noise on a number of rows."""
+        return self._counts.scale
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Rows on one rung from which its sign gets a bound, with 95 % confidence: one number, or one for each sign."""
+        more = math.ceil(float(self.scale) * math.log(10))
+        held = (ladder for ladder in self.ladders if ladder is not None)
+        return tuple(sorted({ladder.list_thresholds(self.scale)[0] + more for ladder in held}))
+
+    def find(self, counts: Sequence[NDArray[np.int64]], entropy: Entropy) -> tuple[Fraction, Fraction] | None:
+        """Find the sizes of the lower and of the upper bound; None where no rung of either sign has a row for sure.
+
+        Args:
+            counts: the rows of each sign's rungs; nothing for a sign that has no ladder.
+            entropy: a source of random bits.
+        """
+        ends = np.cumsum([len(c) for c in counts])
+        drawn = self._counts.add(to_integers([int(n) for c in counts for n in c]), entropy).tolist()
+        return self.choose([drawn[: ends[0]], drawn[ends[0] :]])
+
+    def choose(self, noisy: Sequence[Sequence[int]]) -> tuple[Fraction, Fraction] | None:
+        """Choose the bounds from the noisy numbers alone."""
+        certain = [
+            0 if ladder is None else ladder.find_certain(numbers, self.scale)
+            for ladder, numbers in zip(self.ladders, noisy, strict=True)
+        ]
+        if not any(certain):
+            return None
+        farthest = max(
+            ladder.lowest + place
+            for ladder, place in zip(self.ladders, certain, strict=True)
+            if ladder is not None and place
+        )
+        bounds, cuts = [], []
+        for ladder, numbers, place in zip(self.ladders, noisy, certain, strict=True):
+            if ladder is None:
+                bounds.append([Fraction(0)])
+                cuts.append(np.zeros(1))
+                continue
+            reach = min(ladder.top, place + BEYOND if place else max(0, farthest - ladder.lowest))
+            bounds.append([ladder.bound(i) for i in range(reach + 1)])
+            cuts.append(self._expect_cut(ladder, numbers, place, bounds[-1]))
+        below, above = (np.array([float(b) for b in side]) for side in bounds)
+        size = below[:, None] + above[None, :] if self.width else np.maximum(below[:, None], above[None, :])
+        noise = float(self.noise) * size
+        bias = cuts[0][:, None] + cuts[1][None, :]
+        error = bias + noise * np.exp(-np.divide(bias, noise, out=np.zeros_like(bias), where=noise > 0))
+        error[0, 0] = math.inf  # no bounds at all are no answer
+        i, j = np.unravel_index(int(np.argmin(error)), error.shape)
+        return bounds[0][i], bounds[1][j]
+
+    def _expect_cut(
+        self, ladder: Ladder, noisy: Sequence[int], certain: int, bounds: Sequence[Fraction]
+    ) -> NDArray[np.float64]:
+        """Return how much each bound, from the place 0 on, is expected to cut off in all."""
+        reach, least = len(bounds) - 1, _SEEN * float(self.scale)
+        if not certain:
+            least = max(least, find_threshold(self.scale, 1, _STRAY / ladder.top))
+        rows = np.zeros(ladder.top + 1 + _AHEAD)  # by places
+        rows[1 : reach + 1] = [n if n > least else 0 for n in noisy[:reach]]
+        if certain:
+            last = certain
+            while last < reach and rows[last + 1]:
+                last += 1
+            rows[last + 1 :] = 0
+            rows[last + 1 : last + 1 + _AHEAD] = self._continue(noisy, last)
+        rows[ladder.top + 1 :] = 0
+        sizes = _MIDDLE * np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
+        beyond = sizes[None, :] - np.array([float(b) for b in bounds])[:, None]
+        cut: NDArray[np.float64] = np.maximum(beyond, 0) @ rows
+        return cut
+
+    def _continue(self, noisy: Sequence[int], last: int) -> NDArray[np.float64]:
+        """Return the rows that are expected on the rungs after the last that can be seen."""
+        scale, here = float(self.scale), max(float(noisy[last - 1]), 1.0)
+        before = max(float(noisy[last - 2]), 1.0) if last > 1 else 1.0
+        ahead = np.arange(1, _AHEAD + 1)
+        slope = min(math.log(here / before), 0.0)
+        logs = math.log(here) + ahead * slope - _BENDS[:, None] * (ahead * (ahead + 1) / 2)
+        rows = np.exp(np.maximum(logs, -700.0))
+        seen = np.array(noisy[last : last + _AHEAD], dtype=float)
+        misfit = np.abs(seen - rows[:, : len(seen)]).sum(axis=1) / scale
+        weight = np.exp(misfit.min() - misfit)
+        found: NDArray[np.float64] = (weight[:, None] * rows).sum(axis=0) / weight.sum()
+        return found
