@@ -122,9 +122,11 @@ class AutoBounded(Part):
 
     def search(self, groups: int = 1) -> RungSearch:
         """Return the search for bounds that are good for the noise of so many groups' totals together."""
-        rows, width = self.rows * self.groups, self.kind != "sum"
-        noise = max(1, groups) * rows / (self._share * (1 + width))
-        return RungSearch(self.ladders, self.epsilon * SEARCH, rows, noise, width)
+        rows, noise = self.rows * self.groups, max(1, groups) * self.rows * self.groups / self._share
+        width, squares = self.kind != "sum", self.kind not in _NOISY
+        # A mean has noise of half the distance on its sum, and of up to as much by its count; a spread has it squared.
+        part = Fraction(1, 4) if squares else Fraction(7, 10) if width else Fraction(1)
+        return RungSearch(self.ladders, self.epsilon * SEARCH, rows, noise * part, width, squares)
 
     @property
     def needed(self) -> tuple[int, ...]:

@@ -47,12 +47,12 @@ _TILT = Fraction(9, 10)
 _SEEN = 4
 """A number of so many scales of noise is more than that."""
 _STRAY = Fraction(1, 1000)
-"""The chance that noise alone gives a bound to a sign that has no rung that is sure."""
+"""The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
 _AHEAD = 8
 """The rungs by which what is seen is continued."""
 _BENDS = np.array([0, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 9, 14, 100])
-_MIDDLE = 0.75
-"""The size of a row in parts of its rung's bound, on average."""
+_STEEPEST = -8.0
+"""The least logarithm of the rows on a rung in parts of those on the one before it."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,6 +79,18 @@ def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
     moment = ia.divide(ia.multiply(gap, gap, bits), ia.multiply(near, far, bits), bits)
     more = ia.fraction(ia.log(moment, bits)[1]) * window
     return max(1, math.ceil((ia.fraction(missing[1]) + more) * scale / _TILT))
+
+
+def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean size of a rung's rows, in parts of its bound: where rows fall off, most of them are near its lower end.
+
+    For a density of ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s by the rows on the rung before.
+    """
+    held = np.maximum(rows, 1e-9)
+    s = np.clip(np.diff(np.log(held), prepend=np.log(held[0])), _STEEPEST, -1e-6)
+    tilted = s + math.log(2.0)
+    tilted = np.where(np.abs(tilted) < 1e-6, 1e-6, tilted)
+    return np.asarray(0.5 * (np.expm1(tilted) / tilted) / (np.expm1(s) / s))
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,7 @@ class RungSearch:
         rows: of one privacy unit, over all groups.
         noise: the expected noise in all groups' sums together, in parts of the larger bound.
         width: whether it is in parts of the distance of the bounds instead.
+        squares: whether squares are added: what is cut off, and the noise, are theirs.
     """
 
     ladders: tuple[Ladder | None, Ladder | None]
@@ -157,6 +170,7 @@ class RungSearch:
     rows: int
     noise: Fraction
     width: bool = False
+    squares: bool = False
 
     def __post_init__(self) -> None:
         if self.epsilon <= 0 or self.rows < 1 or self.noise <= 0:
@@ -217,7 +231,7 @@ class RungSearch:
             cuts.append(self._expect_cut(ladder, numbers, place, bounds[-1]))
         below, above = (np.array([float(b) for b in side]) for side in bounds)
         size = below[:, None] + above[None, :] if self.width else np.maximum(below[:, None], above[None, :])
-        noise = float(self.noise) * size
+        noise = float(self.noise) * (size**2 if self.squares else size)
         bias = cuts[0][:, None] + cuts[1][None, :]
         error = bias + noise * np.exp(-np.divide(bias, noise, out=np.zeros_like(bias), where=noise > 0))
         error[0, 0] = math.inf  # no bounds at all are no answer
@@ -229,20 +243,20 @@ class RungSearch:
     ) -> NDArray[np.float64]:
         """Return how much each bound, from the place 0 on, is expected to cut off in all."""
         reach, least = len(bounds) - 1, _SEEN * float(self.scale)
-        if not certain:
-            least = max(least, find_threshold(self.scale, 1, _STRAY / ladder.top))
         rows = np.zeros(ladder.top + 1 + _AHEAD)  # by places
-        rows[1 : reach + 1] = [n if n > least else 0 for n in noisy[:reach]]
+        far = max(least, find_threshold(self.scale, 1, _STRAY / ladder.top))
+        rows[1 : reach + 1] = [n if n > far else 0 for n in noisy[:reach]]
         if certain:
             last = certain
-            while last < reach and rows[last + 1]:
+            while last < reach and noisy[last] > least:
                 last += 1
-            rows[last + 1 :] = 0
-            rows[last + 1 : last + 1 + _AHEAD] = self._continue(noisy, last)
+            rows[1 : last + 1] = [n if n > least else 0 for n in noisy[:last]]
+            ahead = slice(last + 1, last + 1 + _AHEAD)
+            rows[ahead] = np.maximum(rows[ahead], self._continue(noisy, last))
         rows[ladder.top + 1 :] = 0
-        sizes = _MIDDLE * np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
-        beyond = sizes[None, :] - np.array([float(b) for b in bounds])[:, None]
-        cut: NDArray[np.float64] = np.maximum(beyond, 0) @ rows
+        sizes = _find_middles(rows) * np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
+        beyond = np.maximum(sizes[None, :] - np.array([float(b) for b in bounds])[:, None], 0)
+        cut: NDArray[np.float64] = (beyond * sizes[None, :] if self.squares else beyond) @ rows
         return cut
 
     def _continue(self, noisy: Sequence[int], last: int) -> NDArray[np.float64]:
