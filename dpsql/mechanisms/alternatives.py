@@ -66,19 +66,20 @@ def compare_ways(
         tested = _test_spread(part, delta, rows, confidence) if isinstance(part.statistic, Spread) else None
         wide = noise.half_width(confidence) / float(part.steps)
         yield AlternativeErrors(part.name, errors, tested, wide, width)
-    elif isinstance(part, Quantiles) and part.geometric is None:
-        width = float((part.high - part.low) / part.steps)
+    elif isinstance(part, Quantiles) and part.even_ends is not None:
+        low, high, steps = part.even_ends
+        width = float((high - low) / steps)
         for name, rank in zip(part.names, part.ranks, strict=True):
             if rank.end is None:
                 share = part.epsilon / len(part.ranks)
-                noise = LaplaceNoise(share, max(1, part.high - part.low), part.groups)
+                noise = LaplaceNoise(share, max(1, high - low), part.groups)
                 off = log / float(part.rate(rank) * rank.scale)
                 needed = _count_edits(share / part.groups, delta / part.groups, part.rows)
                 shared = 2 * float(max(rank.p, 1 - rank.p)) * needed
-                exact = tuple(0.0 if n / (part.high - part.low + 1) > shared else None for n in rows)
+                exact = tuple(0.0 if n / (high - low + 1) > shared else None for n in rows)
                 errors = tuple(min(off / n, 1.0) * width for n in rows)
                 yield AlternativeErrors(
-                    name, errors, exact, noise.half_width(confidence) / float(part.steps), width
+                    name, errors, exact, noise.half_width(confidence) / float(steps), width
                 )
 
 

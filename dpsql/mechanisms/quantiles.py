@@ -116,6 +116,13 @@ class Quantiles(Part):
         return self.geometric.weights if isinstance(self.geometric, GradedGrid) and rank.end is None else None
 
     @property
+    def even_ends(self) -> tuple[int, int, Fraction] | None:
+        """The even steps of the bounds, and how many there are to a unit; None where there are no bounds."""
+        if isinstance(self.geometric, GradedGrid):
+            return self.geometric.low, self.geometric.high, self.geometric.steps
+        return None if self.geometric is not None else (self.low, self.high, self.steps)
+
+    @property
     def _points(self) -> int:
         """The number of grid points."""
         return self.high - self.low + 1
@@ -270,13 +277,11 @@ class Quantiles(Part):
     def mean_errors(self) -> Mapping[str, float]:
         """The errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
         found: dict[str, float] = {}
-        if isinstance(self.geometric, GeometricGrid):
+        if self.even_ends is None:
             return found
-        ends = (self.high / self.steps, self.low / self.steps)
-        if self.geometric is not None:
-            ends = (self.geometric.value(self.high), self.geometric.value(self.low))
+        low, high, steps = self.even_ends
         for name, places in self._places().items():
             ranks = (self.ranks[i] for i in places)
             off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
-            found[name] = min(off / TYPICAL_ROWS, 0.25) * float(ends[0] - ends[1])
+            found[name] = min(off / TYPICAL_ROWS, 0.25) * float((high - low) / steps)
         return found

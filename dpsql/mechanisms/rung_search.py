@@ -10,7 +10,8 @@ sign without such a rung may have bounds as far as the other sign's.
 
 *Which.* Of the bounds within reach that one is taken for which bias and noise are least together. The bias is what is cut off,
 and too few rows lie out there to be seen under noise: so the last rungs that can be seen are continued, by numbers of rows of
-which the logarithms bend down by any of :data:`_BENDS` from rung to rung, each weighed by how well it explains the noisy numbers.
+which the logarithms bend down by any of :data:`_BENDS` from rung to rung, each weighed by how well it explains the noisy numbers,
+and by how near it is to the bend before.
 Lognormal and normal tails bend, those of powers do not, and a constant breaks off. A wrong guess costs error, never privacy.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the numbers by at most ``rows`` in L1, however they are
@@ -50,6 +51,8 @@ _STRAY = Fraction(1, 1000)
 """The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
 _AHEAD = 8
 """The rungs by which what is seen is continued."""
+_LOOSE = 0.5
+"""How far the bend after the last rung that is seen may well be from that before it."""
 _BENDS = np.array([0, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 9, 14, 100])
 _STEEPEST = -8.0
 """The least logarithm of the rows on a rung in parts of those on the one before it."""
@@ -261,14 +264,15 @@ class RungSearch:
 
     def _continue(self, noisy: Sequence[int], last: int) -> NDArray[np.float64]:
         """Return the rows that are expected on the rungs after the last that can be seen."""
-        scale, here = float(self.scale), max(float(noisy[last - 1]), 1.0)
-        before = max(float(noisy[last - 2]), 1.0) if last > 1 else 1.0
+        scale = float(self.scale)
+        earlier, before, here = (max(float(noisy[i]), 1.0) if i >= 0 else 1.0 for i in range(last - 3, last))
         ahead = np.arange(1, _AHEAD + 1)
         slope = min(math.log(here / before), 0.0)
+        bend = max(math.log(before / earlier) - math.log(here / before), 0.0)
         logs = math.log(here) + ahead * slope - _BENDS[:, None] * (ahead * (ahead + 1) / 2)
         rows = np.exp(np.maximum(logs, -700.0))
         seen = np.array(noisy[last : last + _AHEAD], dtype=float)
         misfit = np.abs(seen - rows[:, : len(seen)]).sum(axis=1) / scale
-        weight = np.exp(misfit.min() - misfit)
+        weight = np.exp(misfit.min() - misfit) / (1 + ((_BENDS - bend) / _LOOSE) ** 2)
         found: NDArray[np.float64] = (weight[:, None] * rows).sum(axis=0) / weight.sum()
         return found

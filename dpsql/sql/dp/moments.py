@@ -175,7 +175,7 @@ def _sum(asked: AggregateCall) -> Aggregate:
         partial = _Moments(asked).total(item, 0)
     steps = Fraction(item.grid.steps)
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
-    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}"
+    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}{asked.propose_auto(item)}"
     formula = Formula([partial], lambda total: Sum(asked.name, total, steps))
     return asked.make(
         "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
@@ -256,6 +256,7 @@ def _mean(asked: AggregateCall, item: Bounded, what: str = "average") -> Aggrega
     )
     unit = f", in {item.line.unit}" if item.line is not None and item.line.unit else ""
     said = f"{what} {asked.source()}, {item.said}, as a noisy sum over a noisy count{unit}"
+    said += asked.propose_auto(item)
     return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula, shown=item.shown)
 
 
@@ -315,7 +316,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
             item.units(item.centre), item.ends, _SPREADS[asked.call.name], whole=moments.whole,
         ),
     )  # fmt: skip
-    said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments"
+    said = f"{asked.call.name} of {asked.source()}, {item.said}, from noisy moments{asked.propose_auto(item)}"
     return asked.make("DOUBLE", said + asked.say_weighing(moments.weighing), formula)
 
 

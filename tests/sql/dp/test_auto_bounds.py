@@ -86,6 +86,24 @@ def test_too_few_rows_in_groups(session: dpsql.Session) -> None:
     assert sorted(got.fetchall()) == [(0, None, None), (1, None, None)]
 
 
+@pytest.mark.parametrize("call", ["SUM(free, {})", "AVG(free, {})", "STDDEV(free, {})"])
+def test_explain_proposes_auto_where_bounds_are_loose(session: dpsql.Session, call: str) -> None:
+    """By the bounds alone: nobody looks at the data for it, and narrow bounds, or AUTO itself, have no such words."""
+    words = "contribution_bounds_per_row => AUTO finds nearer bounds"
+
+    def told(bounds: str) -> str:
+        bounded = call.format(f"contribution_bounds_per_row => {bounds}")
+        return " ".join(str(session.explain(f"SELECT {bounded} FROM t")).split())
+
+    assert f"if values rarely reach 4e+05, {words}" in told("(0, 1000000)")
+    assert f"if values rarely reach 2e+03, {words}" in told("(-5000, 10)")
+    assert words not in told("(0, 120)")
+    assert words not in told("AUTO")
+    before = told("(0, 1000000)")
+    session.sql(f"SELECT {call.format(AUTO)} FROM t WHERE id < 0")
+    assert told("(0, 1000000)") == before
+
+
 def test_all_of_a_statement_share_the_chance(session: dpsql.Session) -> None:
     """Twenty in one statement, whether in one block or in as many."""
     calls = ", ".join(f"AVG(free + {i}, {AUTO}) AS a{i}" for i in range(20))
