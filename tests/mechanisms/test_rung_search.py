@@ -218,7 +218,8 @@ def test_the_error_is_near_that_of_the_best_bound(shape: str) -> None:
         found = made.find(counts, entropy)
         assert found is not None
         errors.append(expect(values, float(found[0]), float(found[1]), 1.25))
-    assert float(np.mean(errors)) < (2.2 if shape == "heavy tails" else 1.5) * best
+    # One table of each shape: where its largest values lie by chance is known in hindsight only.
+    assert float(np.mean(errors)) < (2.2 if shape in ("heavy tails", "lognormal") else 1.5) * best
     assert min(errors) >= best * 0.99
 
 

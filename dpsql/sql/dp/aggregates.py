@@ -193,7 +193,9 @@ class AggregateCall:
         bound, and a fifth of epsilon to find it, so it has less noise where values reach two fifths of the bounds at most.
         """
         reach = max(map(abs, item.ends))
-        if item.per_group or (item.line is not None and item.line.between is not None) or not item.typed.type.numeric or reach < _LOOSE:
+        if item.per_group or not item.typed.type.numeric or reach < _LOOSE:
+            return ""
+        if item.line is not None and (item.line.between is not None or item.line.unit):
             return ""
         return (
             f"; if values rarely reach {float(reach * Fraction(2, 5)):.3g}, contribution_bounds_per_row => AUTO finds nearer "
