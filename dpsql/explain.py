@@ -201,7 +201,7 @@ def explain_plan(
 
 def describe_plan(plan: Plan) -> list[str]:
     """Return the sentences on a plan: who is protected, what is bounded, the noise, by the names of the statement's outputs."""
-    names = _name_outputs(plan)
+    names = plan.output_names
     told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
     shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
     sentences = [*_group_sentences(told, shown), *plan.limits]
@@ -216,22 +216,10 @@ _PROTECTED = re.compile(r"Each (?:row of .+|([\w.]+) in .+) is protected")
 
 def name_errors(plan: Plan, budget: Budget) -> Errors | None:
     """Return a plan's expected errors as :func:`expect_errors`, by the names of the statement's outputs."""
-    errors, names = expect_errors(plan, budget), _name_outputs(plan)
+    errors, names = expect_errors(plan, budget), plan.output_names
     if errors is None:
         return None
     return replace(errors, rows=tuple((_rename(name, names, ", "), row) for name, row in errors.rows))
-
-
-def _name_outputs(plan: Plan) -> dict[str, str]:
-    """Return what the statement calls released columns, where that is certain."""
-    released = [column for block in plan.blocks for column, _ in block.columns]
-    found: dict[str, str] = {}
-    for name, traces in plan.traced:
-        if len(traces) == 1 and len(traces[0]) == 1:
-            _, column, factor = traces[0][0]
-            if factor == 1 and released.count(column) == 1:
-                found.setdefault(column, name)
-    return found
 
 
 def _rename(text: str, names: Mapping[str, str], end: str) -> str:

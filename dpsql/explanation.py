@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.privacy.events import Event
-from dpsql.report.tables import Html, Sheet, join, tag
+from dpsql.report.tables import NO_MATH, Html, Sheet, join, tag
 from dpsql.result import Result
 
 _FIXED_WIDTH = (
@@ -103,7 +103,7 @@ class Explanation:
             text = "\n\n".join(queries)
             many = f"Exact SQL ({text.count(chr(10)) + 1} lines)"
             parts.append(tag("details", join([tag("summary", many), tag("pre", text, style=_FIXED_WIDTH)])))
-        return tag("div", join(parts), class_="dpsql-explanation")
+        return tag("div", join(parts), class_=f"dpsql-explanation {NO_MATH}")
 
     def _write_words(self) -> Html:
         parts = [tag("p", self.price)]

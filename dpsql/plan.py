@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -137,6 +137,10 @@ _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None
 """How columns of an Arrow type are cast to an SQL type."""
 
 
+NO_INTERVAL_FOR = "no interval for "
+"""How notes begin on columns whose error has no interval."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Private blocks, and the public SQL that runs over their releases.
@@ -196,6 +200,23 @@ class Plan:
                 found[shown] = max(errors)
         return found
 
+    @property
+    def output_names(self) -> dict[str, str]:
+        """What the statement calls released columns, where that is certain."""
+        released = [column for block in self.blocks for column, _ in block.columns]
+        found: dict[str, str] = {}
+        for name, traces in self.traced:
+            if len(traces) == 1 and len(traces[0]) == 1:
+                _, column, factor = traces[0][0]
+                if factor == 1 and released.count(column) == 1:
+                    found.setdefault(column, name)
+        return found
+
+    def name_notes(self, notes: Iterable[str]) -> tuple[str, ...]:
+        """Return notes on released columns without intervals, by the names of the statement's outputs."""
+        names = self.output_names
+        return tuple(_name_note(note, names) for note in notes)
+
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """Return the finished relation where no SQL is needed for it; None where columns need the engine's casts."""
         if self.renamed is None:
@@ -224,3 +245,17 @@ class Plan:
         """Return the statement's identity for replay, with the context (policy, data version) that makes it the same."""
         parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+def _name_note(note: str, names: Mapping[str, str]) -> str:
+    """Return one note, ``no interval for a, b: why``, by the names of the outputs."""
+    if not note.startswith(NO_INTERVAL_FOR):
+        return note
+    rest, named = note[len(NO_INTERVAL_FOR) :], []
+    while column := next((c for c in names if rest.startswith((f"{c}, ", f"{c}: "))), ""):
+        named.append(names[column])
+        rest = rest[len(column) :]
+        if rest.startswith(": "):
+            return f"{NO_INTERVAL_FOR}{', '.join(named)}{rest}"
+        rest = rest[2:]
+    return note

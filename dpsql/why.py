@@ -18,7 +18,7 @@ from dpsql.errors import (
     PostprocessingError,
     PrivacyError,
 )
-from dpsql.report.tables import Display, Html, clip_text, join, tag
+from dpsql.report.tables import NO_MATH, Display, Html, clip_text, join, tag
 
 SHOWN_TEXT = 400
 """Characters of the statement that are repeated."""
@@ -77,7 +77,7 @@ class Why(Display):
         for part in self.parts:
             items = join(tag("li", sentence, style="white-space: pre-wrap") for sentence in part.sentences)
             shown += [tag("p", tag("strong", part.title)), tag("ul", items)]
-        return tag("div", join(shown), class_="dpsql-why")
+        return tag("div", join(shown), class_=f"dpsql-why {NO_MATH}")
 
     def __str__(self) -> str:
         return self.text()

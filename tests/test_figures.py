@@ -173,7 +173,7 @@ def test_explain_prices_each_statement_and_all(start: Open) -> None:
     assert shown["text/plain"] == repr(told)
     assert shown["text/html"].count("<details>") == 1
     before, _, folded = shown["text/html"].partition("<details>")
-    assert before.startswith(f'<div class="dpsql-explanation"><p>{told.price}</p>')
+    assert before.startswith(f'<div class="dpsql-explanation mathjax_ignore"><p>{told.price}</p>')
     assert all(sentence in unescape(before) for part in told.parts for sentence in part.sentences)
     assert "GROUP BY" in folded
     assert "GROUP BY" not in before

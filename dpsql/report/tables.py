@@ -31,6 +31,10 @@ _CAPTION = (
 )
 
 
+NO_MATH = "mathjax_ignore"
+"""A class of HTML in which JupyterLab leaves ``$`` alone: two parameters of a statement would become a formula."""
+
+
 class Html(str):
     """Text that is HTML already, so that it is not escaped again."""
 
@@ -167,7 +171,7 @@ class Sheet(Display):
             tag("thead", tag("tr", head)) if head else Html(),
             tag("tbody", join(rows)),
         ]
-        return tag("table", join(parts), class_="dpsql")
+        return tag("table", join(parts), class_=f"dpsql {NO_MATH}")
 
 
 CELL_WIDTH = 60
@@ -340,7 +344,7 @@ class BudgetPanel(Display):
         if self.count > len(self.charges):
             parts.append(tag("p", f"{self.count - len(self.charges)} earlier: SHOW LEDGER"))
         parts += [tag("p", f"Note: {notice}") for notice in self.notices]
-        return tag("div", join(parts), class_="dpsql-budget")
+        return tag("div", join(parts), class_=f"dpsql-budget {NO_MATH}")
 
     def _latest(self, width: int, linked: bool = False) -> Sheet:
         """Return the table of the charges; linked texts lead to their cells, as JupyterLab and nbconvert address them."""

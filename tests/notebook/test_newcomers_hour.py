@@ -176,6 +176,8 @@ def hour(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_the_whole_hour(hour: Hour) -> None:
     hour.page.keyboard.press("Alt+Shift+B")
     hour.walk(newcomer.HOUR)
+    text, _ = hour.see(len(newcomer.HOUR) - 1)
+    assert "WHERE dock = $dock" in text, "no statement is set as a formula"
     faint = [text for contrast, text in hour.page.evaluate(CONTRAST) if contrast < 4.5]
     assert not faint
     assert "ε=0.5 of ε=1 left, about 5 more at ε=0.1" in hour.page.inner_text(".dpsql-panel")

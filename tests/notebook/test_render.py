@@ -92,6 +92,9 @@ def test_a_bundle_is_of_plain_texts() -> None:
         for item in shown:
             bundle = item._repr_mimebundle_(include=None, exclude=None)
             assert [type(text) for text in bundle.values()] == [str, str]
+            assert re.match(r'<pre |<\w+ class="[\w -]*mathjax_ignore"', bundle["text/html"]), (
+                "$a and $b are no formula"
+            )
 
 
 def test_no_value_can_forge_a_row_or_move_the_cursor() -> None:

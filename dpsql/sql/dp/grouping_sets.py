@@ -319,6 +319,8 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
         values[asked.currency] = asked / count
     epsilon = values.get("epsilon", None if asked is not None else binder.catalog.default_epsilon)
     if epsilon is not None:
+        if "epsilon" not in values and binder.catalog.epsilon is None:
+            binder.notes.append(f"ε={float(epsilon):g} is the policy's default")
         within_limit(budget, epsilon, options.nodes.get("epsilon"))
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
         if value is not None:
