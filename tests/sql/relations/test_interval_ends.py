@@ -67,7 +67,8 @@ EXPRESSIONS = [
     "a + b", "a - b", "2 * a - b / 4", "a * b", "a / b", "-a / (b + 3)", "100.0 * a / NULLIF(b, 0)", "(a - b) * (a + b)",
     "GREATEST(a, 0) - LEAST(b, 5)", "ABS(a) + ABS(b)", "ROUND(a * 1.5, 1) - b", "CAST(a AS INTEGER) + CAST(b AS DOUBLE)",
     "EXP(a / 10) - b", "SQRT(ABS(a)) + b", "a / (a + b)", "-2 * a", "a / -4", "CAST(a AS DECIMAL(18, 1)) * 3",
-    "ABS(a / b)", "SQRT((a + 50) / (b + 50))", "SQRT(a + 50) * b",  "GREATEST(a / b, a)", "LN(a + 40) * b", "LEAST(SQRT(a + 50), b / 2)",
+    "ABS(a / b)", "SQRT((a + 50) / (b + 50))", "SQRT(a + 50) * b",
+    "GREATEST(a / b, a)", "LN(a + 40) * b", "LEAST(SQRT(a + 50), b / 2)",
     "CAST(ROUND(a) / 2 AS INTEGER)",
     "CAST(CAST(ROUND(a) / 2 AS DECIMAL(9, 1)) AS INTEGER)", "(a - b) / (a + b) * 100",
 ]  # fmt: skip
