@@ -142,6 +142,7 @@ def open_hour(home: Path, look: str, notebooks: dict[str, Sequence[Step]]) -> It
     for name, steps in notebooks.items():
         lab.write_notebook(home / "books" / f"{name}.ipynb", [step.cell for step in steps])
     shots = Path(os.environ.get("DPSQL_SHOTS", home))
+    shots.mkdir(parents=True, exist_ok=True)
     with lab.serve_lab(home, look) as place, lab.open_page(api, 1280, 900) as page:
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
