@@ -94,7 +94,11 @@ def _find_reason(path: str, reason: str) -> tuple[str, str]:
         return f"it is {other}", _suggest(other)
     if head[8:12] == b"DUCK":
         return f"DuckDB {duckdb.__version__} can't read it", "it may be of a newer version, or damaged."
-    return "it is none", "give the path of a DuckDB file."
+    known = ".csv, .tsv, .json or .parquet"
+    return (
+        "it is none",
+        f"give the path of a DuckDB file; a file of text or of columns is known by its ending: {known}.",
+    )
 
 
 def _suggest(other: str) -> str:

@@ -9,7 +9,6 @@ the rows: the owner declares them once, and then no row decides them.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -22,7 +21,7 @@ from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.schemas import propose_object_types
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
-from dpsql.errors import PolicyError, did_you_mean
+from dpsql.errors import PolicyError, did_you_mean, find_nearest
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy import model
 from dpsql.policy.column_checks import (
@@ -34,7 +33,7 @@ from dpsql.policy.column_checks import (
 )
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.undecided import Undecided, find_undecided
-from dpsql.policy.unit_guess import names_a_thing
+from dpsql.policy.unit_guess import names_a_thing, write_unit
 from dpsql.policy.validate import write_bound
 from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import SYMBOLS
@@ -304,10 +303,13 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
     groups = f", at most {table.max_groups} groups" if table.max_groups is not None else ""
     findings.declared.append(f"{table.name}: protects {protected}{limits}{groups}")
     names = {name.lower() for name in schema}
-    column = re.split(r"\s*->", unit)[0].strip()
+    path = table.unit_path
+    column = path[0].column if path else ""
     if not table.row_level and column.lower() not in names:
+        near = find_nearest(column, schema) if len(path) == 1 and unit.lstrip().startswith('"') else None
+        spelled = f" Write {write_unit(near)}." if near else ""
         findings.missing.append(
-            f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}"
+            f"{table.name}: the privacy unit {column} is not a column. {_suggest(column, schema)}{spelled}"
         )
     claimed = [path[0].column for path in table.unit_paths[1:]] + list(table.determining)
     claimed += [table.declared_period.column] if table.declared_period is not None else []

@@ -6,9 +6,10 @@ A guess is for the owner to confirm: no name proves whose row it is. Where nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from dpsql.errors import did_you_mean, find_nearest
 from dpsql.policy.validate import fold
 
 _PEOPLE = """
@@ -177,3 +178,32 @@ def _list_references(table: Described, tables: Sequence[Described]) -> dict[str,
             if own is not None:
                 found[column] = (other.name, own)
     return found
+
+
+def write_unit(column: str) -> str:
+    r"""Write a column as ``privacy_unit`` takes it: in double quotes where it is no plain word.
+
+    >>> write_unit("person"), write_unit("Kunden Nr.")
+    ('privacy_unit = "person"', 'privacy_unit = \'"Kunden Nr."\'')
+    """
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", column):
+        return f'privacy_unit = "{column}"'
+    quoted = column.replace('"', '""')
+    return f"privacy_unit = '\"{quoted}\"'"
+
+
+def suggest_unit(column: str, known: Iterable[str], alone: bool) -> str | None:
+    """Return a hint with the nearest column, or with those that there are.
+
+    Args:
+        column: what is no column.
+        known: the columns.
+        alone: whether it is the whole of ``privacy_unit``, so that the hint can show how that is written.
+    """
+    names = list(known)
+    near = find_nearest(column, names) if alone else None
+    return (
+        did_you_mean(column, names)
+        if near is None
+        else f"did you mean {near}? Then write {write_unit(near)}."
+    )

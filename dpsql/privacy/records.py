@@ -224,8 +224,18 @@ class Entry:
         return format_local_time(self.when) if self.when else ""
 
 
+_zone = {"told": False}
+"""Whether local times name their zone."""
+
+
+def tell_time_zone() -> None:
+    """Let the local times of this process name their zone, since whoever reads them may live in another one."""
+    _zone["told"] = True
+
+
 def format_local_time(when: str) -> str:
-    """Format a time of the ledger in the reader's time zone; without the date when it was today."""
+    """Format a time of the ledger in this process's time zone; without the date when it was today."""
     moment = datetime.fromisoformat(when).astimezone()
     today = moment.date() == datetime.now().astimezone().date()
-    return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M")
+    zone = f" {moment.tzname()}" if _zone["told"] else ""
+    return moment.strftime("%H:%M" if today else "%Y-%m-%d %H:%M") + zone

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpsql.privacy.records import tell_time_zone
 from dpsql.server.isolation import bound_processor_time, confine
 
 if TYPE_CHECKING:
@@ -260,6 +261,7 @@ def run_worker(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.umask(0o077)
     held = confine(int(memory) if memory else None)
+    tell_time_zone()
     worker = AnalystWorker(socket.socket(fileno=int(descriptor)), _Stops(int(pipe)))
     worker.open_data(held)
     worker.serve()

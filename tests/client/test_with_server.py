@@ -89,7 +89,7 @@ def ask(session: Any, text: str) -> Any:
         results = session.run(text, params)
     except Error as error:
         return type(error), error.lines(), error.text, error.span
-    shown = [re.sub(r"since [\d:]+", "since then", repr(r)) for r in results]
+    shown = [re.sub(r"since [\d:]+(?: UTC)?", "since then", repr(r)) for r in results]
     return shown, [(r.table, r.intervals, r.notes, r.loss, r.statement_id, r.event) for r in results]
 
 

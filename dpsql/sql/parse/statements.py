@@ -147,8 +147,22 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
 }  # fmt: skip
 
 
+def _check_selects(tokens: Sequence[Token]) -> None:
+    """Refuse a SELECT that nothing follows, which may be meant as the name of a column.
+
+    Raises:
+        ParseError: there is one.
+    """
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        alone = after is None or after.token_type in (TokenType.COMMA, *CLOSING)
+        if token.token_type == TokenType.SELECT and alone:
+            hint = f'the column of that name is written "{token.text}".'
+            raise token_error(token, "this SELECT has no columns.", hint)
+
+
 def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Expr:
     check_clause_order(tokens)
+    _check_selects(tokens)
     tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
     check_clauses(tree)
     put_joins_in_place(tree)

@@ -97,7 +97,10 @@ def _find_unfinished(text: str) -> Span | None:
 
 def _whole(text: str) -> list[Token]:
     """Return the tokens, also of what follows a word like EXPLAIN, which sqlglot swallows as one string."""
-    tokens = list(_DUCKDB.tokenize(text))
+    tokens = [
+        replace_token(t, TokenType.STRING, t.text) if t.token_type == TokenType.HEREDOC_STRING else t
+        for t in _DUCKDB.tokenize(text)
+    ]
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
             rest = " " * (token.end + 1) + text[token.end + 1 :]

@@ -25,6 +25,7 @@ from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Input, PrivateBlock
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
+from dpsql.policy.unit_guess import suggest_unit
 from dpsql.privacy.amounts import Amount
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
@@ -173,7 +174,7 @@ class Catalog:
         for needed in [*([unit] if unit is not None else []), *table.determining]:
             if fold(needed) not in folded:
                 what = f"{needed}, which leads to the privacy unit, is not a column of {table.name}."
-                raise PolicyError(what, hint=did_you_mean(needed, schema))
+                raise PolicyError(what, hint=suggest_unit(needed, schema, len(table.unit_path) == 1))
         return tuple(fields)
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:

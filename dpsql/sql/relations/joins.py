@@ -244,6 +244,8 @@ class _Step:
             # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
             sides = [replace(f.typed, node=f.typed.node.copy(), place=f.typed.node) for f in (here, there)]
             nodes, _ = unify(sides, f"USING ({name})")
+            if here.is_unit and there.is_unit and meets_exactly(here.typed.type, there.typed.type):
+                nodes = [here.typed.node.copy(), there.typed.node.copy()]  # widened by DuckDB, as in ON
             on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
             chosen = there if side == "RIGHT" else here
             if side == "FULL":
