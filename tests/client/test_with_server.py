@@ -18,6 +18,7 @@ import pytest
 import dpsql
 from dpsql.client.session import RemoteSession
 from dpsql.errors import Error
+from dpsql.privacy import records
 from tests.support import kernel
 from tests.support.served import SECRET, ServerProcess, make_token, write_data, write_policy
 from tests.support.stop_button import pressed
@@ -89,11 +90,14 @@ def ask(session: Any, text: str) -> Any:
         results = session.run(text, params)
     except Error as error:
         return type(error), error.lines(), error.text, error.span
-    shown = [re.sub(r"since [\d:]+(?: UTC)?", "since then", repr(r)) for r in results]
+    shown = [re.sub(r"since \d\d:\d\d(?: UTC)?", "since then", repr(r)) for r in results]
     return shown, [(r.table, r.intervals, r.notes, r.loss, r.statement_id, r.event) for r in results]
 
 
-def test_thirty_statements_are_the_same_in_process_and_over_the_wire(tmp_path: Path) -> None:
+def test_thirty_statements_are_the_same_in_process_and_over_the_wire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(records._zone, "told", True)  # as a server tells times
     write_data(tmp_path)
     zone = (
         duckdb.connect().execute("SELECT current_setting('TimeZone')").fetchall()[0][0]
@@ -110,6 +114,11 @@ def test_thirty_statements_are_the_same_in_process_and_over_the_wire(tmp_path: P
         for text in STATEMENTS:
             told.append(ask(remote, text))
         budget = remote.budget()
+        line = remote.sql(STATEMENTS[0]).cost_line
+        assert re.match(r"stored since \d\d:\d\d [A-Z]+, no charge", line), (
+            "in the server's zone, by its name"
+        )
+        assert remote.why().statement == STATEMENTS[0]
     with dpsql.connect(policy=policy, analyst="ada") as session:
         here = [ask(session, text) for text in STATEMENTS]
         spent = session.budget()
