@@ -307,7 +307,7 @@ def test_the_price_and_the_plan_say_it(session: dpsql.Session) -> None:
     )
     assert "Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut);" in told.price
     (said,) = [s for s in told.sentences if "cut is told" in s]
-    caps = ("rows beyond 2 of one privacy unit in one group", "groups beyond 2")
+    caps = ("rows beyond 2 of one u in one group", "groups beyond 2")
     for part in ("ε=0.1 of the whole", *caps, "x beyond [-3, 10]"):
         assert part in said
     assert told.expected_error.keys() == {"s"}
