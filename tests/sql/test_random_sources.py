@@ -68,6 +68,9 @@ def counts(clean: Clean, source: str) -> tuple[list[int], list[int]]:
         .to_pylist()
     )
     places = [output.statistic.column for output in block.operator.outputs]  # type: ignore[union-attr]
+    # Private rows meet only where both are of one unit, which plain SQL has to say.
+    source = source.replace("ON t.n = v.w", "ON t.n = v.w AND t.unit = v.unit")
+    source = source.replace("(SELECT n FROM t)", "(SELECT n FROM t WHERE t.unit = v.unit)")
     # Public rows that a FULL join keeps are nobody's: they don't count.
     (plain,) = con.sql(
         f"SELECT {shown} FROM ({source}) AS z WHERE {'u IS NOT NULL' if 'FULL JOIN g' in source else 'TRUE'}"

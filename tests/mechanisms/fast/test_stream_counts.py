@@ -134,7 +134,7 @@ def test_quantiles_by_both_routes(table: str, x: str, monkeypatch: pytest.Monkey
         )
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
             answers = [session.sql(query, fresh=True).fetchall() for _ in range(2)]
-            assert ".v AS value" in str(session.explain(query).sql)
+            assert " AS value" in session.explain(query).sql[0]
     assert answers[0] == answers[1]
     assert routes == [True, False]
 

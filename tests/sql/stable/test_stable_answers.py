@@ -163,7 +163,7 @@ def test_equal_questions_are_paid_once(con: duckdb.DuckDBPyConnection) -> None:
 def test_explain_compares_the_three_ways_and_says_what_is_assumed(con: duckdb.DuckDBPyConnection) -> None:
     with opened(con, "basic") as session:
         said = str(session.explain(f"SELECT WITH STABLE OPTIONS (epsilon = 1) {ALL} FROM t"))
-        assert said.count("three ways") == 5
+        assert said.count("three ways") == 6
         assert said.count("inverse sensitivity ±") == said.count("noise for the whole range ±") == 5
         assert said.count("both are assumed") == 5
         given = str(session.explain("SELECT WITH STABLE OPTIONS (epsilon = 1, units = 8200) IQR(age) FROM t"))
