@@ -133,11 +133,10 @@ def test_groups_are_found_first_and_rows_in_what_they_leave(session: dpsql.Sessi
         notes[0]
         == "max_groups_contributed = 4 was found privately, the largest that is asked about: of a unit with more groups, 4 count"
     )
-    found = (
-        "max_rows_contributed = 512 was found privately",
-        "max_rows_contributed = 1024 was found privately",
-    )
-    assert notes[1].startswith(found), "where all is at the threshold, noise decides between two"
+    cap, found, _ = notes[1].partition(" was found privately")
+    assert found
+    # The first that nothing lies beyond, or one of the next two: beyond 8 times what a unit has with a chance of RUNAWAY.
+    assert cap.removeprefix("max_rows_contributed = ") in ("512", "1024", "2048")
 
 
 def test_the_policys_caps_are_ceilings(session: dpsql.Session) -> None:
