@@ -214,7 +214,6 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
     if plan is None or not plan.blocks:
         return
     event = asked.used or asked.reserved
-    told = " ".join(describe_plan(plan))
     errors = name_errors(plan, policy.budget)
     if errors is not None:
         yield from _compare_errors(errors, ledger if isinstance(asked.error, BudgetExceeded) else None)
@@ -227,7 +226,7 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
         )
     capped = "max_rows_contributed" in asked.text.lower() or "max_groups_contributed" in asked.text.lower()
     if not capped:
-        yield from _advise_caps(told)
+        yield from _advise_caps(" ".join(said for block in plan.blocks for said in block.sentences))
     if chooses_groups(event):
         yield (
             "Private groups are chosen with a part of ε and with δ: where the owner declares the column's values, or a public "
@@ -241,6 +240,7 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
 
 
 def _advise_caps(told: str) -> Iterator[str]:
+    """Say what lower caps would change, where the sentences of blocks, before units get their names, tell of higher ones."""
     rows, groups = (
         max((int(n.replace(",", "")) for n in pattern.findall(told)), default=1)
         for pattern in (_ROWS, _GROUPS)

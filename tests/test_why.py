@@ -102,6 +102,8 @@ def test_what_it_advises_is_what_explain_says(session: Session) -> None:
 def test_fewer_rows_of_a_unit_are_as_much_better_as_it_says(session: Session) -> None:
     session.sql("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits")
     assert "Up to 4 rows of one privacy unit count" in part(session.why(), "What would be")
+    session.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    assert "One privacy unit counts in up to" in part(session.why(), "What would be")
     plain, capped = (
         session.explain(
             f"SELECT WITH DP OPTIONS (epsilon = 1{more}) COUNT(*) AS n FROM visits"
