@@ -20,6 +20,9 @@ HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "sources"
 _FENCE = re.compile(r"^```(python|sql)( raises)?\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
+_SOCKET = re.compile(r"/tmp/\w+(?=/dpsql\.sock)")
+"""Where the story's server listens, whose path must be short: another place each time."""
+
 
 def notebook(source: Path) -> nbformat.NotebookNode:
     """The notebook of a source, without outputs."""
@@ -57,6 +60,7 @@ def run(made: nbformat.NotebookNode) -> None:
                         continue
                     for place in places:
                         text = text.replace(place, ".")
+                    text = _SOCKET.sub("/run", text)
                     holder = output if kind in ("text", "evalue") else output["data"]
                     holder[kind] = text
 

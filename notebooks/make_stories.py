@@ -6,7 +6,6 @@ python notebooks/make_stories.py [02 03 ...]
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -358,10 +357,6 @@ def notebook(cells: list[str]) -> nbformat.NotebookNode:
     return new_notebook(cells=made, metadata={"kernelspec": kernel})
 
 
-_SOCKET = re.compile(r"/tmp/\w+(?=/dpsql\.sock)")
-"""Where the story's server listens, whose path must be short: another place each time."""
-
-
 def main(wanted: list[str]) -> None:
     from nbclient import NotebookClient
 
@@ -380,7 +375,7 @@ def main(wanted: list[str]) -> None:
                         if isinstance(text, str):
                             output["data"][kind] = text.replace(folder, ".")
                     if "text" in output:
-                        output["text"] = _SOCKET.sub("/run", output["text"].replace(folder, "."))
+                        output["text"] = output["text"].replace(folder, ".")
         nbformat.write(made, HERE / name)
 
 
