@@ -8,7 +8,6 @@ with the process.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -258,12 +257,12 @@ class Prompt:
         self.params = {**self.params, name: value}
 
     def _read(self, rest: str) -> None:
-        words = shlex.split(rest)
+        words, _ = guide.parse_words(rest, ())
         if len(words) != 1:
             raise ParseError(".read takes one file.", hint=".read q.sql")
         try:
             text = Path(words[0]).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: ~name where nobody is called so
             raise ParseError(f"the file {words[0]} can't be read.") from None
         self._ask(text)
 

@@ -68,6 +68,19 @@ def test_an_error_is_shown_and_the_prompt_goes_on(
     assert "ParseError: there is no command .nothing.\n" in told
 
 
+def test_a_path_that_can_not_be_read_does_not_end_the_prompt(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (result,) = typed(
+        session, '.read "q.sql\r.read ~nobody-is-called-so/q.sql\r.read gone.sql\rSELECT 4 AS four;\r\x04'
+    )
+    assert result.item() == 4
+    told = capsys.readouterr().err
+    assert "a quote on this line is not closed." in told
+    assert "the file ~nobody-is-called-so/q.sql can't be read." in told
+    assert "the file gone.sql can't be read." in told
+
+
 def test_what_was_answered_before_an_error_is_not_lost(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
