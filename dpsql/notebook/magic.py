@@ -235,8 +235,8 @@ class DpsqlMagic(Magics):
         return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _why(self, rest: str) -> Why:
-        """Explain the last answer or refusal, also one that no session heard of."""
-        return self.sessions.get_open(rest or None).why() if self._unheard is None else self._unheard
+        """Explain the last answer or refusal, also one that no session heard of; of a named session, its own last one."""
+        return self._unheard if self._unheard and not rest else self.sessions.get_open(rest or None).why()
 
     def _help(self, rest: str) -> render.Panel:
         if rest:

@@ -164,6 +164,17 @@ def test_several_sessions(cell: Cell) -> None:
         cell("%dpsql sessions other")
 
 
+def test_why_of_a_named_session_is_its_own(cell: Cell) -> None:
+    """A refusal of a plan is no session's: it is explained as the last one, and not where a session is named."""
+    cell("%dpsql SELECT COUNT(*) AS n FROM visits")
+    with pytest.raises(dpsql.BindError):
+        cell("%dpsql --explain SELECT nothing FROM visits")
+    assert "no column nothing" in repr(cell("%dpsql why"))
+    assert "nothing" not in repr(cell("%dpsql why main"))
+    with pytest.raises(dpsql.BindError, match="no open session nobody"):
+        cell("%dpsql why nobody")
+
+
 def test_config_lists_the_settings(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
     cell("%config DpsqlMagic")
     assert "DpsqlMagic.output=" in capsys.readouterr().out
