@@ -22,7 +22,7 @@ MAX_COMPLETED_TEXT = 65_536
 
 
 class Offer(NamedTuple):
-    """One completion: the text that replaces the word, its kind, and one line of help."""
+    """A completion: the text that replaces the word, its kind, and one line of help."""
 
     text: str
     kind: str
@@ -176,10 +176,8 @@ class _Place:
         opened = self._opened()
         if opened is not None and opened and self.before[opened - 1].upper == "OPTIONS":
             return self._in_options(opened)
-        if previous in ("FROM", "JOIN") or (previous == "," and self._lists_relations()):
+        if previous in ("FROM", "JOIN", "OVER") or (previous == "," and self._lists_relations()):
             return self._relations()
-        if previous == "OVER":
-            return [o for o in self._relations() if o.kind != "private table"]
         if previous == "WITH" and self._back(2) == "SELECT":
             modes = ("DP", "PTR", "STABLE", "SUBSAMPLE", "DIFFERENTIAL_PRIVACY")
             return [*_words(modes), *self._thresholds()]
@@ -262,8 +260,7 @@ class _Place:
         offers = self._relations() if self._back() in ("FROM", "JOIN") else self._columns()
         if self._back() == ".":
             offers = self._columns_of(self.before[-2].name if len(self.before) > 1 else "")
-        names = [o._replace(text=(o.text[1:-1] if o.text[0] == '"' else o.text) + '"') for o in offers]
-        return names
+        return [o._replace(text=(o.text[1:-1] if o.text[0] == '"' else o.text) + '"') for o in offers]
 
     # -- options, arguments and values --------------------------------------------------------------------------
 
