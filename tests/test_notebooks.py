@@ -124,7 +124,7 @@ def contrast(picture: np.ndarray, page: float) -> float:
 
 
 def test_plots_of_errors_are_readable_on_light_and_on_dark_pages() -> None:
-    """Nothing behind them, and everything that is drawn stands out from white and from near black."""
+    """Look for transparent grounds, and for contrast of all that is drawn with white and with near black."""
     drawn = pictures(ROOT / "notebooks" / "14_how_exact_is_it.ipynb")
     assert len(drawn) == 5
     for picture in drawn:

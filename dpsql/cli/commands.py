@@ -1,4 +1,4 @@
-"""How a command is added to the parser: one line of help, a description, and examples that the help ends with."""
+"""The making of commands: one line of help, a description, and examples that the help ends with."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Prompt:
         offer = self.complete
 
         class Offers(Completer):
-            """What may stand at the cursor, with its help beside it."""
+            """A completer of prompt_toolkit: what may stand at the cursor, with its help beside it."""
 
             def get_completions(self, document: Document, complete_event: object) -> Iterator[Completion]:
                 """Yield what may replace the word."""

@@ -1,4 +1,4 @@
-"""What a newcomer waits for: connecting, the first answer, completion; beside warm DuckDB on the same file, in one process.
+"""A newcomer's waiting times: connecting, the first answer, completion; beside warm DuckDB on the same file, in one process.
 
 Run with ``pytest -m benchmark -s``. The recorded ratios are those of the last state before policies could be written by
 ``dpsql policy init``, completion knew where the cursor stands, and histograms were shown as rows.

@@ -42,7 +42,7 @@ def look(step: Step, text: str, failed: bool) -> None:
 def test_every_cell_of_the_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a page: the cells and what they show in a terminal, until the budget is out."""
+    """Run without a page: the cells and what they show in a terminal, until the budget is out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     newcomer.write_rides(tmp_path)
@@ -187,7 +187,7 @@ def test_the_whole_hour(hour: Hour) -> None:
 @in_browser
 @pytest.mark.stochastic
 def test_run_all_stops_at_the_first_mistake(hour: Hour) -> None:
-    """After a restart of the kernel."""
+    """Run all again after a restart of the kernel."""
     restart(hour)
     run_all(hour)
     hour.page.wait_for_timeout(1500)

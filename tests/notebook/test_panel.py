@@ -16,7 +16,7 @@ COUNT = "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits"
 
 
 class Kernel:
-    """As much of a kernel as the panel and the help on words need."""
+    """A kernel, as far as the panel and the help on words need one."""
 
     def __init__(self) -> None:
         self.comm_manager = Manager()
