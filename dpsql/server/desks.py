@@ -351,8 +351,14 @@ class Desk:
         worker, service = self._worker, self._service
         if worker is not None and service is not None and record.home is worker:
             call = self.make_call("leave", record.handle)
-            with suppress(WorkerEnded):
-                self._finish(call, {"kind": "leave", "session": record.handle}, b"", worker, service)
+            end = threading.Timer(2 * STOP_SECONDS, worker.kill)  # whatever it says meanwhile
+            end.daemon = True
+            end.start()
+            try:
+                with suppress(WorkerEnded):
+                    self._finish(call, {"kind": "leave", "session": record.handle}, b"", worker, service)
+            finally:
+                end.cancel()
             if call.killed:
                 self._drop_worker()
         record.home = None

@@ -503,6 +503,26 @@ def test_the_end_of_the_server_waits_for_nobody_for_long(make: Make) -> None:
     assert outcomes(made) == ["interrupted"]
 
 
+def test_the_end_of_the_server_waits_for_no_worker_that_goes_on_talking(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each frame is in time, and none of them is the last."""
+    monkeypatch.setattr(desks, "STOP_SECONDS", 0.3)
+
+    def talk(side: ScriptedSide) -> None:
+        while True:
+            side.frames.send({"kind": "failure", "why": ""})
+            time.sleep(0.05)
+
+    made = make(lambda side, frame: side.reply(kind="end"), NO_GRID, leave=talk)
+    made.ask()
+    ending = threading.Thread(target=made.desk.close, args=(0.1,), daemon=True)
+    ending.start()
+    ending.join(5)
+    assert not ending.is_alive()
+    assert not made.pool.workers[0].is_alive
+
+
 def test_the_log_names_charges_and_no_texts(make: Make) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID)
     call = made.desk.make_call("run", made.session.handle)

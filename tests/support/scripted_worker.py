@@ -62,19 +62,20 @@ class ScriptedSide:
 
 
 Script = Callable[[ScriptedSide, Message], None]
+Leave = Callable[[ScriptedSide], None]
 
 
 class ScriptedWorker:
     """A stand-in for a :class:`~dpsql.server.worker_process.WorkerProcess`."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, leave: Leave | None = None) -> None:
         ours, theirs = socket.socketpair()
         self._frames, self.side = Frames(ours), ScriptedSide(theirs)
         self._theirs = theirs
         self.is_alive = True
         self.was_awaited = False
         self.seen: list[Message] = []
-        self._script = script
+        self._script, self._leave = script, leave
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -84,6 +85,8 @@ class ScriptedWorker:
                 self.seen.append(frame)
                 if frame.head["kind"] == "call":
                     self._script(self.side, frame)
+                elif frame.head["kind"] == "leave" and self._leave is not None:
+                    self._leave(self.side)
                 self.side.frames.send({"kind": "done"})
         except (FrameError, OSError, SystemExit):
             self.kill()
@@ -111,12 +114,12 @@ class ScriptedWorker:
 class ScriptedPool:
     """A stand-in for a :class:`~dpsql.server.worker_process.WorkerPool`."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
+    def __init__(self, script: Script, leave: Leave | None = None) -> None:
+        self.script, self.leave = script, leave
         self.workers: list[ScriptedWorker] = []
 
     def take(self) -> ScriptedWorker:
-        self.workers.append(ScriptedWorker(self.script))
+        self.workers.append(ScriptedWorker(self.script, self.leave))
         return self.workers[-1]
 
     def wait_for_touch(self) -> None:
@@ -132,12 +135,15 @@ class ScriptedDesk:
         script: what a worker does with each call.
         server: keys of the policy's [server] section.
         ledger: where it is kept; in memory by default.
+        leave: what a worker does when a session leaves it; nothing by default.
     """
 
-    def __init__(self, script: Script, server: str = "", ledger: Path | None = None) -> None:
+    def __init__(
+        self, script: Script, server: str = "", ledger: Path | None = None, leave: Leave | None = None
+    ) -> None:
         self.policy = Policy.loads(POLICY + server)
         self.ledger = Ledger.open(ledger, self.policy, "data")
-        self.pool: Any = ScriptedPool(script)
+        self.pool: Any = ScriptedPool(script, leave)
         self.log = io.StringIO()
         self.paused: list[str] = []
         edition = Edition("clinic", self.policy, self.ledger, self.pool)
