@@ -84,7 +84,8 @@ class Neighbours:
             rng.shuffle(order)
             for which in order:
                 reply = self.connections[which][place].run(before + text, fresh=True)
-                found.append(([reply.times[-1], reply.times[0], reply.times[-1] - reply.times[-2]], which))
+                *_, before_last, last = [0.0, *reply.times]  # a refusal is one message
+                found.append(([last, reply.times[0], last - before_last], which))
 
         clients = len(self.connections[0])
         threads = [
