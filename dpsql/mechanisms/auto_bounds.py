@@ -130,7 +130,7 @@ class AutoBounded(Part):
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Rows on one rung from which its sign gets a bound above 0, with 95 % confidence: one number, or one for each sign."""
+        """The rows on one rung that give its sign a bound above 0, with 95 % confidence: one number, or one for each sign."""
         return self.search().needed
 
     @property

@@ -63,7 +63,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class SelectionTerms:
-    """What the steps of a table may lose.
+    """The bounds on what one step of a table may lose.
 
     Args:
         limits: Rényi orders, each with the divergence that one decision may have.
@@ -112,7 +112,7 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def terms(self) -> SelectionTerms:
-        """What one decision may lose."""
+        """The bounds on what one decision may lose."""
         rho = conversions.laplace_rho(self.epsilon / self.groups) if self.held else None
         mu = conversions.laplace_mu(self.epsilon / self.groups) if self.held else None
         even = GroupSelection(self.epsilon, self.delta, self.groups)

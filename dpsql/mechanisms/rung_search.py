@@ -194,7 +194,7 @@ class RungSearch:
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Rows on one rung from which its sign gets a bound, with 95 % confidence: one number, or one for each sign."""
+        """The rows on one rung from which its sign gets a bound, with 95 % confidence: one number, or one for each sign."""
         more = math.ceil(float(self.scale) * math.log(10))
         held = (ladder for ladder in self.ladders if ladder is not None)
         return tuple(sorted({ladder.list_thresholds(self.scale)[0] + more for ladder in held}))

@@ -224,7 +224,7 @@ def test_the_cap_that_is_found_is_the_one_of_the_answer() -> None:
 
 
 def test_loss_of_the_search_and_the_answer_together() -> None:
-    """Every table of up to three units, with and without one of them: the cap that is found, and the count under it."""
+    """Compare tables of up to three units with and without one of them: the cap that is found, and the count under it."""
     ladder, epsilon = CapLadder((1, 2, 4), Fraction(1, 2), Fraction(1, 2)), Fraction(1, 2)
     tables = [t for size in range(4) for t in itertools.combinations_with_replacement(range(1, 6), size)]
     laws = {units: law(ladder, units) for units in tables}

@@ -30,7 +30,7 @@ def missed(rates: tuple[Fraction, Fraction], tolerance: int) -> mpmath.mpf:
 @pytest.mark.parametrize("rates", [*RATES, (Fraction(1, 10**9), Fraction(1, 3 * 10**8))], ids=str)
 @pytest.mark.parametrize("doubt", [ANYWHERE, Fraction(1, 1000), Fraction(1, 7)], ids=str)
 def test_tolerance_is_the_least(rates: tuple[Fraction, Fraction], doubt: Fraction) -> None:
-    """What the search for caps stops at."""
+    """Check that one row less would be missed more often than ``doubt``."""
     with mpmath.workdps(60):
         tolerance, limit = find_tolerance(rates, doubt), mpmath.mpf(doubt.numerator) / doubt.denominator
         assert missed(rates, tolerance) <= limit

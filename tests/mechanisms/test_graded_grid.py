@@ -92,7 +92,7 @@ def test_where_it_is_no_finer_there_is_none() -> None:
 
 
 def test_a_quarter_more_points() -> None:
-    """What they cost: the logarithm of the number of points decides how far off in rank an answer is."""
+    """Check their cost: the logarithm of the number of points decides how far off in rank an answer is."""
     more = (WIDE.last - WIDE.first + 1) / 31_251
     assert more < 1.25
     assert math.log(more) < 0.22
@@ -126,7 +126,7 @@ def test_weights_find_the_points_that_they_count() -> None:
 
 @pytest.mark.parametrize("reach", [None, 1])
 def test_choices_follow_the_weighed_law(monkeypatch: pytest.MonkeyPatch, reach: int | None) -> None:
-    """However near points begin to count as far; and without the weights the law is another."""
+    """Check the law however near points begin to count as far; without the weights it is another."""
     weights, values, counts = (
         PointWeights((0, 3, 6), (5, 1, 9), 13),
         np.array([3, 5, 7, 10]),

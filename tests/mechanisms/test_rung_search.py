@@ -36,7 +36,7 @@ TABLES = list(itertools.product((0, 1, 4), repeat=2))
 
 
 def outcomes(made: RungSearch) -> dict[tuple[int, int], Outcome]:
-    """What is chosen, by two noisy numbers."""
+    """Return the bounds that are chosen for every two noisy numbers."""
     below = made.ladders[0].top if made.ladders[0] else 0
     span = range(-2 * REACH, REACH + 7)
     return {noisy: made.choose([noisy[:below], noisy[below:]]) for noisy in itertools.product(span, repeat=2)}
@@ -72,7 +72,7 @@ def worst(made: RungSearch, weight: int = 1, peeks: bool = False) -> float:
 
 @pytest.mark.parametrize("tops", [(0, 2), (1, 1)])
 def test_loss_of_the_search_on_all_small_neighbours(tops: tuple[int, int]) -> None:
-    """In rational numbers: exp(epsilon) is 3."""
+    """Enumerate the loss in rational numbers: exp(epsilon) is 3."""
     made = search(*tops, epsilon=Fraction(11, 10), doubt=Fraction(1, 2))
     assert 2 < worst(made) <= 3.01
     assert worst(made, weight=2) > 4, "the control: a unit of two rows that is charged as one"
@@ -133,7 +133,7 @@ def test_charge() -> None:
 @pytest.mark.parametrize("window", [1, 2, 4])
 @pytest.mark.parametrize("doubt", [Fraction(1, 50), Fraction(1, 10**9)])
 def test_noise_alone_hardly_ever_reaches_a_threshold(scale: Fraction, window: int, doubt: Fraction) -> None:
-    """By convolution of the exact law; and no threshold is twice what it had to be."""
+    """Check by convolution of the exact law; and no threshold is twice what it had to be."""
     threshold, p = find_threshold(scale, window, doubt), math.exp(-1 / scale)
     assert threshold >= 1
     half = max(3 * threshold, 50)
@@ -202,7 +202,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_error_is_near_that_of_the_best_bound(shape: str) -> None:
-    """In short, with what is known of the error given the bounds; in long: tests/accuracy/test_bounds.py."""
+    """Compare in short, with what is known of the error given the bounds; in long: tests/accuracy/test_bounds.py."""
     values, entropy = SHAPES[shape], fixed(f"near {shape}")
     doubt = Fraction(1, 16 * 10**9)
     ladders = (Ladder(-30, 64, doubt), Ladder(-30, 64, doubt))

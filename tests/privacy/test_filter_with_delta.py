@@ -478,7 +478,7 @@ def apart(table: list[float], counts: tuple[int, ...], epsilon: float) -> float:
 
 
 def play_of(p: list[float], q: list[float], grid: int) -> Play:
-    """What is seen with chances p, by the loss against q: rounded up to a grid, so never less than it is."""
+    """Return the chances p by their loss against q: rounded up to a grid, so never less than it is."""
     seen: dict[Fraction, float] = {}
     for x, y in zip(p, q, strict=True):
         if x > 0 and y > 0:

@@ -246,7 +246,7 @@ def by_packed_rows(databases: Databases, operator: Aggregation, schema: str) -> 
 
 
 def exact(databases: Databases, operator: Operator, schema: str) -> list[dict[Any, Any]]:
-    """What the operator's queries give in a schema; equal queries are asked once."""
+    """Return what the operator's queries give in a schema; equal queries are asked once."""
     held: dict[tuple[object, str], dict[Any, Any]] = {}
     found = []
     for part in parts_of(operator):
@@ -405,7 +405,7 @@ def test_no_unit_moves_more_than_is_declared_with_everything_auto_at_length(
 
 
 def sizes_by_group(exact: Exact, top: int, groups: bool) -> str:
-    """In the place of a count for each unit: one for each unit and group."""
+    """Make a stand-in for a count for each unit: one for each unit and group."""
     by = ", ".join(["u", *exact.names])
     head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
     pairs = f"SELECT LEAST(COUNT(*), {top}) AS n FROM ({exact.rows(inside=True)}) AS rows GROUP BY {by}"

@@ -36,7 +36,7 @@ Rows = Sequence[Sequence[object]]
 
 @dataclass(frozen=True)
 class Found:
-    """How far releases are off.
+    """The figures of how far releases are off.
 
     Args:
         errors: one number for each release.

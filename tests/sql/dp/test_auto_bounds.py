@@ -88,7 +88,7 @@ def test_too_few_rows_in_groups(session: dpsql.Session) -> None:
 
 @pytest.mark.parametrize("call", ["SUM(free, {})", "AVG(free, {})", "STDDEV(free, {})"])
 def test_explain_proposes_auto_where_bounds_are_loose(session: dpsql.Session, call: str) -> None:
-    """By the bounds alone: nobody looks at the data for it, and narrow bounds, or AUTO itself, have no such words."""
+    """Read the bounds alone: nobody looks at the data for it, and narrow bounds, or AUTO itself, have no such words."""
     words = "contribution_bounds_per_row => AUTO finds nearer bounds"
 
     def told(bounds: str) -> str:

@@ -110,7 +110,7 @@ COMPOSITES = {
 @pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp", "rdp"])
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_block_has_one_calibration(start: Open, name: str, accountant: str) -> None:
-    """All moments are calibrated together at the pair that was asked for, in one event."""
+    """Check that all moments are calibrated together at the pair that was asked for, in one event."""
     asked, _ = COMPOSITES[name]
     plan = bind(start(accountant), GAUSSIAN, asked)
     event, found = event_of(plan), noises(plan)

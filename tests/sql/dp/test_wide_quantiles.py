@@ -245,7 +245,7 @@ def read_histogram(
 
 
 def law(part: Quantiles, steps: Sequence[tuple[int, int]], base: Fraction) -> list[tuple[int, Fraction]]:
-    """Where each run of points begins, and the probability of a point of it to a unit of weight: exp(-rate) is ``base``."""
+    """Return where runs of points begin, and the probability of a point to a unit of weight: exp(-rate) is ``base``."""
     found, counts = (np.array([row[i] for row in steps], dtype=np.int64) for i in (0, 1))
     starts, sizes, utility = cut_segments(found, counts, part.low, part.high, part.ranks[0])
     weights = part.weights(part.ranks[0])
@@ -268,7 +268,7 @@ def loss(one: list[tuple[int, Fraction]], two: list[tuple[int, Fraction]]) -> Fr
 def test_loss_over_all_tables_of_up_to_three_rows(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session
 ) -> None:
-    """From rows to points by the engine, and from there in rational numbers: exp(epsilon) is base to the -2 p-th power."""
+    """Go from rows to points by the engine, and on in rational numbers: exp(epsilon) is base to the -2 p-th power."""
     text = "SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(x, 0.25) AS q FROM few"
     (block,) = inside.bind(session, text).blocks
     (part,) = block.operator.parts
