@@ -120,6 +120,23 @@ def test_what_is_released_follows_the_law() -> None:
     assert p_value(sample, lambda i: 1 / 3 if i < 3 else 0.0, signed=False) < REFUSED
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_every_number_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Look at what the choice is made from; a tenth less noise is another law."""
+    seen: list[Sequence[Sequence[int]]] = []
+    monkeypatch.setattr(RungSearch, "choose", lambda self, noisy: seen.append(noisy))
+    made, counts = search(4000, 4000, epsilon=Fraction(1, 2), rows=rows), np.arange(4000)
+    made.find([counts, counts], fixed("charged"))
+    drawn = (np.array(seen[0]) - counts).ravel()
+
+    def chance(k: int, rate: float) -> float:
+        return math.tanh(rate / 2) * math.exp(-rate * abs(k))
+
+    rate = 0.5 / rows
+    assert p_value(drawn, lambda k: chance(k, rate)) > REFUSED
+    assert p_value(drawn, lambda k: chance(k, rate * 10 / 9)) < REFUSED, "the control"
+
+
 def test_charge() -> None:
     assert search(3, 3).event == DiscreteLaplace(ONE, 1)
     assert search(3, 3, rows=4).event == PureDP(ONE)
