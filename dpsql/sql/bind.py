@@ -32,6 +32,7 @@ from dpsql.sql.relations.intervals import (
     trace_map,
 )
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
+from dpsql.sql.relations.own_names import OwnNames, list_taken
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -53,7 +54,9 @@ def bind(
     except Error as error:
         raise error.located(statement.text) from None
     try:
-        binder = StatementBinder(catalog, finish, thresholds or {}, held=find_held_columns(tree))
+        names = OwnNames(list_taken(tree, catalog.kept.values()))
+        held = find_held_columns(tree)
+        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names)
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept)
         binder.public.update((item.kept.table, None) for item in kept)
@@ -82,7 +85,8 @@ def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
         BindError, PrivacyError: it is no public query of one number.
     """
     with one_statement():
-        StatementBinder(catalog, finish, {}).fold_threshold(select)
+        names = OwnNames(list_taken(select, catalog.kept.values()))
+        StatementBinder(catalog, finish, {}, own_names=names).fold_threshold(select)
 
 
 def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
@@ -111,17 +115,17 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         for block in binder.blocks
     }
     shapes = Shapes(binder.noise_steps, level, wholes)
-    replace_interval_calls(tree, binder.intervals, results, spell, shapes)
+    replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
-        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes)
+        ends, missing = propagate_intervals(tree, binder.intervals, results, shapes, binder.name)
         for name, low, high in ends:
             keys = (binder.name("low"), binder.name("high"))
             for key, node in zip(keys, (low, high), strict=True):
                 tree.append("expressions", exp.alias_(node, key, quoted=True, copy=False))
             intervals.append(IntervalColumns(name, *keys))
     else:
-        found = propagate_union_intervals(tree, binder.intervals, results, shapes)
+        found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
         intervals += [IntervalColumns(*ends) for ends in found]
     finish = to_sql(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}

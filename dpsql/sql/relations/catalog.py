@@ -35,6 +35,7 @@ from dpsql.sql.normalize import Env, Finish, Released, add_ctes, from_items, pub
 from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import ShownEnds
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
+from dpsql.sql.relations.own_names import OwnNames
 from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, refuse_texts
 from dpsql.sql.relations.relation import (
     CLAIMED,
@@ -391,12 +392,11 @@ class Binder(ABC):
     """The queries that its exact texts refer to by name."""
     size: int = 0
     """Characters of its exact texts so far."""
-    _count: int = 0
+    own_names: OwnNames = field(default_factory=OwnNames)
 
     def name(self, kind: str) -> str:
         """Return a name that nothing else in the statement has."""
-        self._count += 1
-        return f"dpsql_{kind}_{self._count}"
+        return self.own_names.make(kind, self.catalog.names)
 
     @abstractmethod
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_exact
+from dpsql.sql.relations.own_names import MakeName
 from dpsql.sql.relations.relation import column, fold
 from dpsql.sql.relations.traced_columns import (
     find_item,
@@ -67,7 +68,11 @@ class Shapes:
 
 
 def propagate_intervals(
-    tree: exp.Select, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], shapes: Shapes
+    tree: exp.Select,
+    releases: Mapping[str, ShownEnds],
+    kept: Mapping[str, ShownEnds],
+    shapes: Shapes,
+    make_name: MakeName,
 ) -> tuple[list[IntervalEnds], list[str]]:
     """Return the intervals of a statement's columns, and why others have none; the SELECTs below show what is needed for that.
 
@@ -76,8 +81,9 @@ def propagate_intervals(
         releases: the relations that its blocks release.
         kept: the relations of the kept results that it names.
         shapes: what is known of the noise. Where levels differ no SELECT below counts, for the display knows one.
+        make_name: gives a name of a kind that nothing in the statement has.
     """
-    carrier = _Carrier(tree, releases, kept, shapes)
+    carrier = _Carrier(tree, releases, kept, shapes, make_name)
     own = carrier.read(tree)
     if own is None and shapes.level is not None and not tree.find(exp.Pivot):
         selects = list(tree.find_all(exp.Select))
@@ -90,7 +96,11 @@ def propagate_intervals(
 
 
 def propagate_union_intervals(
-    tree: exp.Expr, releases: Mapping[str, ShownEnds], kept: Mapping[str, ShownEnds], shapes: Shapes
+    tree: exp.Expr,
+    releases: Mapping[str, ShownEnds],
+    kept: Mapping[str, ShownEnds],
+    shapes: Shapes,
+    make_name: MakeName,
 ) -> list[tuple[str, str, str]]:
     """Return the columns of a UNION ALL that have intervals, each with the columns of the ends, which its sides show from now on.
 
@@ -99,7 +109,7 @@ def propagate_union_intervals(
     sides = list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
     if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
         return []
-    carrier = _Carrier(tree, releases, kept, shapes)
+    carrier = _Carrier(tree, releases, kept, shapes, make_name)
     for select in reversed(list(tree.find_all(exp.Select))):  # the innermost first
         carrier.spell_star(select)
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
@@ -117,6 +127,7 @@ def replace_interval_calls(
     kept: Mapping[str, ShownEnds],
     spell: Callable[[exp.Expr], str],
     shapes: Shapes,
+    make_name: MakeName,
 ) -> None:
     """Put the ends of intervals where a statement says ``INTERVAL_LOW(n)`` or ``INTERVAL_HIGH(n)``; NULL where there is none.
 
@@ -126,12 +137,13 @@ def replace_interval_calls(
         kept: the relations of the kept results that it names.
         spell: writes what a column without an alias is called.
         shapes: what is known of the noise.
+        make_name: gives a name of a kind that nothing in the statement has.
 
     Raises:
         BindError: such a call has not one column in its argument.
     """
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
-    carrier = _Carrier(tree, releases, kept, shapes)
+    carrier = _Carrier(tree, releases, kept, shapes, make_name)
     if calls:
         for below in reversed(list(tree.find_all(exp.Select))):  # the innermost first
             carrier.spell_star(below, alone=False)
@@ -168,6 +180,7 @@ class _Carrier:
     releases: Mapping[str, ShownEnds]
     kept: Mapping[str, ShownEnds]
     shapes: Shapes
+    make_name: MakeName
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
@@ -371,7 +384,7 @@ class _Carrier:
                 if len(sides) == 1
                 else spell_item(sides[0], name)
             )
-            pair = (f"dpsql_low_of_{real}", f"dpsql_high_of_{real}")
+            pair = (self.make_name("low"), self.make_name("high"))
             for side, end in zip(sides, ends, strict=True):
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
                 for shown, node in zip(pair, nodes, strict=True):
@@ -425,7 +438,7 @@ def trace_map(tree: exp.Expr, body: exp.Expr | None, name: str) -> set[tuple[str
 
 def _trace_below(tree: exp.Expr, select: exp.Select, node: exp.Expr, name: str) -> set[tuple[str, str]]:
     """Trace a column, or that of a star, to where it comes from in a FROM; nowhere, if that is not certain."""
-    carrier = _Carrier(tree, {}, {}, Shapes())
+    carrier = _Carrier(tree, {}, {}, Shapes(), str)
     places = [select.args["from_"], *(select.args.get("joins") or [])]
     wanted = node.name if isinstance(node, exp.Column) and not node.is_star else name
     alias = node.table if isinstance(node, exp.Column) else ""
