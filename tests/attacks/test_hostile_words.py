@@ -55,9 +55,10 @@ def held() -> Iterator[dpsql.Session]:
 @pytest.mark.parametrize("name", PLACES)
 def test_what_is_not_the_word_is_refused_and_costs_nothing(held: dpsql.Session, name: str) -> None:
     for value in REFUSED:
-        with pytest.raises(dpsql.Error) as caught:
-            held.sql(PLACES[name].format(name, value))
-        assert not isinstance(caught.value, dpsql.EngineError), (name, value)
+        for read in (held.explain, held.sql):
+            with pytest.raises(dpsql.Error) as caught:
+                read(PLACES[name].format(name, value))
+            assert not isinstance(caught.value, dpsql.EngineError), (name, value)
     assert held.budget().spent == "ε=0"
 
 
