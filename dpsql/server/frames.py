@@ -13,6 +13,7 @@ import json
 import socket
 import struct
 import threading
+from contextlib import suppress
 from typing import Any
 
 from dpsql.wire import Message
@@ -120,6 +121,11 @@ class Frames:
             if not part:
                 raise FrameError("gone")
             self._buffer += part
+
+    def shut(self) -> None:
+        """End the conversation, whoever holds the other end: who waits for a frame hears that there is none."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket."""

@@ -172,6 +172,7 @@ class WorkerProcess:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
+        self._frames.shut()  # what it started in a session of its own may hold the other end
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSING_SECONDS)
 
