@@ -97,6 +97,15 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
         command.add_argument(
             "--tls-ca", metavar="FILE", type=Path, help="the certificate of the owner's authority"
         )
+        command.add_argument(
+            "--tls-client-cert",
+            metavar="FILE",
+            type=Path,
+            help="your own certificate, where the server asks for one",
+        )
+        command.add_argument(
+            "--tls-client-key", metavar="FILE", type=Path, help="its key; default: in the same file"
+        )
 
 
 def _add_text_arguments(command: argparse.ArgumentParser) -> None:
@@ -149,9 +158,16 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
             )
         from dpsql.client.connect import connect_server
 
-        return connect_server(given.server, None, given.tls_ca, given.token_file)
-    if given.token_file or given.tls_ca:
-        raise ParseError("a token and an authority are for servers.", hint="--server grpc+tls://host:31337")
+        return connect_server(
+            given.server,
+            None,
+            given.tls_ca,
+            given.token_file,
+            tls_client_cert=given.tls_client_cert,
+            tls_client_key=given.tls_client_key,
+        )
+    if given.token_file or given.tls_ca or given.tls_client_cert or given.tls_client_key:
+        raise ParseError("a token and certificates are for servers.", hint="--server grpc+tls://host:31337")
     from dpsql.session import open_session
 
     return open_session(

@@ -49,6 +49,12 @@ def add_serve_command(commands: Any) -> None:
     )
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
+    serve.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="let in only who has a certificate that this authority signed; its CN is the analyst",
+    )
 
 
 def _serve(given: argparse.Namespace) -> int:
@@ -66,7 +72,7 @@ def _serve(given: argparse.Namespace) -> int:
         for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
-    return run_server(places, given.listen, certificate)
+    return run_server(places, given.listen, certificate, client_authority=given.tls_client_ca)
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from dpsql.errors import Error, ServerError
 from dpsql.wire import MAX_MESSAGE, Message, decode, encode
+
+if TYPE_CHECKING:
+    from dpsql.client.certificates import ClientCertificate
 
 PORT = 31337
 """The port of a server, where its address names none."""
@@ -145,13 +148,15 @@ class FlightChannel:
 
     Args:
         address: where the server is.
-        token: who asks.
+        token: who asks; empty where a certificate says so.
         tls_ca: the certificates, in PEM, of those whose word counts; by default the system's.
+        certificate: the analyst's own, for a server that asks for one.
     """
 
     address: ServerAddress
     token: str = field(repr=False)
     tls_ca: bytes | None = None
+    certificate: ClientCertificate | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         os.environ.setdefault(
@@ -170,7 +175,9 @@ class FlightChannel:
         ]
         if not self.address.tls:
             options.append(("grpc.enable_http_proxy", 0))  # no token goes to a proxy in the clear
-        given = {} if self.tls_ca is None else {"tls_root_certs": self.tls_ca}
+        given: dict[str, Any] = {} if self.tls_ca is None else {"tls_root_certs": self.tls_ca}
+        if self.certificate is not None:
+            given |= {"cert_chain": self.certificate.chain, "private_key": self.certificate.key}
         try:
             self._client = flight.FlightClient(self.address.location, generic_options=options, **given)
         except (OSError, ValueError, flight.FlightError):
@@ -183,7 +190,7 @@ class FlightChannel:
         import pyarrow as pa
         from pyarrow import flight
 
-        headers = [(b"authorization", b"Bearer " + self.token.encode())]
+        headers = [(b"authorization", b"Bearer " + self.token.encode())] if self.token else []
         if session:
             headers.append((b"dpsql-session", session.encode()))
         options = flight.FlightCallOptions(headers=headers, timeout=timeout)
@@ -216,6 +223,13 @@ class FlightChannel:
             return ServerError(
                 f"the certificate of {self.address} is not one that is trusted here, or it speaks no TLS.",
                 hint='tls_ca="ca.pem" names the authority that the owner uses.',
+            )
+        if self.address.tls and re.search(r"socket closed|broken pipe|reset by peer", text, re.I):
+            return ServerError(
+                f"{self.address} closed the connection before a word was said.",
+                hint="it takes no such client certificate; its authority has to sign it."
+                if self.certificate is not None
+                else 'it may ask for a client certificate: tls_client_cert="ann.pem", tls_client_key="ann.key".',
             )
         said = _read_sentence(text)
         if said and not re.search(r"connect|resolv|lookup|address", said, re.I):

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from dpsql.policy.model import Policy
     from dpsql.session import Session
 
-MAX_CERTIFICATES = 1 << 20
-"""Bytes of a file of certificates."""
-
 
 @overload
 def connect_session(
@@ -31,7 +28,12 @@ def connect_session(
 
 @overload
 def connect_session(
-    database: str, *, token: str | None = None, tls_ca: str | Path | None = None
+    database: str,
+    *,
+    token: str | None = None,
+    tls_ca: str | Path | None = None,
+    tls_client_cert: str | Path | None = None,
+    tls_client_key: str | Path | None = None,
 ) -> RemoteSession: ...
 
 
@@ -44,6 +46,8 @@ def connect_session(
     resources: Mapping[str, str | int] | None = None,
     token: str | None = None,
     tls_ca: str | Path | None = None,
+    tls_client_cert: str | Path | None = None,
+    tls_client_key: str | Path | None = None,
 ) -> Session | RemoteSession:
     """Open a session on private data under the owner's policy, or on an owner's server.
 
@@ -66,6 +70,9 @@ def connect_session(
         token: for a server: what its owner gave; by default the value of ``DPSQL_TOKEN``.
         tls_ca: for a server: a file with the certificate of the authority that its owner uses; by default those that the
             system trusts.
+        tls_client_cert: for a server that asks for one: a file with your own certificate, whose CN says who you are; then no
+            token is needed.
+        tls_client_key: a file with its key, where that is not in the same file.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
@@ -80,10 +87,12 @@ def connect_session(
                 f"a server has its own {' and '.join(named)}.",
                 hint="dpsql.connect(url, token=..., tls_ca=...)",
             )
-        return connect_server(database, token, tls_ca)
-    if token is not None or tls_ca is not None:
+        return connect_server(
+            database, token, tls_ca, tls_client_cert=tls_client_cert, tls_client_key=tls_client_key
+        )
+    if any(given is not None for given in (token, tls_ca, tls_client_cert, tls_client_key)):
         raise ServerError(
-            "a token and an authority are for servers.",
+            "a token and certificates are for servers.",
             hint='dpsql.connect("grpc+tls://host:31337", token=...)',
         )
     if policy is None:
@@ -97,7 +106,13 @@ def connect_session(
 
 
 def connect_server(
-    url: str, token: str | None = None, tls_ca: str | Path | None = None, token_file: str | Path | None = None
+    url: str,
+    token: str | None = None,
+    tls_ca: str | Path | None = None,
+    token_file: str | Path | None = None,
+    *,
+    tls_client_cert: str | Path | None = None,
+    tls_client_key: str | Path | None = None,
 ) -> RemoteSession:
     """Open a session on an owner's server.
 
@@ -106,35 +121,35 @@ def connect_server(
         token: what the owner gave; else the first line of ``token_file``, else the value of ``DPSQL_TOKEN``.
         tls_ca: a file with the certificate of the owner's authority; by default those that the system trusts.
         token_file: a file that holds the token.
+        tls_client_cert: a file with the analyst's own certificate, in place of a token or beside it.
+        tls_client_key: a file with its key, where that is not in the same file.
 
     Raises:
-        ServerError: there is no such server, it does not take the token, or there is none.
+        ServerError: there is no such server, it does not take the token or the certificate, or there is neither.
     """
     from dpsql.client.session import RemoteSession
 
     address, found = parse_address(url), find_token(token, token_file)
-    if found is None:
+    if tls_client_cert is None and tls_client_key is not None:
+        raise ServerError("a key needs its certificate.", hint='tls_client_cert="ann.pem"')
+    if tls_client_cert is not None and not address.tls:
+        raise ServerError(
+            f"{address} speaks no TLS, and asks for no certificate.", hint="grpc+tls://host:31337"
+        )
+    if found is None and tls_client_cert is None:
         raise ServerError(
             "a server wants to know who asks, and there is no token.",
             hint="the owner prints one: dpsql analyst add NAME. Give it by token=..., a file, or DPSQL_TOKEN.",
         )
-    authority = None if tls_ca is None else _read_certificates(tls_ca)
-    channel = FlightChannel(address, found, authority)
+    authority = own = None
+    if tls_ca is not None or tls_client_cert is not None:
+        from dpsql.client.certificates import read_authority, read_client_certificate
+
+        authority = None if tls_ca is None else read_authority(tls_ca)
+        own = None if tls_client_cert is None else read_client_certificate(tls_client_cert, tls_client_key)
+    channel = FlightChannel(address, found or "", authority, own)
     try:
         return RemoteSession(channel, str(address))
     except BaseException:
         channel.close()
         raise
-
-
-def _read_certificates(file: str | Path) -> bytes:
-    try:
-        with Path(file).expanduser().open("rb") as opened:
-            text = opened.read(MAX_CERTIFICATES)
-    except (OSError, RuntimeError, ValueError):
-        raise ServerError(f"the file of certificates {file} can't be read.") from None
-    if b"-----BEGIN CERTIFICATE-----" not in text:
-        raise ServerError(
-            f"{file} holds no certificate in PEM.", hint="it begins with -----BEGIN CERTIFICATE-----."
-        )
-    return text

@@ -52,6 +52,10 @@ CONNECT_FLAGS = (
         "--token-file", "path", "of a server: a file with the token; default: DPSQL_TOKEN, or a hidden prompt"
     ),
     Flag("--tls-ca", "path", "of a server: the certificate of its owner's authority"),
+    Flag(
+        "--tls-client-cert", "path", "of a server that asks for it: your own certificate, in place of a token"
+    ),
+    Flag("--tls-client-key", "path", "the key of your certificate; default: in the same file"),
 )
 
 
@@ -76,6 +80,8 @@ class CellOptions:
     analyst: str | None = None
     token_file: str | None = None
     tls_ca: str | None = None
+    tls_client_cert: str | None = None
+    tls_client_key: str | None = None
     rest: tuple[str, ...] = field(default=())
 
 
@@ -89,7 +95,10 @@ _KEYWORDS = """
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
-_FIELDS = {"-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca"}
+_FIELDS = {
+    "-o": "name", "--dry-run": "explain", "--token-file": "token_file", "--tls-ca": "tls_ca",
+    "--tls-client-cert": "tls_client_cert", "--tls-client-key": "tls_client_key",
+}  # fmt: skip
 _TAKEN = re.compile(r"((?:\s|--[^\n]*\n|/\*.*?\*/)*)(([A-Za-z_]\w*)\s*<<(?!<)[^\S\n]*)", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _WORD = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\S)+)""")

@@ -255,8 +255,8 @@ class DpsqlMagic(Magics):
         if servers.names_server(given):
             self._hold(given.session, servers.open_server(given, hasattr(self.shell, "kernel")))
             return
-        if given.token_file or given.tls_ca:
-            raise ParseError("a token and an authority are for servers.", hint=servers.CONNECT)
+        if any(getattr(given, name) for name in servers.SERVER_FILES):
+            raise ParseError("a token and certificates are for servers.", hint=servers.CONNECT)
         if len(given.rest) > 1:
             raise ParseError(f"%dpsql connect takes one database, not {' '.join(map(str, given.rest))}.")
         if given.policy is None:
@@ -283,7 +283,7 @@ class DpsqlMagic(Magics):
             found = space[word[1:]]
             return str(found) if isinstance(found, Path) else found
 
-        names = ("policy", "database", "ledger", "analyst", "session", "token_file", "tls_ca")
+        names = ("policy", "database", "ledger", "analyst", "session", *servers.SERVER_FILES)
         texts = {name: fill(getattr(given, name)) for name in names}
         return replace(given, rest=tuple(map(fill, given.rest)), **texts)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dpsql.client.session import RemoteSession
 
 CONNECT = "%dpsql connect grpc+tls://host:31337 --token-file FILE"
+SERVER_FILES = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key")
+"""Options of ``%dpsql connect`` that name files for a server alone."""
 _NO_TOKEN = (
     "a file that holds the token, or the variable DPSQL_TOKEN: in a notebook it would be kept and shared."
 )
@@ -44,8 +46,16 @@ def open_server(given: CellOptions, kernel: bool) -> RemoteSession:
     if named:
         raise ParseError(f"a server has its own {' and '.join(named)}.", hint=CONNECT)
     address = str(parse_address(given.rest[0]))
-    token = find_token(None, given.token_file) or _ask_token(address, kernel)
-    return connect_server(address, token, given.tls_ca)
+    token = find_token(None, given.token_file)
+    if token is None and given.tls_client_cert is None:
+        token = _ask_token(address, kernel)
+    return connect_server(
+        address,
+        token,
+        given.tls_ca,
+        tls_client_cert=given.tls_client_cert,
+        tls_client_key=given.tls_client_key,
+    )
 
 
 def _ask_token(address: str, kernel: bool) -> str | None:

@@ -22,7 +22,7 @@ from dpsql.errors import Error
 from dpsql.server.desks import Desk, Refused, SessionRecord
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.served import ServedPolicy
-from dpsql.server.tokens import shorten_address
+from dpsql.server.tokens import Identity, shorten_address
 from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
 
 MAX_HEADER = 4096
@@ -30,6 +30,11 @@ PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
 _FAILED = "the server could not do this, for a reason that it keeps to itself."
 _NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
+_NO_ANALYST = (
+    "your certificate is of no analyst of this server; its CN is the name that the owner's policy has."
+)
+_ANOTHERS_TOKEN = "the token and the certificate are of two analysts."
+_WHICH_POLICY = "several policies of this server know you; send the token of the one that you mean."
 _TURNED_AWAY = "too many wrong tokens came from your address; wait some seconds."
 _NOT_SERVED = "this server answers the actions of a dpsql client only."
 _NO_MESSAGE = "this is no message of a dpsql client."
@@ -82,6 +87,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         served: the policies; a token belongs to one of them.
         log: where events are written.
         certificates: pairs of a TLS certificate and its key.
+        client_authority: certificates, in PEM, of those who sign analysts' own; without one of these nobody is let in then.
     """
 
     def __init__(
@@ -90,11 +96,15 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         served: Sequence[ServedPolicy],
         log: EventLog,
         certificates: Sequence[tuple[bytes, bytes]] | None = None,
+        client_authority: bytes | None = None,
     ) -> None:
         self._served, self._log = served, log
+        self._certified = client_authority is not None
         super().__init__(
             location,
             tls_certificates=list(certificates) if certificates else None,
+            verify_client=self._certified,
+            root_certificates=client_authority,
             middleware={_MIDDLEWARE: HeaderReader()},
         )
 
@@ -193,13 +203,16 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         """Return who calls.
 
         Raises:
-            FlightUnauthenticatedError: the token is wrong, or its address is turned away. FlightUnauthorizedError: the analyst is
-                paused, or has no share in the policy.
+            FlightUnauthenticatedError: the token or the certificate is wrong, or the address is turned away.
+            FlightUnauthorizedError: the analyst is paused, or has no share in the policy.
         """
         headers = context.get_middleware(_MIDDLEWARE)
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
         token = headers.token if headers is not None else ""
+        certified = self._read_common_name(context) if self._certified else None
+        if certified is not None and not token:
+            return self._find_certified(certified, peer)
         turned_away = max(served.seconds_turned_away(peer) for served in self._served)
         for served in self._served:
             marks = (
@@ -208,18 +221,51 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             identity = served.identify(token, peer)
             if identity is None:
                 continue
-            if identity.paused:
-                raise flight.FlightUnauthorizedError(
-                    "you are paused until the data's owner resumes you: dpsql analyst resume."
-                )
-            desk = served.find_desk(identity.name)
-            if desk is None:
-                raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
-            return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+            if certified is not None and certified != identity.name:
+                self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
+                raise flight.FlightUnauthenticatedError(_ANOTHERS_TOKEN)
+            return self._admit(served, identity, marks)
         if turned_away:
             raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
         self._log.write("refused token", address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(_NO_TOKEN)
+
+    def _admit(self, served: ServedPolicy, identity: Identity, marks: Mapping[str, str]) -> _Caller:
+        """Return an analyst as one who may ask.
+
+        Raises:
+            FlightUnauthorizedError: the analyst is paused, or has no share in the policy.
+        """
+        if identity.paused:
+            raise flight.FlightUnauthorizedError(
+                "you are paused until the data's owner resumes you: dpsql analyst resume."
+            )
+        desk = served.find_desk(identity.name)
+        if desk is None:
+            raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
+        return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+
+    def _read_common_name(self, context: Any) -> str:
+        """Return the common name of the caller's certificate, which the TLS handshake has proved; empty where it has none.
+
+        gRPC tells a subject alternative name in its place where the certificate has one. So the authority of analysts must
+        sign none: the certificate is of whom it is told to be of.
+        """
+        told = context.peer_identity()
+        return told.decode(errors="replace") if isinstance(told, bytes) else str(told or "")
+
+    def _find_certified(self, name: str, peer: str) -> _Caller:
+        """Return the analyst of a certificate that came without a token. Removed and expired tokens end it, too.
+
+        Raises:
+            FlightUnauthenticatedError: it is nobody's, or several policies know the name.
+        """
+        known = [(served, served.list_marks(), served.find_holder(name)) for served in self._served]
+        found = [(served, identity, marks) for served, marks, identity in known if identity is not None]
+        if len(found) == 1:
+            return self._admit(*found[0])
+        self._log.write("refused certificate", analyst=name, address=shorten_address(peer))
+        raise flight.FlightUnauthenticatedError(_WHICH_POLICY if found else _NO_ANALYST)
 
     def _find_session(self, caller: _Caller, context: Any) -> SessionRecord:
         headers = context.get_middleware(_MIDDLEWARE)

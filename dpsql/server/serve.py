@@ -10,6 +10,7 @@ import os
 import queue
 import signal
 import socket
+import ssl
 import stat
 import sys
 import threading
@@ -84,6 +85,7 @@ def run_server(
     certificate: tuple[Path, Path] | None = None,
     out: TextIO = sys.stdout,
     err: TextIO = sys.stderr,
+    client_authority: Path | None = None,
 ) -> int:
     """Serve policies until SIGTERM; return the exit status.
 
@@ -93,12 +95,19 @@ def run_server(
         certificate: the files of a TLS certificate and its key.
         out: gets one line, when the server is ready.
         err: gets the log.
+        client_authority: the file of the authority that signs analysts' certificates; then nobody is let in without one.
 
     Raises:
         PolicyError, LedgerError, ServerError: it can't start, and says why.
     """
     location = find_location(listen, certificate is not None)
+    if client_authority is not None and certificate is None:
+        raise ServerError(
+            "certificates of analysts are for a server that has one itself.",
+            hint="--tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem",
+        )
     certificates = [_read_certificate(*certificate)] if certificate is not None else None
+    authority = None if client_authority is None else _read_authority(client_authority)
     names = [place.policy.stem for place in places]
     if len(set(names)) < len(names):
         raise ServerError(
@@ -117,7 +126,7 @@ def run_server(
             served.append(ServedPolicy(place, groups, log))
         for one in served:
             one.start()
-        with _Listening(location, served, log, certificates) as front:
+        with _Listening(location, served, log, certificates, authority) as front:
             _tell_start(served, log)
             scheme, _, rest = location.partition("://")
             where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
@@ -140,6 +149,7 @@ class _Listening:
         served: Sequence[ServedPolicy],
         log: EventLog,
         certificates: Sequence[tuple[bytes, bytes]] | None,
+        authority: bytes | None,
     ) -> None:
         path = location.removeprefix("grpc+unix://")
         self._socket = Path(path) if path != location else None
@@ -147,7 +157,7 @@ class _Listening:
             _clear_socket(self._socket)
         mask = os.umask(_SOCKET_MASK)
         try:
-            self._front = Front(location, served, log, certificates)
+            self._front = Front(location, served, log, certificates, authority)
         except Exception:
             raise ServerError(
                 "nothing can listen there.", hint="is the address in use, or the folder missing?"
@@ -227,6 +237,25 @@ def _read_certificate(certificate: Path, key: Path) -> tuple[bytes, bytes]:
         return certificate.read_bytes(), key.read_bytes()
     except OSError as error:
         raise ServerError(f"the file {error.filename} can't be read: {error.strerror}.") from None
+
+
+def _read_authority(file: Path) -> bytes:
+    """Read the file of the authority that signs analysts' certificates.
+
+    Raises:
+        ServerError: it can't be read, or holds no certificate.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ServerError(f"the file {file} can't be read: {error.strerror}.") from None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        raise ServerError(
+            f"{file} holds no certificate in PEM.", hint="it begins with -----BEGIN CERTIFICATE-----."
+        ) from None
+    return text
 
 
 def _clear_socket(path: Path) -> None:

@@ -187,6 +187,14 @@ class ServedPolicy:
             self._log.write("no tokens", policy=self.name, why=error.message)
             return None
 
+    def find_holder(self, name: str) -> Identity | None:
+        """Return the analyst of a certificate's name: whoever has a token of that name which holds. None where nobody has."""
+        try:
+            return self.tokens.find_holder(name)
+        except PolicyError as error:
+            self._log.write("no tokens", policy=self.name, why=error.message)
+            return None
+
     def seconds_turned_away(self, peer: str) -> float:
         """Return for how long wrong tokens of an address are not even told to be wrong."""
         return self._guard.seconds_left(peer)

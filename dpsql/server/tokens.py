@@ -168,6 +168,17 @@ class TokenFile:
             return None
         return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
 
+    def find_holder(self, name: str) -> Identity | None:
+        """Return the holder of a token by their name, exactly as it is written; None where there is none, or it has expired.
+
+        Raises:
+            PolicyError: the file can't be read or trusted.
+        """
+        found = self._load().get(name)
+        if found is None or found.has_expired():
+            return None
+        return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
+
     def _load(self) -> dict[str, TokenRecord]:
         with self._lock:
             version = self.version
