@@ -22,6 +22,13 @@ _MARK = re.compile(
 _NUMBERED = re.compile(r"\$[0-9]")
 
 
+def number_marks(text: str) -> tuple[str, int]:
+    """Write the ``?`` marks of a text as ``$1``, ``$2``, ...; return it and how many there are."""
+    number = itertools.count(1)
+    named = _MARK.sub(lambda found: f"${next(number)}" if found["mark"] else found[0], text)
+    return named, next(number) - 1
+
+
 def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, Any]]:
     """Write the ``?`` marks of a text as ``$1``, ``$2``, ... where values come in a list; return them by name.
 
@@ -42,9 +49,8 @@ def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, An
             f"parameters are a mapping or a list, not a {type(params).__name__}.",
             hint='{"city": "Delft"} for $city, or ["Delft"] for a ? mark.',
         )
-    number, given = itertools.count(1), len(params)
-    named = _MARK.sub(lambda found: f"${next(number)}" if found["mark"] else found[0], text)
-    marks = next(number) - 1
+    named, marks = number_marks(text)
+    given = len(params)
     if marks != given and (marks or not _NUMBERED.search(text)):
         raise BindError(f"there are {marks} ? marks, but {given} parameter{'' if given == 1 else 's'}.")
     return named, {str(place): value for place, value in enumerate(params, 1)}

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dpsql.asked_statement import AskedStatement, explain_why, noting
 from dpsql.declared_plan import DeclaredStatements
+from dpsql.description import Description, describe_cell, describe_tables
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import Error, PolicyError, PostprocessingError, PrivacyError
@@ -242,6 +243,22 @@ class Session:
             parts = [line.explain(s, line.bind(s, cell), paid) for s in statements]
         return explain_all(parts, self._ledger)
 
+    @interruptible
+    @in_our_words
+    def describe(self, text: str, params: Params | None = None) -> Description:
+        """Return the columns of an answer and its price, before it is paid. Spends nothing and reads no private data.
+
+        Args:
+            text: dpsql SQL; of several statements the last one's columns are given, and the price of all.
+            params: values of its parameters. Without them, their types are guessed.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be answered.
+        """
+        line = self._pipeline
+        with line.turn, before_payment():
+            return describe_cell(line, self.policy, text, params)
+
     @in_our_words
     def why(self) -> Why:
         """Tell the chain behind the last answer or refusal: who is protected, what was bounded, where the cost came from.
@@ -288,6 +305,14 @@ class Session:
         with line.turn:
             kept = line.kept.schema(table)
             return kept if kept is not None else line.catalog.schema(line.catalog.find(table, None))
+
+    @interruptible
+    @in_our_words
+    def table_schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the Arrow schemas of all tables that the policy names. No row is read."""
+        line = self._pipeline
+        with line.turn:
+            return describe_tables(line)
 
     @in_our_words
     def plot(self, what: str = "budget") -> Axes:

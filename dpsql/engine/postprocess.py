@@ -123,6 +123,21 @@ class Finisher:
             self._described[key] = found
             return found
 
+    def find_schema(
+        self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
+    ) -> pa.Schema:
+        """Bind a query, and return the Arrow schema that :meth:`finish` gives its answer.
+
+        Raises:
+            BindError: the query does not fit the relations.
+        """
+        columns = self.describe(sql, relations, public)
+        with self._lock, self._binding.cursor() as con:
+            types = con.sql(write_empty_query(columns)).to_arrow_reader(1).schema.types
+        untyped = [kind.strip('"') == "NULL" for _, kind in columns]
+        pairs = zip(columns, types, untyped, strict=True)
+        return pa.schema([(name, pa.null() if none else found) for (name, _), found, none in pairs])
+
     def _describe(
         self, sql: str, relations: Mapping[str, TypedColumns], public: Iterable[str]
     ) -> tuple[list[tuple[str, str]] | str, bool]:

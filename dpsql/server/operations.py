@@ -1,7 +1,8 @@
 """The worker's side of every operation: a client's message goes to an ordinary session, messages come back.
 
     run, plan           statements; ``touch`` is called before private data may be read for one
-    explain, why, budget, ledger, columns, tables, check_name, plot, panel      spend nothing, and read no private row
+    describe, schemas, explain, why, budget, ledger, columns, tables, check_name, plot, panel
+                        spend nothing, and read no private row
     keep                a result that the session gave, by its handle
 
 A reply ends in ``end``, or in ``error``: one of ours with its class, sentence, caret and hint. For everything else there is one
@@ -22,6 +23,9 @@ from fractions import Fraction
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+
+from dpsql.description import match_parameters
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.pipeline import watch_touch
 from dpsql.report.data import list_pictures
@@ -205,6 +209,8 @@ def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None,
         BindError: a parameter is too long. WireError: it is no such message.
     """
     text, params = get_field(head, "text", str), read_params(head.get("params"))
+    if head.get("bound") is not None:
+        text, params = match_parameters(text, read_params(head["bound"]) or {})
     for name, value in (params or {}).items():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and len(item) > MAX_PARAMETER:
@@ -274,6 +280,27 @@ def _explain(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iter
     text, params, epsilon = _read_question(head)
     explained = session.explain(text, params, epsilon=epsilon)
     yield Message({"kind": "value", "explanation": write_explanation(explained)})
+
+
+def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the columns that an answer would have, those of its parameters, and its price."""
+    text, params, _ = _read_question(head)
+    found = session.describe(text, params)
+    known = found.schema is not None
+    schemas = [found.schema if found.schema is not None else pa.schema([]), found.parameters]
+    yield _write_schemas(schemas, known=known, price=found.price)
+
+
+def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the columns of all tables that the policy names."""
+    found = session.table_schemas()
+    yield _write_schemas(list(found.values()), tables=list(found))
+
+
+def _write_schemas(schemas: Sequence[pa.Schema], **more: Any) -> Message:
+    written = [schema.serialize().to_pybytes() for schema in schemas]
+    sizes = [len(one) for one in written]
+    return Message({"kind": "value", "sizes": sizes, **more}, b"".join(written))
 
 
 def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
@@ -350,8 +377,9 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
 
 
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
-    "run": _run, "plan": _plan, "explain": _explain, "why": _why, "budget": _budget, "ledger": _ledger, "columns": _columns,
-    "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot, "panel": _panel,
+    "run": _run, "plan": _plan, "describe": _describe, "schemas": _schemas, "explain": _explain, "why": _why, "budget": _budget,
+    "ledger": _ledger, "columns": _columns, "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot,
+    "panel": _panel,
 }  # fmt: skip
 OPERATIONS = frozenset(_OPERATIONS)
 """All of them."""

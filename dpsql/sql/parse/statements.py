@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, did_you_mean
-from dpsql.parameters import Params, name_parameters
+from dpsql.parameters import Params, name_parameters, number_marks
 from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
 from dpsql.sql.parse.parameters import make_literal, put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
@@ -112,12 +112,33 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 
 def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the parameters that tokens name, once each, with their values as SQL, cut short."""
-    names = {
-        after.text: None
-        for before, after in pairwise(tokens)
-        if before.text == "$" and after.start == before.end + 1 and after.text in params
-    }
+    names = [name for name in _list_names(tokens) if name in params]
     return tuple((name, _clip(to_sql(make_literal(params[name], name)))) for name in names)
+
+
+def _list_names(tokens: Sequence[Token]) -> list[str]:
+    """Return the names after a ``$``, once each, in order."""
+    names = [
+        after.text
+        for before, after in pairwise(tokens)
+        if before.text == "$" and after.start == before.end + 1
+    ]
+    return list(dict.fromkeys(names))
+
+
+def list_parameter_names(text: str) -> tuple[str, ...]:
+    """Return the names of a cell's parameters, once each, in order; ``?`` marks are called ``1``, ``2``, ...
+
+    Raises:
+        ParseError: a quote or a comment does not end, or the text is too long.
+
+    >>> list_parameter_names("SELECT $city, '$x'"), list_parameter_names("SELECT ?, ?")
+    (('city',), ('1', '2'))
+    """
+    try:
+        return tuple(_list_names(tokenize(number_marks(text)[0])))
+    except Error as error:
+        raise error.located(text) from None
 
 
 def _clip(text: str) -> str:

@@ -1,0 +1,110 @@
+"""Columns and price of a statement before it is paid: as the answer has them, for nothing."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.errors import BindError, ParseError, PrivacyError
+from tests.support.served import write_data, write_policy
+from tests.support.thirty_statements import THIRTY
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.session.Session]:
+    folder = tmp_path_factory.mktemp("clinic")
+    write_data(folder)
+    with dpsql.connect(policy=write_policy(folder, {})) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("text", THIRTY)
+def test_the_types_are_those_of_the_answer(session: dpsql.session.Session, text: str) -> None:
+    before = session.budget().sentence, len(session.ledger())
+    described = session.describe(text)
+    assert (session.budget().sentence, len(session.ledger())) == before
+    result = session.sql(text)
+    assert described.schema is not None
+    assert described.schema.equals(result.table.schema), (described.schema, result.table.schema)
+    assert described.price == ("" if result.loss == "no charge" else result.loss)
+    assert session.describe(text).price == "", "what is stored is free"
+
+
+def test_a_thousand_descriptions_spend_nothing(session: dpsql.session.Session) -> None:
+    before = session.budget().sentence, len(session.ledger())
+    for number in range(1000):
+        assert session.describe(f"SELECT COUNT(*) AS n FROM visits WHERE day < {number % 5}").price == "ε=0.1"
+    assert (session.budget().sentence, len(session.ledger())) == before
+
+
+def test_cells_of_several_statements(session: dpsql.session.Session) -> None:
+    described = session.describe(
+        "x << SELECT COUNT(*) AS n FROM visits WHERE day = 4; SELECT n + 1 AS m FROM x"
+    )
+    assert described.price == "ε=0.1"
+    assert described.schema == pa.schema([("m", pa.int64())])
+    assert "x" not in session.kept
+    declared = session.describe("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1)")
+    assert (declared.price, declared.schema) == (
+        "ε=1",
+        pa.schema([("threshold", pa.string()), ("status", pa.string())]),
+    )
+    assert session.open_thresholds == []
+    assert session.describe("EXPLAIN SELECT COUNT(*) AS n FROM visits WHERE day = 5").price == ""
+    assert session.describe("").schema == pa.schema([])
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("SELECT COUNT(*) AS n FROM visits WHERE city = ? AND cost > ?", [pa.string(), pa.float64()]),
+        ("SELECT COUNT(*) AS n FROM visits WHERE cost > $low AND city = $city AND cost < $low * 2", [pa.float64(), pa.string()]),
+        ("SELECT WITH DP OPTIONS (epsilon = ?) COUNT(*) AS n FROM visits", [pa.float64()]),
+        ("SELECT COUNT(*) AS n FROM visits WHERE DATE '2024-01-01' > ?", [pa.date32()]),
+        ("SELECT COUNT(*) AS n FROM visits WHERE city = '?' AND ward = ? -- ?", [pa.string()]),
+    ],
+)  # fmt: skip
+def test_parameters_without_values(
+    session: dpsql.session.Session, text: str, kinds: list[pa.DataType]
+) -> None:
+    described = session.describe(text)
+    assert described.parameters.types == kinds
+    assert described.schema == pa.schema([("n", pa.int64())])
+
+
+def test_parameters_that_no_guess_fits(session: dpsql.session.Session) -> None:
+    described = session.describe("SELECT COUNT(*) AS n FROM visits WHERE no_such_column = ?")
+    assert (described.schema, described.parameters) == (None, pa.schema([("1", pa.string())]))
+    with pytest.raises(BindError, match="no_such_column"):
+        session.describe("SELECT COUNT(*) AS n FROM visits WHERE no_such_column = ?", [1])
+
+
+def test_refusals(session: dpsql.session.Session) -> None:
+    with pytest.raises(ParseError):
+        session.describe("SELEC")
+    entries = len(session.ledger())
+    with pytest.raises(PrivacyError):
+        session.describe("SELECT city FROM visits")
+    assert len(session.ledger()) == entries + 1, "the owner sees what was refused"
+
+
+def test_tables(session: dpsql.session.Session) -> None:
+    schemas = session.table_schemas()
+    assert list(schemas) == ["visits", "wards"]
+    assert schemas["visits"].types == [pa.int64(), pa.string(), pa.float64(), pa.int32(), pa.string()]
+    assert schemas["visits"].field("cost").metadata == {b"ARROW:FLIGHT:SQL:TYPE_NAME": b"DOUBLE"}
+
+
+def test_values_by_order_or_by_name() -> None:
+    from dpsql.description import match_parameters
+
+    day = datetime.date(2024, 1, 1)
+    assert match_parameters("SELECT ?, ?", {"0": 1, "1": day}) == ("SELECT $1, $2", {"1": 1, "2": day})
+    assert match_parameters("SELECT $b, $a", {"a": 1, "b": 2}) == ("SELECT $b, $a", {"a": 1, "b": 2})
+    assert match_parameters("SELECT $b, $a", {"x": 1, "y": 2}) == ("SELECT $b, $a", {"b": 1, "a": 2})
+    with pytest.raises(BindError, match="2 parameters, and 1 value"):
+        match_parameters("SELECT ?, ?", {"0": 1})
