@@ -68,6 +68,8 @@ LAZY = {
     "duckdb_engine",
     "google",
     "yaml",
+    "starlette",
+    "uvicorn",
 }
 RANDOM = {
     "random",

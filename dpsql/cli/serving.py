@@ -55,6 +55,11 @@ def add_serve_command(commands: Any) -> None:
         metavar="FILE",
         help="let in only who has a certificate that this authority signed; its CN is the analyst",
     )
+    serve.add_argument(
+        "--console",
+        metavar="PLACE",
+        help="show the owner a page there: 127.0.0.1:8080, or unix:/path; the link to it is printed",
+    )
 
 
 def _serve(given: argparse.Namespace) -> int:
@@ -72,7 +77,9 @@ def _serve(given: argparse.Namespace) -> int:
         for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
-    return run_server(places, given.listen, certificate, client_authority=given.tls_client_ca)
+    return run_server(
+        places, given.listen, certificate, client_authority=given.tls_client_ca, console=given.console
+    )
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:

@@ -79,11 +79,7 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
         },
         "asked": _asked(ledger, sums, policy),
         "accountants": _accountants(ledger),
-        "refused": [
-            _entry(e, ledger.accountant, policy) | {"reason": e.reason}
-            for e in entries
-            if e.outcome == "refused"
-        ],
+        "refused": [describe_entry(e, ledger.accountant, policy) for e in entries if e.outcome == "refused"],
         "guarantee": _guarantee(ledger, whole, policy),
         "assumptions": _assumptions(policy),
         "pictures": _pictures(ledger, whole, sums),
@@ -135,7 +131,7 @@ def _own(room: OwnRoom) -> dict[str, Any]:
 
 
 def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str, Any]:
-    rule = accountant = ledger.accountant
+    accountant = ledger.accountant
     shares = ledger.terms.shares
     return {
         "people": [
@@ -149,7 +145,7 @@ def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str,
             for day, who, tally in sum_days(sums.days, _DAYS)
         ],
         "statements": [
-            _entry(e, accountant, policy) | {"price": _price(rule, e.charged(accountant))}
+            describe_entry(e, accountant, policy)
             for e in sums.entries if e.event is not None or e.debit is not None
         ],
     }  # fmt: skip
@@ -169,7 +165,8 @@ def _price(rule: Accountant, event: Event | None) -> str:
     return rule.write_charge(event) if part is None else f"{format_percent(part)} of the rule"
 
 
-def _entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[str, Any]:
+def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[str, Any]:
+    """Return a statement of the ledger as plain data: who asked what when, the charge, its end, and where that comes from."""
     event = entry.charged(accountant)
     charged = (Fraction(0), Fraction(0)) if event is None else event.basic
     return {
@@ -179,10 +176,12 @@ def _entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> dict[
         "who": name_of(entry),
         "text": entry.text,
         "charge": entry.charge(accountant),
+        "price": _price(accountant, event),
         "epsilon": float(charged[0]),
         "delta": float(charged[1]),
         "asked": None if entry.asked is None else accountant.write_charge(entry.asked),
         "outcome": entry.outcome,
+        "reason": entry.reason,
         "event": None if entry.event is None else entry.event.to_json(),
         "why": explain_entry(entry, accountant, policy),
     }

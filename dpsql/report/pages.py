@@ -28,11 +28,11 @@ def write_page(data: dict[str, Any]) -> str:
         (
             "asked",
             "What was asked, by whom, and what it cost",
-            _write_asked(data["asked"], data["pages"]) + _write_accountants(data["accountants"]),
+            _write_asked(data["asked"], data["pages"]) + write_accountants(data["accountants"]),
         ),
         ("refused", "What was refused", _write_refused(data["refused"])),
-        ("guarantee", "What is promised", _write_guarantee(data["guarantee"])),
-        ("assumptions", "Under which assumptions", _write_assumptions(data["assumptions"])),
+        ("guarantee", "What is promised", write_guarantee(data["guarantee"])),
+        ("assumptions", "Under which assumptions", write_assumptions(data["assumptions"])),
         ("pictures", "In pictures", draw_charts(data)),
     )
     warnings = (tag("p", text, class_="warning", role="alert") for text in data["warnings"])
@@ -56,25 +56,48 @@ def _write_left(data: dict[str, Any]) -> Html:
         f"accountant {left['accountant']}",
         f"{left['unsettled']} not settled, charged in full" if left["unsettled"] else "",
     ]
-    share = left["share_spent"] * 100
     return fill(
         "left.html",
         sentence=left["sentence"],
-        percent=f"{share:.0f}",
-        width=f"{share:.1f}",
+        bar=write_bar(left["share_spent"], "spent"),
         facts=join(tag("li", fact) for fact in facts if fact),
         notes=join(tag("p", f"Note: {notice}.", class_="note") for notice in data["notices"]),
     )
 
 
-def _scroll(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
+def write_bar(share: float, label: str) -> Html:
+    """Write a bar of what is gone of a budget.
+
+    Args:
+        share: from 0 to 1.
+        label: what a screen reader calls it.
+    """
+    percent = 100 * min(1.0, max(0.0, share))
+    return fill("bar.html", percent=f"{percent:.0f}", width=f"{percent:.1f}", label=label)
+
+
+def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
+    """Write a table with a caption, which scrolls where it is too wide; also by the keyboard.
+
+    Args:
+        headings: of the columns, with ``|`` between them.
+        rows: the cells; what is no :class:`Html` is escaped.
+        caption: what the table is about.
+        numbers: the headings of columns of numbers.
+    """
     table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
-    return tag("div", table.html(), class_="scroll")
+    return tag("div", table.html(), class_="scroll", role="region", tabindex="0", aria_label=caption)
 
 
 def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
     if not asked["people"]:
         return tag("p", "Nothing yet.")
+    caption = f"Statements in order{_say_page(pages)}; times as where this was written"
+    return write_sums(asked) + Html("<br>") + write_statements(asked["statements"], caption)
+
+
+def write_sums(asked: dict[str, Any]) -> Html:
+    """Write the sums by person, and by day and person."""
     days = [
         (d["day"], d["who"] or "not named", str(d["statements"]), str(d["refused"]), f"ε={d['epsilon']:.4g}")
         for d in asked["days"]
@@ -86,25 +109,29 @@ def _write_asked(asked: dict[str, Any], pages: dict[str, Any]) -> Html:
         for p in asked["people"]
     ]  # fmt: skip
     heads = "who|statements|charged|" + ("share alone|" if debits else "") + "of"
+    return (
+        write_table(heads, people, "Sums by person: plain sums of epsilon", "statements|charged|share alone|of")
+        + Html("<br>")
+        + write_table("day|who|statements|refused|charged", days,
+                      "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")
+    )  # fmt: skip
+
+
+def write_statements(entries: list[dict[str, Any]], caption: str) -> Html:
+    """Write statements that were charged: when, who, what it cost, how it ended, and its text."""
     rows = [
         (
             e["when_text"],
             e["who"],
             _write_charge(e),
             e["outcome"],
-            tag("code", clip_text(e["text"], _TEXT_WIDTH)) + _write_why(e),
+            tag("code", clip_text(e["text"], _TEXT_WIDTH))
+            + (tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") if e["reason"] else Html())
+            + _write_why(e),
         )
-        for e in asked["statements"]
+        for e in entries
     ]
-    return (
-        _scroll(heads, people, "Sums by person: plain sums of epsilon", "statements|charged|share alone|of")
-        + Html("<br>")
-        + _scroll("day|who|statements|refused|charged", days,
-                  "Sums by day (UTC) and person: plain sums of epsilon", "statements|refused|charged")
-        + Html("<br>")
-        + _scroll("when|who|charge|outcome|statement", rows,
-                  f"Statements in order{_say_page(pages)}; times as where this was written", "charge")
-    )  # fmt: skip
+    return write_table("when|who|charge|outcome|statement", rows, caption, "charge")
 
 
 _TEXT_WIDTH = 600
@@ -127,7 +154,7 @@ _SIDE_BY_SIDE = (
 )
 
 
-def _write_accountants(rows: list[dict[str, Any]]) -> Html:
+def write_accountants(rows: list[dict[str, Any]]) -> Html:
     """Write the accountants side by side."""
     cells = [
         (
@@ -142,14 +169,14 @@ def _write_accountants(rows: list[dict[str, Any]]) -> Html:
         for row in rows
     ]
     headings = "adds up|so far|ε|δ|within the budget|one more|more like the last"
-    return Html("<br>") + _scroll(headings, cells, _SIDE_BY_SIDE, "ε|δ|one more|more like the last")
+    return Html("<br>") + write_table(headings, cells, _SIDE_BY_SIDE, "ε|δ|one more|more like the last")
 
 
 def _write_figure(value: float | None) -> str:
     return "—" if value is None else f"{value:.4g}"
 
 
-def _write_guarantee(told: dict[str, Any]) -> Html:
+def write_guarantee(told: dict[str, Any]) -> Html:
     """Write the promise in words, the errors of an attacker, and groups."""
     errors = [(row["of"], *(f"{beta:.4g}" for _, beta in row["type_ii"])) for row in told["errors"]]
     alphas = [f"α = {alpha:.0%}" for alpha, _ in told["errors"][0]["type_ii"]]
@@ -169,10 +196,10 @@ def _write_guarantee(told: dict[str, Any]) -> Html:
     heads = [sign] * bool(own) + ["ε", "δ", "certainty", *alphas]
     return (
         fill("guarantee.html", sentence=told["sentence"], formal=told["formal"])
-        + _scroll("|".join(["loss", *alphas]), errors, "The least type II error (misses) of any test whose type I error is α",
+        + write_table("|".join(["loss", *alphas]), errors, "The least type II error (misses) of any test whose type I error is α",
                   "|".join(alphas))
         + Html("<br>")
-        + _scroll("|".join(["units", *heads]), groups, "The whole budget, for several units together", "|".join(heads))
+        + write_table("|".join(["units", *heads]), groups, "The whole budget, for several units together", "|".join(heads))
     )  # fmt: skip
 
 
@@ -196,17 +223,27 @@ def _write_share(share: float | None) -> str:
 def _write_refused(refused: list[dict[str, Any]]) -> Html:
     if not refused:
         return tag("p", "Nothing.")
+    return write_refusals(refused, REFUSALS)
+
+
+REFUSALS = (
+    "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
+)
+
+
+def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
+    """Write statements that were refused: when, who, what they asked for, their texts and the reasons."""
     rows = [
         (e["when_text"], e["who"], e["asked"] or "—",
          tag("code", clip_text(e["text"], _TEXT_WIDTH))
          + tag("span", clip_text(e["reason"], _TEXT_WIDTH), class_="reason") + _write_why(e))
         for e in refused
     ]  # fmt: skip
-    caption = "Refused statements cost nothing. They are the best sign that a bound is missing or a budget too small."
-    return _scroll("when|who|asked for|statement", rows, caption, "asked for")
+    return write_table("when|who|asked for|statement", rows, caption, "asked for")
 
 
-def _write_assumptions(assumed: dict[str, Any]) -> Html:
+def write_assumptions(assumed: dict[str, Any]) -> Html:
+    """Write what the owner declared, table by table."""
     items = join(tag("li", sentence) for sentence in assumed["sentences"])
     rows = [
         (table["name"], column["name"], _write_declared(column))
@@ -214,7 +251,7 @@ def _write_assumptions(assumed: dict[str, Any]) -> Html:
         for column in table["columns"]
     ]
     return tag("ul", items) + (
-        _scroll("table|column|declared", rows, "Declared by the owner") if rows else Html()
+        write_table("table|column|declared", rows, "Declared by the owner") if rows else Html()
     )
 
 

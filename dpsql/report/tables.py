@@ -109,7 +109,7 @@ class Sheet(Display):
     """A table of finished cells, and lines that belong under it.
 
     ``gap`` is the number of the shown row above which rows were left out; None when all are shown. ``caption_style`` is
-    the caption's in HTML; None leaves it to the page.
+    the caption's in HTML; None leaves it and the cells to the page's style sheet, by classes.
     """
 
     columns: tuple[SheetColumn, ...]
@@ -152,19 +152,15 @@ class Sheet(Display):
 
     def html(self) -> Html:
         """Return one HTML table, readable with styles off, whose caption holds what the text has under it."""
-        # the space is said here, since front ends whose style takes all of it away would let columns run together
-        aligns = [
-            f"text-align: {'right' if column.right else 'left'}; padding-right: 1em"
-            for column in self.columns
-        ]
+        aligns = [self._align_html(column) for column in self.columns]
         rows = [
-            tag("tr", join(tag("td", cell, style=align) for cell, align in zip(row, aligns, strict=True)))
+            tag("tr", join(tag("td", cell, **align) for cell, align in zip(row, aligns, strict=True)))
             for row in zip(*(column.cells for column in self.columns), strict=True)
         ]
         if self.gap is not None:
             rows.insert(self.gap, tag("tr", tag("td", "…", colspan=len(aligns))))
         pairs = zip(self.columns, aligns, strict=True)
-        head = join(tag("th", column.heading, scope="col", style=align) for column, align in pairs)
+        head = join(tag("th", column.heading, scope="col", **align) for column, align in pairs)
         caption = Html("<br>").join(map(quote, fold_lines(self.caption)))
         parts = [
             tag("caption", Html(caption), style=self.caption_style) if caption else Html(),
@@ -172,6 +168,13 @@ class Sheet(Display):
             tag("tbody", join(rows)),
         ]
         return tag("table", join(parts), class_=f"dpsql {NO_MATH}")
+
+    def _align_html(self, column: SheetColumn) -> dict[str, str | None]:
+        """Return the attributes of a column's cells."""
+        if self.caption_style is None:
+            return {"class_": "number" if column.right else None}
+        # the space is said here, since front ends whose style takes all of it away would let columns run together
+        return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em"}
 
 
 CELL_WIDTH = 60

@@ -70,6 +70,8 @@ class AnalystCall:
         self.number = next(_numbers)
         self.operation, self.session, self.analyst = operation, session, analyst
         self.clock = AnswerClock(grid)
+        self.began = self.clock.start
+        """When it was asked, as :func:`time.monotonic` tells it."""
         self.stopped = False
         self.is_abandoned: Callable[[], bool] = lambda: False
         """Tells whether the client is gone; asked while the call waits for its turn, since nothing was paid."""

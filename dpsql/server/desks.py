@@ -167,6 +167,30 @@ class Desk:
         """The reading that the worker belongs to; None where there is no worker."""
         return self._used if self._worker is not None else None
 
+    def tell(self) -> dict[str, Any]:
+        """Return what its owner may see of it now, as JSON values. It takes no longer than a look at the calls."""
+        with self._turn:
+            calls = [call for call in self._calls if call.operation != "tidy"]
+            sessions = len(self._sessions)
+        now = time.monotonic()
+        told = [
+            {
+                "operation": call.operation,
+                "seconds": round(now - call.began, 1),
+                "stage": "waits" if place else "reads" if call.clock.touched else "works",
+                "stopped": call.stopped,
+                "statements": list(call.charges),
+            }
+            for place, call in enumerate(calls)
+        ]
+        return {
+            "analyst": self.analyst,
+            "sessions": sessions,
+            "failures": self._failures,
+            "overruns": self._overruns,
+            "calls": told,
+        }
+
     # -- turns --------------------------------------------------------------------------------------------------
 
     def make_call(self, operation: str, handle: str) -> AnalystCall:
@@ -384,15 +408,6 @@ class Desk:
                 call.stop()
             self._turn.notify_all()
         return bool(calls)
-
-    def stop_call(self, call: AnalystCall) -> bool:
-        """Stop one request; False where it is done."""
-        with self._turn:
-            waits = call in self._calls
-            if waits:
-                call.stop()
-                self._turn.notify_all()
-        return waits
 
     def close_session(self, record: SessionRecord) -> None:
         """Close a session, once nothing is being answered."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -28,6 +29,13 @@ class EventLog:
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._lock = threading.Lock()
+        self._recent: deque[dict[str, str | int | float]] = deque(maxlen=_RECENT)
+
+    @property
+    def recent(self) -> list[dict[str, str | int | float]]:
+        """The latest lines, oldest first, but for those of single requests, which the ledger tells."""
+        with self._lock:
+            return list(self._recent)
 
     def write(self, event: str, **fields: str | int | float | None) -> None:
         """Write a line.
@@ -50,6 +58,8 @@ class EventLog:
         said |= {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in told.items()}
         line = json.dumps(said, ensure_ascii=True) + "\n"
         with self._lock:
+            if event not in _ROUTINE:
+                self._recent.append(said)
             try:
                 if self._file is not None:
                     self._file.write(line)
@@ -59,6 +69,8 @@ class EventLog:
 
 
 _LONGEST = 200
+_RECENT = 50
+_ROUTINE = frozenset({"open", "close", "answer", "charge"})
 
 
 def name_place(error: BaseException) -> str:

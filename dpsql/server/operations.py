@@ -23,6 +23,8 @@ from fractions import Fraction
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+
 from dpsql.description import match_parameters
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.pipeline import watch_touch
@@ -46,7 +48,7 @@ from dpsql.wire import (
     write_state,
     write_why,
 )
-from dpsql.wire_params import read_amount, read_params, write_arrow_schemas, write_question
+from dpsql.wire_params import read_amount, read_params, write_question
 
 MAX_PARAMETER = 1 << 20
 """Characters of a text that is a parameter."""
@@ -284,15 +286,21 @@ def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Ite
     """Yield the columns that an answer would have, those of its parameters, and its price."""
     text, params, _ = _read_question(head)
     found = session.describe(text, params)
-    schema = [] if found.schema is None else write_arrow_schemas([found.schema])
-    parameters = write_arrow_schemas([found.parameters])
-    yield Message({"kind": "value", "schema": schema, "parameters": parameters, "price": found.price})
+    known = found.schema is not None
+    schemas = [found.schema if found.schema is not None else pa.schema([]), found.parameters]
+    yield _write_schemas(schemas, known=known, price=found.price)
 
 
 def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
     """Yield the columns of all tables that the policy names."""
     found = session.table_schemas()
-    yield Message({"kind": "value", "tables": list(found), "schemas": write_arrow_schemas(found.values())})
+    yield _write_schemas(list(found.values()), tables=list(found))
+
+
+def _write_schemas(schemas: Sequence[pa.Schema], **more: Any) -> Message:
+    written = [schema.serialize().to_pybytes() for schema in schemas]
+    sizes = [len(one) for one in written]
+    return Message({"kind": "value", "sizes": sizes, **more}, b"".join(written))
 
 
 def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:

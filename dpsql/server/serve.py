@@ -1,30 +1,32 @@
 """Start a server, tell what it serves and to whom, and what is missing; then run it until SIGTERM.
 
-One line on standard output says where it listens, once it is ready; the log goes to standard error, one JSON object a line.
+One line on standard output says where it listens, once it is ready, and one more holds each link to the owner's page; the log
+goes to standard error, one JSON object a line.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import queue
 import signal
-import socket
 import ssl
-import stat
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog
 from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
+from dpsql.server.listening import clear_socket, is_loopback
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
+
+if TYPE_CHECKING:
+    from dpsql.server.console import Console
 
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
@@ -70,15 +72,6 @@ def find_location(listen: str, tls: bool) -> str:
     return f"grpc+{'tls' if tls else 'tcp'}://{host}:{port}"
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether an address is of this machine alone."""
-    if host == "localhost":
-        return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    return False
-
-
 def run_server(
     places: Sequence[ServedFiles],
     listen: str,
@@ -86,6 +79,7 @@ def run_server(
     out: TextIO = sys.stdout,
     err: TextIO = sys.stderr,
     client_authority: Path | None = None,
+    console: str | None = None,
 ) -> int:
     """Serve policies until SIGTERM; return the exit status.
 
@@ -96,6 +90,7 @@ def run_server(
         out: gets one line, when the server is ready.
         err: gets the log.
         client_authority: the file of the authority that signs analysts' certificates; then nobody is let in without one.
+        console: where the owner's page listens: ``host:port`` of this machine, or ``unix:/path``.
 
     Raises:
         PolicyError, LedgerError, ServerError: it can't start, and says why.
@@ -121,19 +116,28 @@ def run_server(
     withhold_tracebacks()
     log, groups = EventLog(err), MemoryGroups()
     served: list[ServedPolicy] = []
+    page: Console | None = None
     try:
         for place in places:
             served.append(ServedPolicy(place, groups, log))
         for one in served:
             one.start()
+        if console is not None:
+            from dpsql.server.console import Console
+
+            page = Console(console, served, log, out)
         with _Listening(location, served, log, certificates, authority) as front:
             _tell_start(served, log)
             scheme, _, rest = location.partition("://")
             where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
             print(f"listening on {scheme}://{where}", file=out, flush=True)
-            _run(served, signals, log, certificates is not None)
+            if page is not None:
+                page.start()
+            _run(served, signals, log, certificates is not None, page)
             run_together([partial(one.stop, PATIENCE_SECONDS) for one in served])
     finally:
+        if page is not None:
+            page.close()
         for one in served:
             one.close()
     log.write("end")
@@ -154,7 +158,7 @@ class _Listening:
         path = location.removeprefix("grpc+unix://")
         self._socket = Path(path) if path != location else None
         if self._socket is not None:
-            _clear_socket(self._socket)
+            clear_socket(self._socket)
         mask = os.umask(_SOCKET_MASK)
         try:
             self._front = Front(location, served, log, certificates, authority)
@@ -177,7 +181,13 @@ class _Listening:
                 self._socket.unlink()
 
 
-def _run(served: Sequence[ServedPolicy], signals: queue.SimpleQueue[int], log: EventLog, tls: bool) -> None:
+def _run(
+    served: Sequence[ServedPolicy],
+    signals: queue.SimpleQueue[int],
+    log: EventLog,
+    tls: bool,
+    page: Console | None,
+) -> None:
     """Do what signals and time ask for, until the server is to end."""
     ended = threading.Event()
     watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
@@ -185,6 +195,8 @@ def _run(served: Sequence[ServedPolicy], signals: queue.SimpleQueue[int], log: E
     while _wait_for_signal(signals) == signal.SIGHUP:
         if tls:
             log.write("reload", why="certificates are read at the start: restart the server for new ones")
+        if page is not None:
+            page.print_link()
         for one in served:
             one.reload()
     ended.set()
@@ -256,26 +268,3 @@ def _read_authority(file: Path) -> bytes:
             f"{file} holds no certificate in PEM.", hint="it begins with -----BEGIN CERTIFICATE-----."
         ) from None
     return text
-
-
-def _clear_socket(path: Path) -> None:
-    """Remove the socket of a server that is gone.
-
-    Raises:
-        ServerError: something else is there, or a server listens on it.
-    """
-    try:
-        kind = path.stat().st_mode
-    except OSError:
-        return
-    if not stat.S_ISSOCK(kind):
-        raise ServerError(
-            f"{path} is a file already.", hint="--listen unix: names a socket, which the server makes."
-        )
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink()
-            return
-    raise ServerError(f"another server listens on {path}.")

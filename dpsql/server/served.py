@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpsql.errors import Error, LedgerError, PolicyError, ServerError
 from dpsql.ledger.ledger import Ledger
@@ -48,23 +49,6 @@ class ServedFiles:
     ledger: Path
 
 
-@dataclass(frozen=True)
-class Caller:
-    """The caller, as the token or the certificate says.
-
-    Args:
-        served: the policy that the token belongs to.
-        desk: the analyst's.
-        token: a mark of the token.
-        expires: when the token ends.
-    """
-
-    served: ServedPolicy
-    desk: Desk
-    token: str
-    expires: str
-
-
 class ServedPolicy:
     """One policy with its tokens, its ledger and its desks.
 
@@ -89,6 +73,8 @@ class ServedPolicy:
         self._forgot: date | None = None
         self._old: list[Edition] = []
         self._edition: Edition | None = None
+        self.readings = 0
+        """How often the policy was taken again."""
         self._held = _hold(places.ledger)
 
     # -- readings -----------------------------------------------------------------------------------------------
@@ -148,6 +134,7 @@ class ServedPolicy:
         with self._lock:
             self._old.append(self.edition)
             self._edition = edition
+            self.readings += 1
             desks = list(self._desks.values())
         self._old[-1].pool.close()
         for desk in desks:
@@ -234,6 +221,12 @@ class ServedPolicy:
             except PolicyError:
                 self._hashes = (version, {})
         return self._hashes[1]
+
+    def tell(self) -> dict[str, Any]:
+        """Return what its owner may see of its desks now, as JSON values."""
+        with self._lock:
+            desks = list(self._desks.values())
+        return {"name": self.name, "readings": self.readings, "desks": [desk.tell() for desk in desks]}
 
     def _pause(self, name: str, why: str) -> None:
         self._log.write("pause", analyst=name, policy=self.name, why=why)

@@ -38,6 +38,16 @@ def write_import_path() -> str:
     return os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
 
 
+def select_environment(*more: str) -> dict[str, str]:
+    """Return what a process of ours gets of this one's environment: what Python needs to find its modules, and no secrets.
+
+    Args:
+        more: names of further variables.
+    """
+    given = {name: os.environ[name] for name in (*_PASSED_ON, *more) if name in os.environ}
+    return given | {"PYTHONPATH": write_import_path(), "PYTHONUTF8": "1", "LC_ALL": "C"}
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """All that workers of one policy are started with.
@@ -81,13 +91,7 @@ class WorkerProcess:
         memory = setup.rules.max_memory_mb << 20
         ours, theirs = socket.socketpair()
         read, self._stop_pipe = os.pipe()
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        environment |= {
-            "PYTHONPATH": write_import_path(),
-            "PYTHONUTF8": "1",
-            "LC_ALL": "C",
-            "TZ": setup.rules.time_zone,
-        }
+        environment = select_environment() | {"TZ": setup.rules.time_zone}
         command = [sys.executable, "-P", "-m", "dpsql.server.worker", str(theirs.fileno()), str(read)]
         try:
             self._process = subprocess.Popen(
