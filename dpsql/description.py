@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from dpsql.errors import BindError, Error
 from dpsql.explain import show
+from dpsql.explanation import Description
 from dpsql.parameters import Params, number_marks
 from dpsql.pipeline import Bound, Pipeline
 from dpsql.plan import Plan
@@ -42,22 +42,6 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
 )
 """Values that are tried for a parameter without one, and the types they stand for. Doubles come first: as whole numbers, a
 client that follows the type would cut off what stands behind the point."""
-
-
-@dataclass(frozen=True)
-class Description:
-    """A statement as it would be answered now.
-
-    Args:
-        schema: the columns of the answer: names and Arrow types. Whole numbers are 64-bit integers, where an answer with larger
-            ones has decimals. None where the columns depend on parameters without values.
-        parameters: names and types of the parameters that were given no values, in order. The types are guesses.
-        price: what it would be charged, as the session's accountant writes it; empty where it is free.
-    """
-
-    schema: pa.Schema | None
-    parameters: pa.Schema
-    price: str
 
 
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:

@@ -202,3 +202,19 @@ def _short(error: float) -> str:
     if error < 1000:
         return f"{error:.4g}"
     return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")
+
+
+@dataclass(frozen=True)
+class Description:
+    """A statement as it would be answered now.
+
+    Args:
+        schema: the columns of the answer: names and Arrow types. Whole numbers are 64-bit integers, where an answer with larger
+            ones has decimals. None where the columns depend on parameters without values.
+        parameters: names and types of the parameters that were given no values, in order. The types are guesses.
+        price: what it would be charged, as the session's accountant writes it; empty where it is free.
+    """
+
+    schema: pa.Schema | None
+    parameters: pa.Schema
+    price: str

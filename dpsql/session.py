@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from dpsql.asked_statement import AskedStatement, explain_why, noting
 from dpsql.declared_plan import DeclaredStatements
-from dpsql.description import Description, describe_cell, describe_tables
+from dpsql.description import describe_cell, describe_tables
 from dpsql.engine import open_engine
 from dpsql.engine.base import Engine
 from dpsql.errors import Error, PolicyError, PostprocessingError, PrivacyError
 from dpsql.explain import Explanation, explain_all, show
+from dpsql.explanation import Description
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger

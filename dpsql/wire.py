@@ -414,7 +414,7 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
             for array in column.chunks:
                 _check_array(array)
         ends = table.columns[len(columns) :]
-        sound = len(ends) == 2 * len(measured) and all(end.type == pa.float64() for end in ends)
+        sound = len(ends) == 2 * len(measured) and all(_is_end(end.type) for end in ends)
         if not sound or len(set(measured)) < len(measured) or not set(measured) <= set(columns):
             raise ValueError
         event = head.get("event")
@@ -432,6 +432,13 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
         )
     except (*MALFORMED, pa.ArrowException):
         raise WireError("a result arrived whose rows can't be read.") from None
+
+
+def _is_end(kind: pa.DataType) -> bool:
+    """Tell whether a column may hold ends of intervals: of numbers, or of the counts of a histogram by their bins."""
+    import pyarrow as pa
+
+    return bool(kind == pa.float64() or (pa.types.is_map(kind) and kind.item_type == pa.float64()))
 
 
 def _check_array(array: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""The companions of a statement's text on the wire: the values of its parameters, and the epsilon of its cell.
+"""The companions of a statement's text on the wire: its parameters, the epsilon of its cell, the columns of an answer to come.
 
 A parameter keeps its type and all of its digits, so that the other side writes the same literal; a value that SQL can't hold
 is refused there, in the words of every session.
@@ -6,14 +6,18 @@ is refused there, in the words of every session.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.wire import MALFORMED, WireError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -116,3 +120,22 @@ def _read_param(value: Any) -> Any:
     if not isinstance(text, str):
         raise TypeError
     return _READ[kind](text)
+
+
+def write_arrow_schemas(schemas: Iterable[pa.Schema]) -> list[str]:
+    """Return names and types of columns as JSON values."""
+    return [base64.b64encode(schema.serialize()).decode() for schema in schemas]
+
+
+def read_arrow_schemas(body: Any) -> list[pa.Schema]:
+    """Read what :func:`write_arrow_schemas` wrote.
+
+    Raises:
+        WireError: it is no such list.
+    """
+    import pyarrow as pa
+
+    try:
+        return [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True))) for text in body]
+    except (*MALFORMED, pa.ArrowException):
+        raise WireError("columns arrived that are none.") from None

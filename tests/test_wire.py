@@ -264,6 +264,15 @@ RESULTS = [
         expected_error={"n": 2.5},
     ),
     Result(
+        pa.table({"h": pa.array([[("A", 3)], None], pa.map_(pa.string(), pa.int64()))}),
+        intervals={
+            "h": tuple(
+                pa.chunked_array([pa.array([[("A", end)], None], pa.map_(pa.string(), pa.float64()))])
+                for end in (1.5, 4.5)
+            )
+        },
+    ),
+    Result(
         pa.table([pa.array([1]), pa.array([decimal.Decimal("1.50")])], names=["x", "x"])
     ),  # two columns of one name
     Result(

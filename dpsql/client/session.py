@@ -15,12 +15,13 @@ from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.parameters import Params, name_parameters
 from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state, read_why
-from dpsql.wire_params import write_question
+from dpsql.wire_params import read_arrow_schemas, write_question
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from dpsql.explanation import Explanation
+    from dpsql.explanation import Description, Explanation
     from dpsql.policy.model import Policy
     from dpsql.privacy.records import BudgetState, Entry
     from dpsql.report.tables import BudgetPanel
@@ -152,6 +153,38 @@ class RemoteSession:
         """
         asked = write_question(*name_parameters(text, params), epsilon)
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
+
+    @interruptible
+    def describe(self, text: str, params: Params | None = None) -> Description:
+        """Return the columns of an answer and its price, before it is paid. Spends nothing and reads no private data.
+
+        Args:
+            text: dpsql SQL; of several statements the last one's columns are given, and the price of all.
+            params: values of its parameters. Without them, their types are guessed.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be answered.
+        """
+        asked = write_question(*name_parameters(text, params), None)
+        value = self._ask("describe", {**asked, "params": None} if params is None else asked).value
+        schemas, parameters = (
+            read_arrow_schemas(value.get("schema")),
+            read_arrow_schemas(value.get("parameters")),
+        )
+        if len(schemas) > 1 or len(parameters) != 1:
+            raise WireError("the server's reply holds columns that are none.")
+        from dpsql.explanation import Description
+
+        return Description(schemas[0] if schemas else None, parameters[0], get_field(value, "price", str))
+
+    @interruptible
+    def table_schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the Arrow schemas of all tables that the policy names. No row is read."""
+        value = self._ask("schemas").value
+        names, schemas = get_field(value, "tables", list), read_arrow_schemas(value.get("schemas"))
+        if len(names) != len(schemas) or not all(isinstance(name, str) for name in names):
+            raise WireError("the server's reply holds tables that are none.")
+        return dict(zip(names, schemas, strict=True))
 
     @interruptible
     def why(self) -> Why:

@@ -409,6 +409,15 @@ class Desk:
             self._turn.notify_all()
         return bool(calls)
 
+    def stop_call(self, call: AnalystCall) -> bool:
+        """Stop one request; False where it is done."""
+        with self._turn:
+            waits = call in self._calls
+            if waits:
+                call.stop()
+                self._turn.notify_all()
+        return waits
+
     def close_session(self, record: SessionRecord) -> None:
         """Close a session, once nothing is being answered."""
         self._forget(record)

@@ -12,71 +12,33 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql.errors import Error
-from dpsql.server.desks import Desk, Refused, SessionRecord
+from dpsql.server.credentials import NO_TOKEN, HandshakeAnswer, HeaderReader
+from dpsql.server.desks import Refused, SessionRecord
 from dpsql.server.event_log import EventLog, name_place
-from dpsql.server.served import ServedPolicy
+from dpsql.server.flight_sql.messages import is_flight_sql
+from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
+from dpsql.server.served import Caller, ServedPolicy
 from dpsql.server.tokens import Identity, shorten_address
 from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
 
-MAX_HEADER = 4096
 PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
 _FAILED = "the server could not do this, for a reason that it keeps to itself."
-_NO_TOKEN = "no valid token; the owner gives one: dpsql analyst add."
 _NO_ANALYST = (
     "your certificate is of no analyst of this server; its CN is the name that the owner's policy has."
 )
 _ANOTHERS_TOKEN = "the token and the certificate are of two analysts."
 _WHICH_POLICY = "several policies of this server know you; send the token of the one that you mean."
 _TURNED_AWAY = "too many wrong tokens came from your address; wait some seconds."
-_NOT_SERVED = "this server answers the actions of a dpsql client only."
+_NOT_SERVED = "this server answers clients of dpsql and of Flight SQL."
 _NO_MESSAGE = "this is no message of a dpsql client."
 _OLD_CLIENT = "the client and the server are of different versions; install the server's."
-
-
-class _Headers(flight.ServerMiddleware):  # type: ignore[misc]
-    """The two headers that we read."""
-
-    def __init__(self, token: str, session: str) -> None:
-        self.token, self.session = token, session
-
-
-class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """A collector of headers for the handlers. It never raises, since its exceptions would reach the client."""
-
-    def start_call(self, info: Any, headers: Any) -> _Headers:
-        """Return the headers of a call, empty where they are missing or odd."""
-        try:
-            scheme, _, token = _first(headers, "authorization").partition(" ")
-            return _Headers(
-                token.strip() if scheme.lower() == "bearer" else "", _first(headers, "dpsql-session")
-            )
-        except Exception:
-            return _Headers("", "")
-
-
-def _first(headers: Mapping[str, Sequence[object]], name: str) -> str:
-    """Return the value of a header that is given once and is no longer than it may be."""
-    found = next((values for key, values in headers.items() if key.lower() == name), [])
-    value = found[0] if len(found) == 1 else ""
-    return value if isinstance(value, str) and len(value) <= MAX_HEADER else ""
-
-
-@dataclass(frozen=True)
-class _Caller:
-    """The caller, as the token says."""
-
-    served: ServedPolicy
-    desk: Desk
-    token: str
-    expires: str
 
 
 class Front(flight.FlightServerBase):  # type: ignore[misc]
@@ -100,12 +62,15 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         self._served, self._log = served, log
         self._certified = client_authority is not None
+        self._flight_sql = FlightSqlService()
         super().__init__(
             location,
             tls_certificates=list(certificates) if certificates else None,
             verify_client=self._certified,
             root_certificates=client_authority,
-            middleware={_MIDDLEWARE: HeaderReader()},
+            middleware={_MIDDLEWARE: HeaderReader(self._knows)},
+            # with one, pyarrow would not tell the names in certificates
+            auth_handler=None if self._certified else HandshakeAnswer(),
         )
 
     # -- actions ------------------------------------------------------------------------------------------------
@@ -117,17 +82,20 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _act(self, context: Any, action: Any) -> Iterator[Any]:
         caller = self._authenticate(context)
         kind, body = str(action.type), action.body
+        if kind in ACTIONS:
+            yield from self._act_for_flight_sql(caller, context, kind, body)
+            return
         if not kind.startswith(PREFIX):
             raise flight.FlightServerError(_NOT_SERVED)
         operation = kind[len(PREFIX) :][:40]
-        own: dict[str, Callable[[_Caller, Any, bytes], Iterator[bytes]]] = {
+        own: dict[str, Callable[[Caller, Any, bytes], Iterator[bytes]]] = {
             "open": self._open,
             "close": self._close,
             "interrupt": self._interrupt,
         }
         perform = own.get(operation)
-        if operation != "interrupt" and not caller.desk.rate.take():
-            raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
+        if operation != "interrupt":
+            self._take_rate(caller)
         said = caller.desk.edition.limits.explain_body(len(body))
         if said:
             yield flight.Result(encode(write_error(Error(said))))
@@ -141,7 +109,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         for reply in replies:
             yield flight.Result(reply)
 
-    def _open(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _open(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
         from dpsql import __version__
 
         head = decode(body).head
@@ -170,7 +138,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         )
         yield _END
 
-    def _close(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _close(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         caller.desk.close_session(record)
         self._log.write(
@@ -178,13 +146,13 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         )
         yield _END
 
-    def _interrupt(self, caller: _Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _interrupt(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         stopped = caller.desk.interrupt(record.handle)
         yield encode(Message({"kind": "value", "stopped": stopped}))
         yield _END
 
-    def _pass_on(self, caller: _Caller, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
+    def _pass_on(self, caller: Caller, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
         desk = caller.desk
         record = self._find_session(caller, context)
         call = desk.make_call(operation, record.handle)
@@ -197,9 +165,28 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
 
+    def _take_rate(self, caller: Caller) -> None:
+        """Count a request.
+
+        Raises:
+            FlightUnavailableError: there were too many.
+        """
+        if not caller.desk.rate.take():
+            raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
+
+    def _check_size(self, caller: Caller, size: int) -> None:
+        """Refuse a request of Flight SQL that is too large.
+
+        Raises:
+            FlightServerError: it is.
+        """
+        said = caller.desk.edition.limits.explain_body(size)
+        if said:
+            raise flight.FlightServerError(said)
+
     # -- who asks -----------------------------------------------------------------------------------------------
 
-    def _authenticate(self, context: Any) -> _Caller:
+    def _authenticate(self, context: Any) -> Caller:
         """Return who calls.
 
         Raises:
@@ -209,7 +196,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         headers = context.get_middleware(_MIDDLEWARE)
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
-        token = headers.token if headers is not None else ""
+        token, user = (headers.token, headers.user) if headers is not None else ("", "")
         certified = self._read_common_name(context) if self._certified else None
         if certified is not None and not token:
             return self._find_certified(certified, peer)
@@ -219,7 +206,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
                 served.list_marks()
             )  # before the token is looked at: one that is replaced meanwhile is an old one
             identity = served.identify(token, peer)
-            if identity is None:
+            if identity is None or user not in ("", identity.name):
                 continue
             if certified is not None and certified != identity.name:
                 self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
@@ -228,9 +215,14 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         if turned_away:
             raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
         self._log.write("refused token", address=shorten_address(peer))
-        raise flight.FlightUnauthenticatedError(_NO_TOKEN)
+        raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
-    def _admit(self, served: ServedPolicy, identity: Identity, marks: Mapping[str, str]) -> _Caller:
+    def _knows(self, token: str, user: str) -> bool:
+        """Tell whether a token is an analyst's, and of the named one where one is named: for a handshake."""
+        found = [served.tokens.identify(token) for served in self._served]
+        return any(one is not None and user in ("", one.name) for one in found)
+
+    def _admit(self, served: ServedPolicy, identity: Identity, marks: Mapping[str, str]) -> Caller:
         """Return an analyst as one who may ask.
 
         Raises:
@@ -243,7 +235,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         desk = served.find_desk(identity.name)
         if desk is None:
             raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
-        return _Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+        return Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
 
     def _read_common_name(self, context: Any) -> str:
         """Return the common name of the caller's certificate, which the TLS handshake has proved; empty where it has none.
@@ -254,7 +246,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         told = context.peer_identity()
         return told.decode(errors="replace") if isinstance(told, bytes) else str(told or "")
 
-    def _find_certified(self, name: str, peer: str) -> _Caller:
+    def _find_certified(self, name: str, peer: str) -> Caller:
         """Return the analyst of a certificate that came without a token. Removed and expired tokens end it, too.
 
         Raises:
@@ -267,33 +259,85 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         self._log.write("refused certificate", analyst=name, address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(_WHICH_POLICY if found else _NO_ANALYST)
 
-    def _find_session(self, caller: _Caller, context: Any) -> SessionRecord:
+    def _find_session(self, caller: Caller, context: Any) -> SessionRecord:
         headers = context.get_middleware(_MIDDLEWARE)
         return caller.desk.find(headers.session if headers is not None else "")
 
-    # -- what is not served -------------------------------------------------------------------------------------
+    # -- Flight SQL ---------------------------------------------------------------------------------------------
 
-    def list_actions(self, context: Any) -> Any:
-        """Refuse, with a fixed sentence."""
-        return _guarded(self._log, lambda: self._refuse(context))
+    def _act_for_flight_sql(self, caller: Caller, context: Any, kind: str, body: Any) -> Iterator[Any]:
+        if not kind.startswith("Cancel"):
+            self._take_rate(caller)
+        self._check_size(caller, len(body))
+        for answer in self._flight_sql.act(caller, context, kind, body.to_pybytes()):
+            yield flight.Result(answer)
 
-    def list_flights(self, context: Any, criteria: Any) -> Any:
-        """Refuse, with a fixed sentence."""
-        return _guarded(self._log, lambda: self._refuse(context))
+    def _admit_command(self, context: Any, command: bytes | None) -> Caller:
+        """Return who asks, where a command or a ticket is one of Flight SQL.
+
+        Raises:
+            FlightError: it is none, or its analyst may not ask it now.
+        """
+        caller = self._authenticate(context)
+        if not command or not is_flight_sql(command):
+            raise flight.FlightServerError(_NOT_SERVED)
+        self._take_rate(caller)
+        self._check_size(caller, len(command))
+        return caller
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Refuse, with a fixed sentence."""
-        return _guarded(self._log, lambda: self._refuse(context))
+        """Tell where the rows of a command of Flight SQL are."""
+
+        def answer() -> Any:
+            return self._flight_sql.make_info(self._admit_command(context, descriptor.command), descriptor)
+
+        return _guarded(self._log, answer)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
-        """Return an empty schema to everybody: of this call alone pyarrow sends a traceback for Flight's own errors, too."""
-        return _NO_SCHEMA
+        """Return the columns of a command of Flight SQL, and none to everybody else.
+
+        Of this call alone pyarrow sends a traceback for Flight's own errors, too; :func:`withhold_tracebacks` holds it back, and
+        who has no token gets no error at all.
+        """
+
+        def answer() -> Any:
+            caller = self._admit_command(context, descriptor.command)
+            return flight.SchemaResult(self._flight_sql.find_schema(caller, context, descriptor))
+
+        try:
+            self._authenticate(context)
+        except Exception:
+            return _NO_SCHEMA
+        if not is_flight_sql(descriptor.command or b""):
+            return _NO_SCHEMA
+        return _guarded(self._log, answer)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Refuse, with a fixed sentence."""
-        return _guarded(self._log, lambda: self._refuse(context))
+        """Return the rows of a command of Flight SQL."""
+
+        def answer() -> Any:
+            data = ticket.ticket
+            return self._flight_sql.fetch(self._admit_command(context, data), context, data)
+
+        return _guarded(self._log, answer)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> Any:
+        """Take the values of parameters from a Flight SQL client."""
+
+        def answer() -> Any:
+            caller = self._admit_command(context, descriptor.command)
+            return self._flight_sql.put(caller, context, descriptor, reader, writer)
+
+        return _guarded(self._log, answer)
+
+    def list_actions(self, context: Any) -> Any:
+        """List the actions of Flight SQL."""
+        _guarded(self._log, lambda: self._authenticate(context))
+        return list(ACTIONS.items())
+
+    # -- what is not served -------------------------------------------------------------------------------------
+
+    def list_flights(self, context: Any, criteria: Any) -> Any:
         """Refuse, with a fixed sentence."""
         return _guarded(self._log, lambda: self._refuse(context))
 

@@ -23,8 +23,6 @@ from fractions import Fraction
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
-
 from dpsql.description import match_parameters
 from dpsql.errors import BindError, Error, Interrupted, PostprocessingError
 from dpsql.pipeline import watch_touch
@@ -48,7 +46,7 @@ from dpsql.wire import (
     write_state,
     write_why,
 )
-from dpsql.wire_params import read_amount, read_params, write_question
+from dpsql.wire_params import read_amount, read_params, write_arrow_schemas, write_question
 
 MAX_PARAMETER = 1 << 20
 """Characters of a text that is a parameter."""
@@ -286,21 +284,15 @@ def _describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Ite
     """Yield the columns that an answer would have, those of its parameters, and its price."""
     text, params, _ = _read_question(head)
     found = session.describe(text, params)
-    known = found.schema is not None
-    schemas = [found.schema if found.schema is not None else pa.schema([]), found.parameters]
-    yield _write_schemas(schemas, known=known, price=found.price)
+    schema = [] if found.schema is None else write_arrow_schemas([found.schema])
+    parameters = write_arrow_schemas([found.parameters])
+    yield Message({"kind": "value", "schema": schema, "parameters": parameters, "price": found.price})
 
 
 def _schemas(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
     """Yield the columns of all tables that the policy names."""
     found = session.table_schemas()
-    yield _write_schemas(list(found.values()), tables=list(found))
-
-
-def _write_schemas(schemas: Sequence[pa.Schema], **more: Any) -> Message:
-    written = [schema.serialize().to_pybytes() for schema in schemas]
-    sizes = [len(one) for one in written]
-    return Message({"kind": "value", "sizes": sizes, **more}, b"".join(written))
+    yield Message({"kind": "value", "tables": list(found), "schemas": write_arrow_schemas(found.values())})
 
 
 def _why(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:

@@ -49,6 +49,23 @@ class ServedFiles:
     ledger: Path
 
 
+@dataclass(frozen=True)
+class Caller:
+    """The caller, as the token or the certificate says.
+
+    Args:
+        served: the policy that the token belongs to.
+        desk: the analyst's.
+        token: a mark of the token.
+        expires: when the token ends.
+    """
+
+    served: ServedPolicy
+    desk: Desk
+    token: str
+    expires: str
+
+
 class ServedPolicy:
     """One policy with its tokens, its ledger and its desks.
 

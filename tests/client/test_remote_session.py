@@ -336,6 +336,19 @@ def test_it_has_all_that_a_session_at_hand_has() -> None:
     assert public - theirs <= set(dir(RemoteSession))
 
 
+def test_what_is_described_there_is_described_as_here(near: Near) -> None:
+    session, remote, _ = near
+    for text, params in (
+        ("SELECT COUNT(*) AS n FROM t", None),
+        ("SELECT ? AS a", [1]),
+        ("SELECT $a AS a, $b AS b", None),
+    ):
+        assert remote.describe(text, params) == session.describe(text, params)
+    assert remote.table_schemas() == session.table_schemas()
+    with pytest.raises(dpsql.Error, match="nope"):
+        remote.describe("SELECT nope FROM t")
+
+
 def test_the_policy_that_is_told(near: Near) -> None:
     session, remote, _ = near
     assert remote.policy.tables.keys() == session.policy.tables.keys()

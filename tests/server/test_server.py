@@ -476,7 +476,7 @@ def test_calls_that_are_not_ours_get_one_sentence(server: ServerProcess, ada: Ba
         lambda: list(ada.flight.list_flights(b"x", options)),
         lambda: ada.flight.get_flight_info(descriptor, options),
         lambda: ada.flight.do_get(flight.Ticket(b"x"), options).read_all(),
-        lambda: list(ada.flight.list_actions(options)),
+        lambda: ada.flight.do_get(flight.Ticket(b"\n\x04type"), options).read_all(),
         lambda: list(ada.flight.do_action(flight.Action("x", b""), options)),
     ):
         with pytest.raises(flight.FlightError) as caught:
@@ -484,7 +484,7 @@ def test_calls_that_are_not_ours_get_one_sentence(server: ServerProcess, ada: Ba
         assert "Traceback" not in str(caught.value)
         said.add(str(caught.value).partition(".")[0])
     assert ada.flight.get_schema(descriptor, options).schema.names == []
-    assert said == {"this server answers the actions of a dpsql client only"}
+    assert said == {"this server answers clients of dpsql and of Flight SQL"}
 
 
 def test_what_is_no_message_is_told_so(ada: BareClient) -> None:

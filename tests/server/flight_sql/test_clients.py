@@ -1,0 +1,436 @@
+"""Clients that analysts have already: the same tables as in a session, and nothing is paid before rows are fetched."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_flightsql
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+import dpsql
+from tests.support.flight_sql_client import BareFlightSql, shake_hands, write_basic
+from tests.support.served import ServerProcess, make_token, write_data, write_policy
+from tests.support.thirty_statements import THIRTY
+
+pytestmark = pytest.mark.timeout(300)
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("clinic")
+    write_data(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
+    limits = "answer_times = []\nmax_requests_per_minute = 1000000"
+    with ServerProcess(write_policy(folder, {"ada": 200, "bob": 200}, limits)) as running:
+        yield running
+
+
+def connect_adbc(server: ServerProcess, name: str = "ada", **more: str) -> adbc.Connection:
+    """Connect as a user with a password."""
+    url = server.url.replace("grpc+tcp", "grpc")
+    known = {"username": name, "password": make_token(server.policy, name), **more}
+    return adbc.connect(url, db_kwargs=known, autocommit=True)
+
+
+@pytest.fixture(scope="module")
+def connection(server: ServerProcess) -> Iterator[adbc.Connection]:
+    with connect_adbc(server) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def bare(server: ServerProcess) -> Iterator[BareFlightSql]:
+    client = BareFlightSql.with_token(server.url, make_token(server.policy, "ada"))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def own(server: ServerProcess) -> Iterator[Any]:
+    with dpsql.connect(server.url, token=make_token(server.policy, "ada")) as session:
+        yield session
+
+
+def spent(session: Any) -> tuple[str, int]:
+    return session.budget().sentence, len(session.ledger())
+
+
+def fetch(connection: adbc.Connection, text: str, parameters: Any = None) -> pa.Table:
+    with connection.cursor() as cursor:
+        cursor.execute(text, parameters)
+        return cursor.fetch_arrow_table()
+
+
+# -- the same table -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", THIRTY)
+def test_the_same_table(connection: adbc.Connection, bare: BareFlightSql, own: Any, text: str) -> None:
+    """ADBC asks first and pays; what is stored is shown to everybody else."""
+    first = fetch(connection, text)
+    result = own.sql(text)
+    assert result.loss in ("", "no charge"), "it was paid once"
+    assert first.equals(result.table), (first, result.table)
+    assert bare.sql(text).equals(result.table)
+    assert bare.ask_like_jdbc(text).equals(result.table)
+    if len(set(result.columns)) == len(result.columns) and "items" not in result.columns:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pandas' own, on decimals
+            frame = pd.read_sql(text, connection)
+        assert list(frame.columns) == result.columns
+        assert len(frame) == len(result)
+        assert pl.read_database(text, connection).to_arrow().to_pylist() == result.table.to_pylist()
+
+
+def test_rows_as_python_values(connection: adbc.Connection, own: Any) -> None:
+    text = "SELECT ward, COUNT(*) AS n, AVG(cost) AS mean FROM visits GROUP BY ward ORDER BY ward"
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+        rows = cursor.fetchall()
+        assert [d[0] for d in cursor.description] == ["ward", "n", "mean"]
+    assert rows == own.sql(text).fetchall()
+
+
+def test_what_an_answer_says_beside_its_rows(connection: adbc.Connection, own: Any) -> None:
+    text = (
+        "SELECT WITH DP OPTIONS (epsilon = 0.25, confidence = 0.9) COUNT(*) AS n FROM visits WHERE day < 77"
+    )
+    first = fetch(connection, text).schema.metadata
+    assert first[b"dpsql.loss"].decode() == "ε=0.25"
+    assert first[b"dpsql.cost_line"].decode().startswith("cost ε=0.25 · ")
+    again = own.sql(text)
+    assert json.loads(first[b"dpsql.intervals"]) == {"n": [list(again.intervals["n"][0])]}
+    assert float(first[b"dpsql.confidence"]) == 0.9
+    assert first[b"dpsql.statement_id"].decode() == again.statement_id
+    second = fetch(connection, text).schema.metadata
+    assert second[b"dpsql.loss"] == b"no charge"
+    histogram = fetch(connection, "SELECT HISTOGRAM(ward) AS h FROM visits WHERE day < 5").schema.metadata
+    assert set(json.loads(histogram[b"dpsql.intervals"])["h"][0]) == set("ABCD")
+
+
+def test_parameters(connection: adbc.Connection, bare: BareFlightSql, own: Any) -> None:
+    text = "SELECT COUNT(*) AS n FROM visits WHERE city = ? AND cost > ?"
+    table = fetch(connection, text, ("Delft", 250.5))
+    assert table.equals(own.sql(text, ["Delft", 250.5]).table)
+    assert bare.ask_like_jdbc(text, {"1": "Delft", "2": 250.5}).equals(table)
+    assert fetch(connection, text, ("Delft", 400.5)).schema.metadata[b"dpsql.loss"] == "ε=0.1".encode()
+    named = "SELECT COUNT(*) AS n FROM visits WHERE city = $city AND cost > $least"
+    values = pa.RecordBatch.from_pydict({"least": [250.5], "city": ["Delft"]})
+    handle = bare.bind(bare.prepare(named).prepared_statement_handle, values)
+    given = {"city": "Delft", "least": 250.5}
+    found = bare.table("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+    assert found.equals(own.sql(named, given).table)
+    kinds = fetch(connection, "SELECT ? AS a, ? AS b, ? AS c, ? AS d", (True, None, 12, "it's"))
+    assert kinds.to_pylist() == [{"a": True, "b": None, "c": 12, "d": "it's"}]
+
+
+def test_parameters_that_are_none(bare: BareFlightSql, connection: adbc.Connection) -> None:
+    handle = bare.prepare("SELECT ? AS a").prepared_statement_handle
+    for values, said in (
+        (pa.RecordBatch.from_pydict({"a": [1, 2]}), "one row"),
+        (pa.RecordBatch.from_pydict({"a": pa.array([], pa.int64())}), "one row"),
+        (pa.RecordBatch.from_pydict({"a": [b"bytes"]}), None),
+        (pa.RecordBatch.from_pydict({"a": [1], "b": [2]}), None),
+        (pa.RecordBatch.from_pydict({"a": ["x" * 2_000_000]}), "bytes that the owner allows"),
+        (pa.RecordBatch.from_pydict({"a": pa.array([2**62], pa.timestamp("s"))}), "can't be read"),
+    ):
+        with pytest.raises(flight.FlightServerError, match=said or "BindError") as raised:
+            bare.table("CommandPreparedStatementQuery", prepared_statement_handle=bare.bind(handle, values))
+        assert "Traceback" not in str(raised.value)
+    with pytest.raises(adbc_driver_manager.Error, match="2 parameters, and 1 value"):
+        fetch(connection, "SELECT ? AS a, ? AS b", (1,))
+
+
+# -- nothing is paid before ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.stochastic)])
+def test_prepares_spend_nothing(
+    connection: adbc.Connection, bare: BareFlightSql, own: Any, count: int
+) -> None:
+    before = spent(own)
+    texts = [f"{COUNT} WHERE day = {number % 10} AND cost < 3" for number in range(count)]
+    with connection.cursor() as cursor:
+        for text in texts:
+            cursor.adbc_prepare(text)
+    for text in texts:
+        prepared = bare.prepare(text)
+        schema = pa.ipc.read_schema(pa.py_buffer(prepared.dataset_schema))
+        assert schema.metadata[b"dpsql.price"] == "ε=0.1".encode()
+        bare.info(
+            "CommandPreparedStatementQuery", prepared_statement_handle=prepared.prepared_statement_handle
+        )
+        bare.info("CommandStatementQuery", query=text)
+    assert bare.schema("CommandStatementQuery", query=COUNT + " WHERE day = 3").names == ["n"]
+    with connection.cursor() as cursor:
+        assert cursor.adbc_execute_schema(COUNT + " WHERE day = 4") == pa.schema([("n", pa.int64())])
+    assert spent(own) == before
+
+
+def test_rows_that_are_fetched_twice_are_paid_once(bare: BareFlightSql, own: Any) -> None:
+    info = bare.info("CommandStatementQuery", query=COUNT + " WHERE day > 7")
+    before = own.budget().spent
+    first = bare.flight.do_get(info.endpoints[0].ticket, bare.options).read_all()
+    paid = own.budget().spent
+    assert paid != before
+    assert bare.flight.do_get(info.endpoints[0].ticket, bare.options).read_all().equals(first)
+    assert own.budget().spent == paid
+
+
+def test_kept_results_and_thresholds(connection: adbc.Connection) -> None:
+    fetch(connection, "counts << SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT SUM(n) AS total FROM counts")
+        assert cursor.fetch_arrow_table().num_rows == 1
+    fetch(connection, "DECLARE alarm ABOVE_THRESHOLD 100000 OPTIONS (epsilon = 0.5)")
+    assert fetch(connection, "SELECT WITH alarm COUNT(*) AS n FROM visits").num_rows == 1
+    assert "closed" in str(fetch(connection, "CLOSE alarm").to_pylist())
+
+
+# -- browsing -----------------------------------------------------------------------------------------------------------
+
+
+def test_browsing(connection: adbc.Connection) -> None:
+    info = connection.adbc_get_info()
+    assert (info["vendor_name"], info["vendor_version"]) == ("dpsql", dpsql.__version__)
+    ((catalog,),) = [connection.adbc_get_objects().read_all().to_pylist()]
+    assert catalog["catalog_name"] == "clinic"
+    (schema,) = catalog["catalog_db_schemas"]
+    columns = {
+        table["table_name"]: {c["column_name"]: c["xdbc_type_name"] for c in table["table_columns"]}
+        for table in schema["db_schema_tables"]
+    }
+    assert columns == {
+        "visits": {
+            "patient": "BIGINT",
+            "ward": "VARCHAR",
+            "cost": "DOUBLE",
+            "day": "INTEGER",
+            "city": "VARCHAR",
+        },
+        "wards": {"ward": "VARCHAR", "name": "VARCHAR"},
+    }
+    assert connection.adbc_get_table_types() == ["TABLE"]
+    assert connection.adbc_get_table_schema("wards").names == ["ward", "name"]
+    assert connection.adbc_current_catalog == "clinic"
+    found = connection.adbc_get_objects(table_name_filter="vis%", depth="tables").read_all().to_pylist()
+    assert [t["table_name"] for t in found[0]["catalog_db_schemas"][0]["db_schema_tables"]] == ["visits"]
+    assert list(pd.read_sql_table("wards", connection)["ward"]) == ["A", "B", "C"]
+
+
+def test_tables_of_a_bare_client(bare: BareFlightSql) -> None:
+    assert bare.table("CommandGetCatalogs").to_pylist() == [{"catalog_name": "clinic"}]
+    assert bare.table("CommandGetDbSchemas").num_rows == 1
+    assert bare.table("CommandGetDbSchemas", catalog="other").num_rows == 0
+    assert bare.table("CommandGetTableTypes").to_pylist() == [{"table_type": "TABLE"}]
+    assert bare.table("CommandGetTables", table_types=["VIEW"]).num_rows == 0
+    names = bare.table("CommandGetTables", table_name_filter_pattern="w_rds")["table_name"].to_pylist()
+    assert names == ["wards"]
+    with_schema = bare.table("CommandGetTables", include_schema=True).to_pylist()
+    assert pa.ipc.read_schema(pa.py_buffer(with_schema[0]["table_schema"])).field("cost").type == pa.float64()
+    facts = bare.table("CommandGetSqlInfo").to_pylist()
+    assert {fact["info_name"]: fact["value"] for fact in facts}[0] == "dpsql"
+    assert len(facts) > 80
+    (one,) = bare.table("CommandGetSqlInfo", info=[8]).to_pylist()
+    assert one == {"info_name": 8, "value": 0}
+    assert "VARCHAR" in bare.table("CommandGetXdbcTypeInfo")["type_name"].to_pylist()
+    assert bare.table("CommandGetXdbcTypeInfo", data_type=91)["type_name"].to_pylist() == ["DATE"]
+    for keys in ("PrimaryKeys", "ExportedKeys", "ImportedKeys"):
+        assert bare.table(f"CommandGet{keys}", table="visits").num_rows == 0
+    assert bare.table("CommandGetCrossReference", pk_table="visits", fk_table="wards").num_rows == 0
+    assert "CreatePreparedStatement" in {action.type for action in bare.flight.list_actions(bare.options)}
+
+
+# -- refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT city FROM visits", "PrivacyError: city must be a group"),
+        ("SELECT nope FROM visits", "BindError: there is no column nope"),
+        ("SELEC", "ParseError: SELEC is not a statement"),
+        ("INSERT INTO visits VALUES (1)", "ParseError"),
+        ("SELECT WITH DP OPTIONS (epsilon = 900) COUNT(*) AS n FROM visits", "BudgetExceeded"),
+    ],
+)
+def test_errors_are_ours(connection: adbc.Connection, bare: BareFlightSql, text: str, said: str) -> None:
+    with pytest.raises(adbc_driver_manager.Error) as raised:
+        fetch(connection, text)
+    assert said in str(raised.value)
+    with pytest.raises(flight.FlightServerError) as bared:
+        bare.sql(text)
+    assert said in str(bared.value)
+    for error in (raised, bared):
+        assert "Traceback" not in str(error.value)
+        assert ".py" not in str(error.value)
+    if "SELECT city" in text:
+        assert "^^^^" in str(raised.value)
+        assert "Hint: write COUNT(DISTINCT city)" in str(raised.value)
+
+
+def test_updates_and_transactions(
+    bare: BareFlightSql, connection: adbc.Connection, server: ServerProcess
+) -> None:
+    with (
+        connection.cursor() as cursor,
+        pytest.raises(adbc_driver_manager.Error, match="only answers questions"),
+    ):
+        cursor.executemany("SELECT ? AS a", [(1,), (2,)])
+    with connection.cursor() as cursor, pytest.raises(adbc_driver_manager.Error, match="no rows of yours"):
+        cursor.adbc_ingest("mine", pa.table({"a": [1]}))
+    for kind in ("BeginTransaction", "EndTransaction", "BeginSavepoint", "EndSavepoint"):
+        with pytest.raises(flight.FlightServerError, match="there are no transactions"):
+            bare.act(kind)
+    with pytest.raises(flight.FlightServerError, match="there are no transactions"):
+        bare.table("CommandStatementQuery", query=COUNT, transaction_id=b"x")
+    with pytest.raises(flight.FlightServerError, match="Substrait"):
+        bare.info("CommandStatementSubstraitPlan")
+    with pytest.raises(flight.FlightServerError, match="Substrait"):
+        bare.act("CreatePreparedSubstraitPlan")
+    url = server.url.replace("grpc+tcp", "grpc")
+    with (
+        pytest.warns(Warning, match="[Aa]utocommit"),
+        adbc.connect(
+            url, db_kwargs={"username": "ada", "password": make_token(server.policy, "ada")}
+        ) as plain,
+    ):
+        assert fetch(plain, "SELECT 1 AS a").num_rows == 1
+
+
+# -- who asks -----------------------------------------------------------------------------------------------------------
+
+
+def test_ways_to_say_who_asks(server: ServerProcess) -> None:
+    token = make_token(server.policy, "ada")
+    url = server.url.replace("grpc+tcp", "grpc")
+    header = adbc_driver_flightsql.DatabaseOptions.AUTHORIZATION_HEADER.value
+    with adbc.connect(url, db_kwargs={header: f"Bearer {token}"}, autocommit=True) as connection:
+        assert fetch(connection, "SELECT 1 AS a").num_rows == 1
+    with connect_adbc(
+        server, **{adbc_driver_flightsql.DatabaseOptions.WITH_COOKIE_MIDDLEWARE.value: "true"}
+    ) as cookies:
+        assert fetch(cookies, "SELECT 1 AS a").num_rows == 1
+    for authorization in (f"Bearer {token}", write_basic("ada", token)):
+        told = shake_hands(server.url, authorization)
+        assert told == f"Bearer {token}"
+        for asked in (told, authorization):
+            client = BareFlightSql(server.url, asked)
+            assert client.sql("SELECT 1 AS a").num_rows == 1
+            client.close()
+
+
+def test_others_are_not_let_in(server: ServerProcess) -> None:
+    token = make_token(server.policy, "ada")
+    wrong = "dpsql_" + "A" * 43
+    for authorization in (
+        "", "Basic", "Basic !!!", f"Bearer {wrong}", write_basic("ada", wrong), write_basic("bob", token), write_basic("", token),
+        write_basic("ada:", token), f"Digest {token}", token,
+    ):  # fmt: skip
+        with pytest.raises(flight.FlightUnauthenticatedError, match="no valid token"):
+            shake_hands(server.url, authorization)
+        client = BareFlightSql(server.url, authorization)
+        for ask in (
+            lambda c=client: c.sql("SELECT 1"),
+            lambda c=client: c.prepare("SELECT 1"),
+            lambda c=client: c.table("CommandGetTables"),
+        ):
+            with pytest.raises(
+                flight.FlightUnauthenticatedError, match=r"no valid token|too many wrong tokens"
+            ):
+                ask()
+        assert client.schema("CommandStatementQuery", query="SELECT 1").names == []
+        client.close()
+
+
+def test_the_handles_of_another_analyst_are_useless(server: ServerProcess, bare: BareFlightSql) -> None:
+    bob = BareFlightSql.with_token(server.url, make_token(server.policy, "bob"))
+    text = COUNT + " WHERE day = 11"
+    handle = bare.prepare(text).prepared_statement_handle
+    ticket = bare.info("CommandStatementQuery", query=text).endpoints[0].ticket
+    values = pa.RecordBatch.from_pydict({"a": [1]})
+    for ask in (
+        lambda: bob.info("CommandPreparedStatementQuery", prepared_statement_handle=handle),
+        lambda: bob.schema("CommandPreparedStatementQuery", prepared_statement_handle=handle),
+        lambda: bob.bind(handle, values),
+        lambda: bob.flight.do_get(ticket, bob.options).read_all(),
+    ):
+        with pytest.raises((flight.FlightServerError, pa.ArrowException), match="prepared by somebody else"):
+            ask()
+    changed = bytearray(handle)
+    changed[-5] ^= 1
+    with pytest.raises(flight.FlightServerError, match="prepared by somebody else"):
+        bare.info("CommandPreparedStatementQuery", prepared_statement_handle=bytes(changed))
+    bob.close()
+
+
+# -- cancelling ---------------------------------------------------------------------------------------------------------
+
+
+def test_many_connections_at_once(server: ServerProcess) -> None:
+    found: list[Any] = []
+
+    def ask(name: str) -> None:
+        with connect_adbc(server, name) as connection:
+            for number in range(3):
+                found.append(
+                    (name, number, fetch(connection, f"{COUNT} WHERE day < {50 + number}").to_pylist())
+                )
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ["ada", "bob"] * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 18
+    for name in ("ada", "bob"):
+        for number in range(3):
+            answers = [rows for n, i, rows in found if (n, i) == (name, number)]
+            assert all(rows == answers[0] for rows in answers)
+
+
+def test_cancelling_a_ticket(server: ServerProcess, bare: BareFlightSql) -> None:
+    from dpsql.server.flight_sql.messages import make_message
+
+    slow = "SELECT ward, MEDIAN(cost) AS m, MEDIAN(day) AS d FROM visits WHERE cost < 490 GROUP BY ward"
+    info = bare.info("CommandStatementQuery", query=slow)
+    ticket = info.endpoints[0].ticket.ticket
+    request = make_message("CancelFlightInfoRequest")
+    request.info.endpoint.add().ticket.ticket = ticket
+    (nothing,) = bare.act("CancelFlightInfo", request.SerializeToString())
+    assert list(nothing) == [8, 3], "it does not run, so there is nothing to cancel"
+    outcomes: list[str] = []
+
+    def fetch_rows() -> None:
+        try:
+            outcomes.append(str(bare.flight.do_get(flight.Ticket(ticket), bare.options).read_all().num_rows))
+        except flight.FlightServerError as error:
+            outcomes.append(str(error))
+
+    fetching = threading.Thread(target=fetch_rows)
+    fetching.start()
+    end, statuses = time.monotonic() + 20, []
+    while fetching.is_alive() and time.monotonic() < end:
+        statuses += [list(body) for body in bare.act("CancelFlightInfo", request.SerializeToString())]
+    fetching.join()
+    assert [8, 2] in statuses or outcomes[0].isdigit()
+    assert outcomes[0].isdigit() or "Interrupted" in outcomes[0]
+    assert bare.sql("SELECT 1 AS a").num_rows == 1
