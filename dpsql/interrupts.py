@@ -35,7 +35,7 @@ RESEND_SECONDS = 1.0
 """Time that foreign code has to end after an exception, before it gets another one."""
 
 
-class _Stop:
+class StopRequest:
     """A request to stop, and the thread that may be ended by an exception at present."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _Stop:
             pass
 
 
-_stop: ContextVar[_Stop | None] = ContextVar("dpsql_stop", default=None)
+_stop: ContextVar[StopRequest | None] = ContextVar("dpsql_stop", default=None)
 
 
 def _raise_in(thread: int, kind: type[BaseException]) -> None:
@@ -236,7 +236,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     """
     made: list[WorkOutcome[T]] = []
     done = threading.Event()
-    stop = _Stop()
+    stop = StopRequest()
     worker: Worker | None = None
     stopped = sent = False
     leaving: SystemExit | None = None
@@ -265,8 +265,21 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
             alone, stopped = alone or lacking, stopped or not lacking
 
 
+def run_stoppable(work: Callable[[], T], stop: StopRequest) -> T:
+    """Do work in this thread, which another thread may ask to stop: the work sees that where it asks.
+
+    For processes in which no signal handler raises.
+    """
+
+    def begin() -> T:
+        _stop.set(stop)
+        return work()
+
+    return copy_context().run(begin)
+
+
 def _do(
-    work: Callable[[], T], stop: _Stop | None = None, made: list[WorkOutcome[T]] | None = None
+    work: Callable[[], T], stop: StopRequest | None = None, made: list[WorkOutcome[T]] | None = None
 ) -> WorkOutcome[T]:
     outcome = WorkOutcome[T]()
     try:

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import dpsql.privacy.filters  # noqa: F401 - it imports every kind of event
 from dpsql.privacy.events import Event
 
+_T = TypeVar("_T")
 _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 
 
@@ -45,23 +46,6 @@ def _write_value(value: Any) -> Any:
     return write_record(value) if is_dataclass(value) else value
 
 
-def _read_record(kind: type, body: Any) -> Any:
-    if not isinstance(body, Mapping):
-        raise TypeError
-    hints = _hints(kind)
-    given = {
-        f.name: read_value(hints[f.name], body[f.name])
-        for f in fields(kind)
-        if f.name in body or (f.default is MISSING and f.default_factory is MISSING)
-    }
-    return kind(**given)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
 def read_value(declared: Any, value: Any) -> Any:
     """Return a JSON value as the type that it is declared to have: a record, an event, a plain value, or lists of these.
 
@@ -70,38 +54,99 @@ def read_value(declared: Any, value: Any) -> Any:
     Raises:
         ValueError, TypeError, KeyError, ArithmeticError: it is none, or a field is missing.
     """
+    return _find_reader(declared)(value)
+
+
+_Read = Callable[[Any], Any]
+
+
+@cache
+def _find_reader(declared: Any) -> _Read:
+    """Return what reads values of a type: types are looked into once, since states of budgets are read all the time."""
     origin, inside = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
-        if value is None and NoneType in inside:
-            return None
-        (declared,) = (one for one in inside if one is not NoneType)
-        return read_value(declared, value)
+        (kind,) = (one for one in inside if one is not NoneType)
+        return _optional(kind) if NoneType in inside else _find_reader(kind)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise TypeError
-        if inside[-1] is ...:
-            return tuple(read_value(inside[0], item) for item in value)
-        return tuple(read_value(one, item) for one, item in zip(inside, value, strict=True))
+        return _list_of(inside[0]) if inside[-1] is ... else _tuple_of(inside)
     if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, dict):
-            raise TypeError
-        return {read_value(inside[0], key): read_value(inside[1], item) for key, item in value.items()}
+        return _mapping_of(*inside)
     if declared is Event:
-        return Event.from_json(value)
+        return Event.from_json
     if is_dataclass(declared) and isinstance(declared, type):
-        return _read_record(declared, value)
-    return _read_plain(declared, value)
+        return _record_of(declared)
+    return _PLAIN[declared]
 
 
-def _read_plain(declared: Any, value: Any) -> Any:
-    if declared is Fraction:
-        if not isinstance(value, str) or not _FRACTION.fullmatch(value):
-            raise ValueError
-        return Fraction(value)
-    if declared is float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise TypeError
-        return float(value)
-    if declared not in (str, int, bool) or type(value) is not declared:
+def _optional(kind: Any) -> _Read:
+    def read(value: Any) -> Any:
+        return None if value is None else _find_reader(kind)(value)
+
+    return read
+
+
+def _list_of(kind: Any) -> _Read:
+    def read(value: Any) -> Any:
+        return tuple(map(_find_reader(kind), _check(list, value)))
+
+    return read
+
+
+def _tuple_of(kinds: tuple[Any, ...]) -> _Read:
+    def read(value: Any) -> Any:
+        items = zip(kinds, _check(list, value), strict=True)
+        return tuple(_find_reader(kind)(item) for kind, item in items)
+
+    return read
+
+
+def _mapping_of(key: Any, kind: Any) -> _Read:
+    def read(value: Any) -> Any:
+        items = _check(dict, value).items()
+        return {_find_reader(key)(name): _find_reader(kind)(item) for name, item in items}
+
+    return read
+
+
+def _record_of(kind: type) -> _Read:
+    known: list[tuple[str, _Read, bool]] = []
+
+    def read(value: Any) -> Any:
+        body = _check(dict, value)
+        if not known:  # not before, for the types of some records are made later than this module
+            hints = get_type_hints(kind)
+            known[:] = [(f.name, _find_reader(hints[f.name]), _is_needed(f)) for f in fields(kind)]
+        return kind(**{name: get(body[name]) for name, get, needed in known if needed or name in body})
+
+    return read
+
+
+def _is_needed(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _check(kind: type[_T], value: Any) -> _T:
+    if type(value) is not kind:
         raise TypeError
     return value
+
+
+def _read_fraction(value: Any) -> Fraction:
+    if not _FRACTION.fullmatch(_check(str, value)):
+        raise ValueError
+    return Fraction(value)
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError
+    return float(value)
+
+
+_PLAIN: dict[Any, _Read] = {
+    Fraction: _read_fraction,
+    float: _read_float,
+    str: partial(_check, str),
+    int: partial(_check, int),
+    bool: partial(_check, bool),
+}

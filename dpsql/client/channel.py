@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from dpsql.errors import Error, ServerError
-from dpsql.wire import MAX_MESSAGE, Message, decode, encode
+from dpsql.wire import MAX_MESSAGE, Message, encode, unpack
 
 if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate
@@ -196,7 +196,7 @@ class FlightChannel:
         options = flight.FlightCallOptions(headers=headers, timeout=timeout)
         try:
             for reply in self._client.do_action(flight.Action(action, encode(message)), options):
-                yield decode(reply.body)
+                yield from unpack(reply.body)
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._explain(error) from None
 

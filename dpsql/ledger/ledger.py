@@ -10,7 +10,7 @@ read an old ledger.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -193,7 +193,7 @@ class Ledger(LedgerReader):
         for held in list(account.open.values()):
             if held.progress and gone[held.process]:
                 with suppress(LedgerError):
-                    self._settle(held.statement, held.progress, KeptReleases(), "interrupted")
+                    self._settle(held.statement, held.progress, KeptReleases(), "interrupted")()
         if self._book.checkpoint_is_due:
             with suppress(LedgerError), self._book.writing(durable=False):
                 pass  # the next one to open it need not read all of this again
@@ -267,6 +267,8 @@ class Ledger(LedgerReader):
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
         """End a reservation: record what was really used, and keep the releases of its private blocks.
 
+        :meth:`begin_settling` does the first of the two alone.
+
         Args:
             ticket: what :meth:`reserve` gave.
             event: the reserved event, or a cheaper one as the mechanism says. Counts only with ``released``.
@@ -278,6 +280,16 @@ class Ledger(LedgerReader):
             LedgerError: settled before, more used than reserved, or not written: what was reserved stays
                 charged, and that charge is on the disk.
         """
+        self.begin_settling(ticket, event, kept, outcome)()
+
+    def begin_settling(
+        self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
+    ) -> Callable[[], None]:
+        """End a reservation as :meth:`settle` does, and return what keeps its releases: nobody need wait for that.
+
+        Raises:
+            LedgerError: as for :meth:`settle`.
+        """
         if outcome not in OUTCOMES:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
         if ticket.ledger_id != self._book.account.ledger_id:
@@ -287,7 +299,7 @@ class Ledger(LedgerReader):
         if outcome != "released":
             event, kept = ticket.event, None
         with log_file.saying_charged(self.accountant.write_charge(ticket.event)):
-            self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
+            return self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def settle_left(self, ticket: Ticket) -> Event:
         """End a reservation whose holder died, and return the charge: a threshold's last progress, all else in full.
@@ -298,7 +310,7 @@ class Ledger(LedgerReader):
         with self._book.reading():
             held = self._require_open(ticket.statement_id)
         used = held.progress or ticket.event
-        self._settle(ticket.statement_id, used, KeptReleases(), "interrupted")
+        self._settle(ticket.statement_id, used, KeptReleases(), "interrupted")()
         return used
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
@@ -322,7 +334,7 @@ class Ledger(LedgerReader):
                 raise LedgerError("An interactive threshold can't take back what it has told.")
             write("progress", ticket.statement_id, {"event": event.to_json()})
 
-    def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> None:
+    def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> Callable[[], None]:
         releases = {key: r for key, r in kept.releases.items() if len(r) <= LARGEST_RELEASE}
         body: dict[str, Any] = {"outcome": outcome, "event": event.to_json()}
         said: dict[str, Any] = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
@@ -332,7 +344,7 @@ class Ledger(LedgerReader):
             self._require_open(number)
             write("settle", number, body, said if releases else None)
         asked = {ASKED + question: items for question, items in kept.questions.items()}
-        self._keep_answers({**releases, **asked}, number)
+        return lambda: self._keep_answers({**releases, **asked}, number)
 
     def _keep_answers(self, kept: Mapping[str, bytes], number: int) -> None:
         """Keep bytes of a statement whose charge is on the disk: what is not kept is asked, and paid, again."""

@@ -83,6 +83,11 @@ class AnswerClock:
         """Whether a statement took longer than the grid's last time."""
         self._given_up = threading.Event()
 
+    @property
+    def has_times(self) -> bool:
+        """Tell whether replies wait; else they leave when they are ready."""
+        return bool(self._grid.times)
+
     def give_up(self) -> None:
         """Wait for nothing any more: the server ends, and no reply leaves."""
         self._given_up.set()

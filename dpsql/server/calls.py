@@ -32,6 +32,8 @@ STOP_SECONDS = 5.0
 """Seconds that a worker has to end a call that paid nothing, before it is killed."""
 LATE_SECONDS = 5.0
 """Seconds beyond the policy's ``max_seconds`` after which a worker is killed that did not end a statement itself."""
+STAGE_SECONDS = 0.05
+"""Seconds after which a client is told that private data are read, where answers leave when they are ready."""
 MAX_JOURNAL_BYTES = 16 << 20
 """Bytes from which a session can be made again."""
 _SEEN_BY_OTHERS = frozenset({"reserve", "debit", "settle", "refuse"})
@@ -89,7 +91,7 @@ class AnalystCall:
         self._lock = threading.Lock()
         self._replies: list[bytes] = []
         self._size = 0
-        self._at_stake = self._arrived = self._expired = self._heard = False
+        self._at_stake = self._arrived = self._expired = self._heard = self._owes_stage = False
         self.finished = False
         self._killed_at: float | None = None
         self._plans: list[threading.Timer] = []
@@ -128,6 +130,10 @@ class AnalystCall:
     def _step(self) -> list[bytes] | None:
         """Take the next frame; return what to tell at once, None after the last one."""
         assert self._worker is not None
+        if self._owes_stage:
+            self._owes_stage = False
+            if not self._worker.wait_for_frame(STAGE_SECONDS):
+                return [_READING]
         try:
             frame = self._worker.receive(None if self._expired else self._seconds + LATE_SECONDS)
             self._heard = True
@@ -147,7 +153,7 @@ class AnalystCall:
             with self._lock:
                 self.clock.touch()
                 self._at_stake = True
-            return [_READING]
+            return self._tell_stage()
         elif kind == "opened":
             self._wait_after_opening()
         elif kind == "reply":
@@ -167,6 +173,11 @@ class AnalystCall:
         else:
             raise FrameError("a frame of an unknown kind")
         return []
+
+    def _tell_stage(self) -> list[bytes]:
+        """Return the stage for the client. Where answers leave when they are ready, a quick one is not held up by it."""
+        self._owes_stage = not self.clock.has_times
+        return [] if self._owes_stage else [_READING]
 
     def _answer_ledger(self, frame: Message) -> None:
         """Answer a call of the ledger; what others could see waits for a public time first."""
@@ -193,7 +204,7 @@ class AnalystCall:
         try:
             self._worker.send(answer.head, answer.payload)
         finally:
-            self._service.tell_charges()
+            self._service.finish_call()
 
     def _wait_after_opening(self) -> None:
         """Let a worker go on at a public time that has opened the data for a session."""

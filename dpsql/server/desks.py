@@ -22,7 +22,7 @@ from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.wire import encode, write_error
+from dpsql.wire import encode, pack, write_error
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -242,7 +242,7 @@ class Desk:
             record.used = time.monotonic()
         if record.ended:
             raise Refused("this session has ended; connect again.")
-        yield from replies
+        yield from pack(replies)
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Let the worker do a call; a worker that was gone already is replaced, and so is the one that was kept ready."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import select
 import socket
 import struct
 import threading
@@ -107,6 +108,14 @@ class Frames:
         if not isinstance(head, dict) or not isinstance(head.get("kind"), str):
             raise FrameError("a frame without a kind")
         return Message(head, payload)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be read, and tell whether it can. What others send meanwhile is not held to this time."""
+        if self._buffer:
+            return True
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(1000 * seconds))
 
     def _fill(self, size: int, timeout: float | None) -> None:
         """Read until so many bytes are in the buffer."""

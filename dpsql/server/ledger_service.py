@@ -78,6 +78,7 @@ class LedgerService:
         self._sending = b""
         self._told_state: tuple[int, dict[str, Any]] | None = None
         self._untold: list[tuple[int, str, str]] = []
+        self._unkept: list[Callable[[], None]] = []
         self.begin()
 
     def begin(self) -> None:
@@ -97,7 +98,7 @@ class LedgerService:
         return list(self._open)
 
     def call(self, method: str, head: dict[str, Any], payload: bytes, may_pay: bool) -> Message:
-        """Answer one call of :class:`~dpsql.server.ledger_proxy.LedgerProxy`. Never raises.
+        """Answer one call of :class:`~dpsql.server.ledger_proxy.LedgerProxy`; :meth:`finish_call` follows. Never raises.
 
         Args:
             method: the method's name.
@@ -122,9 +123,15 @@ class LedgerService:
                 self._report(error)
                 return write_error(LedgerError(_FAILED, hint=_ASK_OWNER))
 
-    def tell_charges(self) -> None:
-        """Tell the owner of the charges of the calls before: once the worker has its answer, since a log takes time to write."""
+    def finish_call(self) -> None:
+        """Do what a worker need not wait for, once it has its answer: keep released blocks, and tell the owner of charges."""
         with self._lock:
+            unkept, self._unkept = self._unkept, []
+            for keep in unkept:
+                try:
+                    keep()
+                except Exception as error:  # what is not kept is asked, and paid, again
+                    self._report(error)
             untold, self._untold = self._untold, []
         for number, charge, outcome in untold:
             self._tell(number, charge, outcome)
@@ -150,7 +157,7 @@ class LedgerService:
                 except LedgerError as error:
                     self._report(error)
             self._open.clear()
-        self.tell_charges()
+        self.finish_call()
         return settled
 
     # -- charges --------------------------------------------------------------------------------------------------
@@ -185,7 +192,9 @@ class LedgerService:
         outcome = get_field(head, "outcome", str)
         if outcome not in OUTCOMES:
             raise WireError("a message arrived with an outcome that no statement has.")
-        self.ledger.settle(ticket, event, self._read_kept(head, payload), outcome)
+        self._unkept.append(
+            self.ledger.begin_settling(ticket, event, self._read_kept(head, payload), outcome)
+        )
         del self._open[ticket.statement_id]
         used = event if outcome == "released" else ticket.event
         self._untold.append((ticket.statement_id, self.ledger.accountant.write_charge(used), outcome))

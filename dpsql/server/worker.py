@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.privacy.records import tell_time_zone
-from dpsql.server.isolation import bound_processor_time, confine
+from dpsql.server.isolation import bound_processor_time, confine, yield_to_front
 
 if TYPE_CHECKING:
+    from dpsql.interrupts import StopRequest
     from dpsql.policy.model import Policy
     from dpsql.session import Session
     from dpsql.wire import Message
@@ -34,35 +35,42 @@ _SPARE_SECONDS = 60
 
 
 class _Stops:
-    """Requests to stop a call, from the pipe; its end ends the process."""
+    """Requests to stop a call, from the pipe; its end ends the process.
+
+    No signal takes part: the thread that reads the pipe asks the one that works, which looks for it.
+    """
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
-        self._wanted = 0
-        self.running = 0
-        """The number of the call that runs; 0 between two calls."""
-        self._main = threading.get_ident()
-        signal.signal(signal.SIGINT, self._raise)
+        self._lock = threading.Lock()
+        self._wanted = self._running = 0
+        self._stop: StopRequest | None = None
         threading.Thread(target=self._read, daemon=True, name="dpsql-stops").start()
 
-    def begin(self, number: int) -> None:
-        """Let a call be stopped from here on: the main thread waits for it now, and nothing but the call can be cut short."""
-        self.running = number
-        if self._wanted == number:
-            signal.pthread_kill(self._main, signal.SIGINT)
+    def begin(self, number: int) -> StopRequest:
+        """Return what a call is stopped by; it may be asked to stop already."""
+        from dpsql.interrupts import StopRequest
 
-    def _raise(self, *_: object) -> None:
-        if self.running and self._wanted == self.running:
-            raise KeyboardInterrupt
+        with self._lock:
+            self._running, self._stop = number, StopRequest()
+            if number and self._wanted == number:
+                self._stop.request()
+            return self._stop
+
+    def end(self) -> None:
+        """Note that the call is over: a request that comes late is for nobody."""
+        with self._lock:
+            self._running, self._stop = 0, None
 
     def _read(self) -> None:
         while True:
             data = os.read(self._pipe, CALL_NUMBER_BYTES)
             if len(data) < CALL_NUMBER_BYTES:
                 os._exit(0)  # the front is gone: nothing that is computed here can be told any more
-            self._wanted = int.from_bytes(data, "big")
-            if self._wanted == self.running:
-                signal.pthread_kill(self._main, signal.SIGINT)
+            with self._lock:
+                self._wanted = int.from_bytes(data, "big")
+                if self._stop is not None and self._wanted == self._running:
+                    self._stop.request()
 
 
 class AnalystWorker:
@@ -141,26 +149,26 @@ class AnalystWorker:
 
     def serve(self) -> None:
         """Do one call after another until the front is gone."""
-        from dpsql.interrupts import run_apart
+        from dpsql.interrupts import run_stoppable
         from dpsql.server.frames import FrameError
 
         while True:
             try:
                 frame = self._frames.receive()
                 bound_processor_time(self._seconds)
-                run_apart(partial(self._do, frame)).get()
+                stop = self._stops.begin(int(frame.head.get("number", 0)))
+                try:
+                    run_stoppable(partial(self._do, frame), stop)
+                finally:
+                    self._stops.end()
+                self._frames.send({"kind": "done"})
             except FrameError:
                 return
 
     def _do(self, frame: Message) -> None:
-        """Do what a frame of the front asks, in a thread that no signal interrupts."""
-        try:
-            self._stops.begin(int(frame.head.get("number", 0)))
-            tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
-            tasks[frame.head["kind"]](frame)
-        finally:
-            self._stops.running = 0
-        self._frames.send({"kind": "done"})
+        """Do what a frame of the front asks."""
+        tasks = {"call": self._call, "restore": self._restore, "leave": self._leave}
+        tasks[frame.head["kind"]](frame)
 
     def _call(self, frame: Message) -> None:
         """Answer one message of a client: the replies, one after another, and the end of the call."""
@@ -258,8 +266,10 @@ def run_worker(arguments: list[str]) -> None:
     descriptor, pipe, memory = arguments
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.umask(0o077)
+    yield_to_front()
     held = confine(int(memory) if memory else None)
     tell_time_zone()
     worker = AnalystWorker(socket.socket(fileno=int(descriptor)), _Stops(int(pipe)))

@@ -165,6 +165,10 @@ class WorkerProcess:
         """
         return self._frames.receive(timeout)
 
+    def wait_for_frame(self, seconds: float) -> bool:
+        """Wait for the beginning of a frame, or the end of the worker; False where neither came."""
+        return self._frames.wait(seconds)
+
     def stop_call(self, number: int) -> None:
         """Ask the worker to stop a call, as the stop button does in a notebook; another call is not affected."""
         with suppress(OSError), self._ending:

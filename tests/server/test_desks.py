@@ -67,6 +67,12 @@ def stop_soon(made: ScriptedDesk, seconds: float) -> None:
 
 def test_a_call_is_charged_and_logged(make: Make) -> None:
     made = make(lambda side, frame: answer(side), NO_GRID)
+    assert [message.head["kind"] for message in made.ask()] == ["end"], "it is too quick for a stage"
+    assert outcomes(made) == ["released"]
+
+
+def test_a_slow_answer_without_a_grid_is_told_that_it_reads(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 0.2), NO_GRID)
     assert [message.head["kind"] for message in made.ask()] == ["stage", "end"]
     assert outcomes(made) == ["released"]
 
@@ -201,7 +207,7 @@ def test_a_death_after_the_settlement_tells_that_the_answer_is_stored(make: Make
         raise SystemExit
 
     made = make(die, NO_GRID)
-    _, message = made.ask()
+    *_, message = made.ask()
     assert "asking again is free" in message.head["message"]
     assert "nothing was charged" not in message.head["message"]
     assert outcomes(made) == ["released"]

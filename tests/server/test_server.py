@@ -108,7 +108,7 @@ def charged(server: ServerProcess) -> list[Any]:
 
 def test_one_statement(ada: BareClient, server: ServerProcess) -> None:
     reply = ada.run("SELECT COUNT(*) AS n FROM visits")
-    assert reply.kinds == ["stage", "result", "end"]
+    assert [kind for kind in reply.kinds if kind != "stage"] == ["result", "end"]
     (result,) = reply.results
     assert abs(result.fetchall()[0][0] - 5000) < 1000
     assert result.loss == "ε=0.1"

@@ -82,6 +82,7 @@ class NearLedger:
         sent = decode(encode(Message(head, payload)))
         self.calls[str(head.get("method"))] += 1
         answer = encode(service.call(str(sent.head.get("method")), sent.head, sent.payload, self.may_pay))
+        service.finish_call()
         self.answers.append(answer)
         return decode(answer)
 

@@ -16,7 +16,7 @@ from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition
 from dpsql.server.event_log import EventLog
 from dpsql.server.frames import FrameError, Frames
-from dpsql.wire import Message, decode, encode
+from dpsql.wire import Message, encode, unpack
 
 POLICY = """
 [budget]
@@ -97,6 +97,9 @@ class ScriptedWorker:
     def receive(self, timeout: float | None = None) -> Message:
         return self._frames.receive(timeout)
 
+    def wait_for_frame(self, seconds: float) -> bool:
+        return self._frames.wait(seconds)
+
     def stop_call(self, number: int) -> None:
         self.side.stops.append(number)
 
@@ -153,7 +156,8 @@ class ScriptedDesk:
     def ask(self, operation: str = "run") -> list[Message]:
         """Answer a call; return the messages of its reply."""
         call = self.desk.make_call(operation, self.session.handle)
-        return [decode(reply) for reply in self.desk.answer(call, self.session, b"body")]
+        replies = self.desk.answer(call, self.session, b"body")
+        return [message for reply in replies for message in unpack(reply)]
 
     def __enter__(self) -> ScriptedDesk:
         return self

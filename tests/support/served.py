@@ -18,7 +18,7 @@ import duckdb
 import pyarrow.flight as flight
 
 from dpsql.server.tokens import TokenFile
-from dpsql.wire import Message, ResultReader, decode, encode, read_error
+from dpsql.wire import PROTOCOL, Message, ResultReader, encode, read_error, unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = """
@@ -222,7 +222,7 @@ class BareClient:
         self.token = token
         self.flight = flight.connect(url)
         self.session = ""
-        self.opened = self.act("open", {"protocol": 1, "client": "test"}).messages[0].head
+        self.opened = self.act("open", {"protocol": PROTOCOL, "client": "test"}).messages[0].head
         self.session = self.opened["session"]
 
     def stream(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Iterator[Message]:
@@ -232,7 +232,7 @@ class BareClient:
             headers.append((b"dpsql-session", self.session.encode()))
         action = flight.Action(f"dpsql.{operation}", encode(Message(dict(head), payload)))
         for result in self.flight.do_action(action, flight.FlightCallOptions(headers=headers)):
-            yield decode(result.body.to_pybytes())
+            yield from unpack(result.body.to_pybytes())
 
     def act(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Reply:
         """Ask, and return the whole reply."""
