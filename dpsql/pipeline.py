@@ -443,7 +443,7 @@ class Pipeline:
         charge = self.price(event)
         if not charge and not since:
             return _FREE
-        left, stored = self.ledger.state().sentence, self.price(None, debit)
+        left, stored = self.ledger.say_left(), self.price(None, debit)
         if not charge:
             return f"{since}, {stored or _FREE} · {left}"
         rest = f" (the rest is {since}: {stored or 'free'})" if since else ""

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +105,7 @@ def _rotate(given: argparse.Namespace) -> None:
 
 
 def _print_token(token: str, given: argparse.Namespace) -> None:
+    _keep_from_others()
     days = f"{given.days} day" + ("s" if given.days != 1 else "")
     print(token)
     print(
@@ -126,6 +130,14 @@ def _list(given: argparse.Namespace) -> None:
             state = "not in the policy"
         rows.append((name, state, record.expires[:10], record.paused))
     print(Sheet.of(("analyst", "state", "expires", "why"), rows).text())
+
+
+def _keep_from_others() -> None:
+    """Let nobody else read the file that standard output goes to, if it is one: clients take no token from one that they can."""
+    with suppress(OSError, ValueError):
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+        if stat.S_ISREG(mode) and mode & 0o077:
+            os.fchmod(sys.stdout.fileno(), stat.S_IMODE(mode) & ~0o077)
 
 
 def _remove(given: argparse.Namespace) -> None:

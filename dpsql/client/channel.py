@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,7 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
         where = f"the first line of {file}"
         try:
             with Path(file).expanduser().open("rb") as opened:
+                _check_private(file, os.fstat(opened.fileno()))
                 token = opened.read(MAX_TOKEN_FILE).partition(b"\n")[0].decode().strip()
         except (OSError, UnicodeDecodeError, RuntimeError, ValueError):
             raise ServerError(f"the token file {file} can't be read.") from None
@@ -118,6 +120,19 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
     if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
         raise ServerError(f"{where} can't be a token.", hint="the owner prints it: dpsql analyst add NAME.")
     return token
+
+
+def _check_private(file: str | Path, status: os.stat_result) -> None:
+    """Refuse a file of the user's own that others may read or write, as ssh does with keys.
+
+    Raises:
+        ServerError: it is one.
+    """
+    if os.name == "posix" and status.st_uid == os.geteuid() and status.st_mode & 0o077:
+        raise ServerError(
+            f"others on this machine may read the token file {file}, and ask in your name.",
+            hint=f"chmod 600 {shlex.quote(str(file))}",
+        )
 
 
 class Channel(Protocol):

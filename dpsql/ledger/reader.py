@@ -57,6 +57,10 @@ class LedgerReader:
         with self._book.reading():
             return make_budget_state(self._book.account, self.policy, self.analyst, after, debit)
 
+    def say_left(self) -> str:
+        """Say what is left after what was settled last: the sentence of :meth:`state`, for people."""
+        return self.state().sentence
+
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
         """Return the error that reserving these events one after another would raise now; None if all fit.
 

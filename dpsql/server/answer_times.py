@@ -81,6 +81,8 @@ class AnswerClock:
         """The time of the reply, once a step before it has waited."""
         self.overrun = False
         """Whether a statement took longer than the grid's last time."""
+        self._ready: float | None = None
+        """The time of the reply of a statement that is answered, and not in the ledger yet."""
         self._given_up = threading.Event()
 
     @property
@@ -109,7 +111,7 @@ class AnswerClock:
 
     def set_reply_time(self, at: float) -> None:
         """Let the reply leave at a time of the grid that :meth:`find_reply_time` gave before."""
-        self.touched = False
+        self.touched, self._ready = False, None
         if self._grid.times:
             self.waited = at
 
@@ -118,17 +120,28 @@ class AnswerClock:
         if self._grid.times:
             self._wait_until(self.find_ledger_time(self.find_reply_time(time.monotonic())))
 
+    def note_answer(self) -> float:
+        """Note that what was touched is answered, which decides the time of its reply.
+
+        Returns:
+            When it may be seen in the ledger.
+        """
+        now = time.monotonic()
+        self.overrun = self.overrun or now - self.start > self._grid.last
+        self._ready = self.find_reply_time(now)
+        return self.find_ledger_time(self._ready)
+
     def wait_for_ledger(self) -> None:
         """Wait until what was done after a touch may be seen in the ledger."""
         if not self.touched:
             return
-        now = time.monotonic()
-        self.overrun = self.overrun or now - self.start > self._grid.last
-        reply = self.find_reply_time(now)
+        if self._ready is None:
+            self.note_answer()
         if self._grid.times:
-            self._wait_until(self.find_ledger_time(reply))
-            self.waited = reply
-        self.touched = False
+            assert self._ready is not None
+            self._wait_until(self.find_ledger_time(self._ready))
+            self.waited = self._ready
+        self.touched, self._ready = False, None
 
     def wait_for_reply(self) -> None:
         """Wait until the reply may leave."""

@@ -2,6 +2,10 @@
 
     call -> (opened | ledger | touch | journal | reply)* -> done
 
+Where answers wait for the grid, a settlement is only promised to the worker, and written when its time has come: so the worker
+has its reply ready long before that time, and nothing is left to do then whose pace could tell how long the statement took. What
+the settlement says (the budget that is left) is filled into the reply afterwards.
+
 Replies are held until the call is done, and where private data were touched until the next time of the public grid
 (:mod:`dpsql.server.answer_times`). A stop takes effect at once while nothing was paid: then the worker may pay nothing more, and
 ends as it does for the stop button of a notebook. Once it has paid, the next time of the grid decides: what is done by then is
@@ -20,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.server.answer_times import AnswerClock, AnswerTimes
 from dpsql.server.frames import FrameError, read_lines
+from dpsql.server.promises import fill_left
 from dpsql.wire import READING, Message, encode, write_error
 
 if TYPE_CHECKING:
@@ -93,6 +98,13 @@ class AnalystCall:
         self._size = 0
         self._at_stake = self._arrived = self._expired = self._heard = self._owes_stage = False
         self.finished = False
+        self._promised: Message | None = None
+        """A settlement that the worker has the word for, and that is not written yet."""
+        self._promised_at = 0.0
+        self._left: dict[int, str] = {}
+        """The budget that was left after each settlement that was promised."""
+        self._unsettled: Message | None = None
+        """The error of a promised settlement that could not be written: no answer is shown."""
         self._killed_at: float | None = None
         self._plans: list[threading.Timer] = []
         """Kills that are due unless what they are planned for is done before."""
@@ -130,6 +142,11 @@ class AnalystCall:
     def _step(self) -> list[bytes] | None:
         """Take the next frame; return what to tell at once, None after the last one."""
         assert self._worker is not None
+        if self._promised is not None:
+            rest = self._promised_at - time.monotonic()
+            if rest <= 0 or not self._worker.wait_for_frame(rest):
+                self._keep_promise()
+                return []
         if self._owes_stage:
             self._owes_stage = False
             if not self._worker.wait_for_frame(STAGE_SECONDS):
@@ -150,6 +167,7 @@ class AnalystCall:
         if kind == "ledger":
             self._answer_ledger(frame)
         elif kind == "touch":
+            self._keep_promise()
             with self._lock:
                 self.clock.touch()
                 self._at_stake = True
@@ -165,6 +183,7 @@ class AnalystCall:
             if len(self.told) < _MOST_FAILURES_TOLD:
                 self.told.append(str(frame.head.get("why", ""))[:100])
         elif kind == "done":
+            self._keep_promise()
             self._note_arrival()
             self.clock.wait_for_ledger()
             with self._lock:
@@ -185,12 +204,25 @@ class AnalystCall:
         method = frame.head.get("method")
         if not isinstance(method, str):
             raise FrameError("a call without a method")
+        self._keep_promise()
+        if method == "settle" and self.clock.touched and self.clock.has_times:
+            self._promise(frame)
+            return
         if method in _SEEN_BY_OTHERS:
             self._wait_unhurried(self.clock.wait_for_ledger)
+        answer = self._call_ledger(method, frame)
+        try:
+            self._worker.send(answer.head, answer.payload)
+        finally:
+            self._service.finish_call()
+
+    def _call_ledger(self, method: str, frame: Message) -> Message:
+        """Let the ledger do a call, and note what that means for a stop."""
+        assert self._service is not None
         if method == "settle" and frame.head.get("outcome") == "failed":
             self.failures += 1
         with self._lock:
-            may_pay = self.operation in _PAYING and not self.stopped
+            may_pay = self.operation in _PAYING and not self.stopped and self._unsettled is None
             if method == "reserve" and may_pay:
                 self._at_stake = True  # a stop that comes from here on waits for the grid
         answer = self._service.call(method, frame.head, frame.payload, may_pay)
@@ -201,10 +233,28 @@ class AnalystCall:
         if method == "settle" or refused:
             with self._lock:
                 self._at_stake = self.clock.touched
-        try:
-            self._worker.send(answer.head, answer.payload)
-        finally:
-            self._service.finish_call()
+        return answer
+
+    def _promise(self, frame: Message) -> None:
+        """Give the worker the word that a settlement will be written, so that it can make the reply meanwhile."""
+        assert self._worker is not None
+        self._note_arrival()
+        self._promised, self._promised_at = frame, self.clock.note_answer()
+        self._worker.send({"kind": "answer", "promised": True})
+
+    def _keep_promise(self) -> None:
+        """Write a settlement that was promised, at its time."""
+        frame, self._promised = self._promised, None
+        if frame is None:
+            return
+        assert self._service is not None
+        self._wait_unhurried(self.clock.wait_for_ledger)
+        answer = self._call_ledger("settle", frame)
+        self._service.finish_call()
+        if answer.head.get("kind") == "error":
+            self._unsettled = answer
+        else:
+            self._left[int(frame.head["statement_id"])] = str(answer.head.get("left", ""))
 
     def _wait_after_opening(self) -> None:
         """Let a worker go on at a public time that has opened the data for a session."""
@@ -229,7 +279,7 @@ class AnalystCall:
     @property
     def outcome(self) -> str:
         """The outcome for the log: the worst of its statements' outcomes, or ``public`` where none was paid."""
-        if self.killed or self.failures:
+        if self.killed or self.failures or self._unsettled is not None:
             return "interrupted" if self.stopped else "failed"
         if self.stopped and not self.charges:
             return "stopped"
@@ -238,8 +288,10 @@ class AnalystCall:
     @property
     def replies(self) -> list[bytes]:
         """The messages that the client is told in the end."""
+        if self._unsettled is not None:
+            return [encode(self._unsettled)]
         if self._size <= self._result_bytes:
-            return self._replies
+            return [fill_left(reply, self._left) for reply in self._replies] if self._left else self._replies
         said = f"the answer is larger than the {self._result_bytes:,} bytes that the owner allows. What it cost is paid."
         hint = "ask for fewer rows or columns of it: the private part is stored, and free."
         return [encode(write_error(Error(said, hint=hint)))]
@@ -318,6 +370,7 @@ class AnalystCall:
         """
         assert self._worker is not None and self._service is not None
         self.killed = True
+        self._keep_promise()
         paid = self._at_stake
         if not self._heard and not paid and not self.stopped:
             raise WorkerEnded

@@ -237,12 +237,12 @@ class Desk:
                 replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
             else:
                 yield from self._work(call, record, body)
+                replies = list(pack(call.replies))  # nothing is left to do at the public time
                 call.wait_for_reply()
-                replies = call.replies
             record.used = time.monotonic()
         if record.ended:
             raise Refused("this session has ended; connect again.")
-        yield from pack(replies)
+        yield from replies
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Let the worker do a call; a worker that was gone already is replaced, and so is the one that was kept ready."""

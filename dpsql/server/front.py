@@ -162,6 +162,9 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         try:
             yield from desk.answer(call, record, body)
             outcome = call.outcome
+        except GeneratorExit:  # the client went away, and the call has ended as it would have
+            outcome = call.outcome
+            raise
         finally:
             desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
 

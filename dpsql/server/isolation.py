@@ -8,19 +8,22 @@ namespace without devices, and by a filter that refuses to make a socket, which 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import resource
 import struct
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 ADDRESS_SPACE = 4 << 30
 """Bytes that a worker may map beyond its memory limit, where only that can be bounded: libraries, threads, arenas."""
 MAX_FILES = 1024
-NICENESS = 10
-"""How far a worker stands back for the front."""
+NICENESS = 5
+"""How far a worker stands back for the front, and its computing threads for the one that makes replies."""
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 4, 22, 38
 _GROUPS = Path("/sys/fs/cgroup")
@@ -64,16 +67,35 @@ def bound_processor_time(seconds: float) -> None:
 
 
 def yield_to_front() -> None:
-    """Let the front go first on a busy machine: else replies leave the later the longer statements have computed."""
-    with suppress(OSError, AttributeError):
-        kind = os.sched_getscheduler(0)
-        if kind in (os.SCHED_FIFO, os.SCHED_RR):
-            given = os.sched_getparam(0).sched_priority
-            os.sched_setscheduler(0, kind, os.sched_param(max(1, given - 1)))
-            return
+    """Let the front go first on a busy machine: else replies leave the later, the longer statements have computed."""
+    _stand_back(0)
     with suppress(OSError):
-        os.nice(NICENESS)
         Path("/proc/self/autogroup").write_text(str(NICENESS))  # this process has a session of its own
+
+
+def yield_to_this_thread(known: set[int]) -> None:
+    """Let this thread go before the process's others, which compute: it makes the replies.
+
+    Args:
+        known: the threads that stand back already; the others are added.
+    """
+    with suppress(OSError):
+        for thread in {int(name) for name in os.listdir("/proc/self/task")} - known:
+            known.add(thread)
+            if thread != threading.get_native_id():
+                _stand_back(thread)
+
+
+def _stand_back(thread: int) -> None:
+    """Give a thread a lower priority, 0 for this one. Nobody needs a right for that."""
+    with suppress(OSError, AttributeError):
+        kind = os.sched_getscheduler(thread)
+        if kind in (os.SCHED_FIFO, os.SCHED_RR):
+            given = os.sched_getparam(thread).sched_priority
+            os.sched_setscheduler(thread, kind, os.sched_param(max(1, given - 1)))
+        else:
+            given = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, given + NICENESS)
 
 
 def protect_memory() -> None:
@@ -144,13 +166,18 @@ class MemoryGroups:
     """The cgroups of workers, where the front may make any: version 2, writable, with the memory controller.
 
     A group with processes of its own can't have groups with controllers, so the front moves to one below first.
+
+    Args:
+        root: where the system shows its groups.
+        membership: the file that says which one this process is in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = _GROUPS, membership: Path = Path("/proc/self/cgroup")) -> None:
         self._place: Path | None = None
+        self._numbers = itertools.count(1)
         with suppress(OSError, StopIteration):
-            lines = Path("/proc/self/cgroup").read_text().splitlines()
-            own = _GROUPS / next(line for line in lines if line.startswith("0::"))[3:].strip("/")
+            lines = membership.read_text().splitlines()
+            own = root / next(line for line in lines if line.startswith("0::"))[3:].strip("/")
             if "memory" not in (own / "cgroup.controllers").read_text().split():
                 return
             front = own / "front"
@@ -164,20 +191,33 @@ class MemoryGroups:
         """Tell whether groups can be made."""
         return self._place is not None
 
-    def put(self, process: int, memory: int) -> Path | None:
-        """Put a process into a group with so many bytes, and return the group; None where that failed."""
+    def make(self, memory: int) -> Path | None:
+        """Make a group with so many bytes; None where that can't be."""
         if self._place is None:
             return None
-        with suppress(OSError):
-            group = self._place / f"worker-{process}"
+        group = self._place / f"worker-{os.getpid()}-{next(self._numbers)}"
+        try:
             group.mkdir()
             (group / "memory.max").write_text(str(memory))
-            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
-                with suppress(OSError):
-                    (group / name).write_text(value)
-            (group / "cgroup.procs").write_text(str(process))
-            return group
-        return None
+        except OSError:
+            remove_group(group)
+            return None
+        for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
+            with suppress(OSError):
+                (group / name).write_text(value)
+        return group
+
+
+def remove_group(group: Path) -> None:
+    """Remove a group whose processes have ended, or are about to."""
+    for _ in range(10):
+        try:
+            group.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.05)
 
 
 def list_unconfined(held: dict[str, str]) -> list[str]:

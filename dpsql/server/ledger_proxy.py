@@ -21,6 +21,7 @@ from dpsql.privacy.accountants import Accountant, Spent, format_percent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.report.data import PICTURES
+from dpsql.server.promises import mark_left
 from dpsql.wire import Message, get_field, read_entry, read_error, read_event_of, read_state
 
 Ask = Callable[[dict[str, Any], bytes], Message]
@@ -48,6 +49,8 @@ class LedgerProxy(Ledger):
         self.analyst = analyst
         self.warnings = ()
         self._state: BudgetState | None = None
+        self._promised: int | None = None
+        """The statement that was settled last, where the front has given its word and writes it later."""
         self._dropped: dict[str, str | None] = {}
 
     def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:
@@ -56,7 +59,7 @@ class LedgerProxy(Ledger):
         Raises:
             Error: the front's own.
         """
-        self._state = None
+        self._state = self._promised = None
         answer = self._ask({"method": method, **head}, payload)
         if answer.head.get("kind") == "error":
             raise read_error(answer)
@@ -141,7 +144,10 @@ class LedgerProxy(Ledger):
             "kept": sizes,
         }
         answer = self._call("settle", bytes(content), **head)
-        self._state = read_state(answer.head.get("state"))
+        if answer.head.get("promised"):
+            self._promised = ticket.statement_id
+        else:
+            self._state = read_state(answer.head.get("state"))
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
@@ -205,6 +211,12 @@ class LedgerProxy(Ledger):
             return told
         owed = None if debit is None else debit.to_json()
         return read_state(self._call("state", after=events, debit=owed).head.get("state"))
+
+    def say_left(self) -> str:
+        if self._promised is None:
+            return self.state().sentence
+        number, self._promised = self._promised, None
+        return mark_left(number)
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
         owed = None if debit is None else debit.to_json()

@@ -198,7 +198,8 @@ class LedgerService:
         del self._open[ticket.statement_id]
         used = event if outcome == "released" else ticket.event
         self._untold.append((ticket.statement_id, self.ledger.accountant.write_charge(used), outcome))
-        return _answer(state=write_state(self.ledger.state()))
+        state = self.ledger.state()
+        return _answer(state=write_state(state), left=state.sentence)
 
     def _part(self, head: dict[str, Any], payload: bytes) -> Message:
         """Take a piece of what the next settlement stores."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import ServerError
-from dpsql.server.event_log import EventLog
+from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.listening import clear_socket, is_loopback
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
+STOP_SECONDS = 30.0
+"""Seconds that the end of the server waits for all of them to be settled, whoever holds their ledgers."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
 _SOCKET_MASK = 0o117
@@ -134,12 +136,16 @@ def run_server(
             if page is not None:
                 page.start()
             _run(served, signals, log, certificates is not None, page)
-            run_together([partial(one.stop, PATIENCE_SECONDS) for one in served])
+            for one in served:
+                one.give_up_reading()
+            settled = run_together([partial(one.stop, PATIENCE_SECONDS) for one in served], STOP_SECONDS)
     finally:
         if page is not None:
             page.close()
-        for one in served:
-            one.close()
+        closed = run_together([one.close for one in served], PATIENCE_SECONDS)
+    if not (settled and closed):
+        said = "the ledger is held by another process: what runs stays charged, and is settled when the ledger is opened"
+        log.write("failure", why=said)
     log.write("end")
     return 0
 
@@ -192,15 +198,28 @@ def _run(
     ended = threading.Event()
     watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
     watching.start()
+    wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
+    reading = threading.Thread(target=_reload, args=(served, wanted, log), daemon=True, name="dpsql-reload")
+    reading.start()
     while _wait_for_signal(signals) == signal.SIGHUP:
         if tls:
             log.write("reload", why="certificates are read at the start: restart the server for new ones")
         if page is not None:
             page.print_link()
-        for one in served:
-            one.reload()
+        wanted.put(None)
     ended.set()
     watching.join(PATIENCE_SECONDS)
+
+
+def _reload(served: Sequence[ServedPolicy], wanted: queue.SimpleQueue[None], log: EventLog) -> None:
+    """Read the policies again whenever that is wanted: it may take minutes, in which a signal is heard all the same."""
+    while True:
+        wanted.get()
+        for one in served:
+            try:
+                one.reload()
+            except Exception as error:
+                log.write("failure", policy=one.name, why=name_place(error))
 
 
 def _wait_for_signal(signals: queue.SimpleQueue[int]) -> int:

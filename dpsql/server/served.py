@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,6 +93,8 @@ class ServedPolicy:
         self._edition: Edition | None = None
         self.readings = 0
         """How often the policy was taken again."""
+        self._checking: subprocess.Popen[str] | None = None
+        self._ended = False
         self._held = _hold(places.ledger)
 
     # -- readings -----------------------------------------------------------------------------------------------
@@ -146,9 +149,14 @@ class ServedPolicy:
             self._check()
             edition = self._read()
         except Error as error:
-            self._log.write("policy not taken", policy=self.name, why=error.message)
+            if not self._ended:
+                self._log.write("policy not taken", policy=self.name, why=error.message)
             return
         with self._lock:
+            if self._ended:
+                edition.pool.close()
+                edition.ledger.close()
+                return
             self._old.append(self.edition)
             self._edition = edition
             self.readings += 1
@@ -174,20 +182,37 @@ class ServedPolicy:
             "check",
             str(self.places.policy.absolute()),
         ]
+        checking = self._start_check([*command, self.places.database])
         try:
-            done = subprocess.run(
-                [*command, self.places.database],
-                capture_output=True,
-                text=True,
-                env=os.environ | {"PYTHONPATH": write_import_path()},
-                timeout=CHECK_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            out, err = checking.communicate(timeout=CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
             raise PolicyError("the policy could not be checked.") from None
-        if done.returncode:
-            missing = [line.strip(" -") for line in done.stdout.splitlines() if line.startswith("  - ")]
-            said = done.stderr.splitlines()
+        finally:
+            self._checking = None
+            with checking:
+                checking.kill()
+        if checking.returncode:
+            missing = [line.strip(" -") for line in out.splitlines() if line.startswith("  - ")]
+            said = err.splitlines()
             raise PolicyError(next(iter([*missing, *said]), "the policy is not in order."))
+
+    def _start_check(self, command: list[str]) -> subprocess.Popen[str]:
+        """Start a process that checks the policy, unless the server ends.
+
+        Raises:
+            PolicyError: it does, or no process can be started.
+        """
+        environment = os.environ | {"PYTHONPATH": write_import_path()}
+        with self._lock:
+            if self._ended:
+                raise PolicyError("the server ends.")
+            try:
+                self._checking = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+                )
+            except OSError:
+                raise PolicyError("the policy could not be checked.") from None
+            return self._checking
 
     def _close_old(self) -> None:
         """Close readings that no desk uses any more."""
@@ -280,13 +305,21 @@ class ServedPolicy:
             except LedgerError as error:
                 self._log.write("texts not forgotten", policy=self.name, why=error.message)
 
+    def give_up_reading(self) -> None:
+        """Take no other reading of the policy from now on: the server ends. A worker that starts for one ends with the server."""
+        with self._lock:
+            self._ended = True
+            checking = self._checking
+        if checking is not None:
+            checking.kill()
+
     def stop(self, patience: float) -> None:
         """Stop what runs, settle it, and end the workers of all desks.
 
         Args:
             patience: seconds that a statement which has paid may have until its answer time.
         """
-        run_together([partial(desk.close, patience) for desk in list(self._desks.values())])
+        run_together([partial(desk.close, patience) for desk in list(self._desks.values())], 4 * patience)
 
     def close(self) -> None:
         """Close the ledger, and give it free for another server."""
@@ -297,13 +330,23 @@ class ServedPolicy:
         os.close(self._held)
 
 
-def run_together(tasks: list[Callable[[], None]]) -> None:
-    """Do several things at once, each in a thread, and wait for all of them."""
+def run_together(tasks: list[Callable[[], None]], seconds: float) -> bool:
+    """Do several things at once, each in a thread, and wait for them.
+
+    Args:
+        tasks: the things.
+        seconds: how long they are waited for, all together.
+
+    Returns:
+        Whether all of them were done by then.
+    """
     threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
+    end = time.monotonic() + seconds
     for thread in threads:
-        thread.join()
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _hold(ledger: Path) -> int:

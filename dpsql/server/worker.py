@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.privacy.records import tell_time_zone
-from dpsql.server.isolation import bound_processor_time, confine, yield_to_front
+from dpsql.server.isolation import bound_processor_time, confine, yield_to_front, yield_to_this_thread
 
 if TYPE_CHECKING:
     from dpsql.interrupts import StopRequest
@@ -84,6 +84,8 @@ class AnalystWorker:
         self._asking = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._journals: dict[str, list[bytes]] = {}
+        self._computing: set[int] = set()
+        """The threads that stand back for this one."""
 
     def open_data(self, held: dict[str, str]) -> None:
         """Open the data with what the first frame says, and tell the front; or tell why not."""
@@ -252,6 +254,7 @@ class AnalystWorker:
             return self._frames.receive()
 
     def _tell_touch(self) -> None:
+        yield_to_this_thread(self._computing)
         self._frames.send({"kind": "touch"})
 
     def _tell_failure(self, error: BaseException) -> None:

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 from dpsql.errors import Error, PolicyError
 from dpsql.policy.server_rules import ServerRules
 from dpsql.server.frames import FrameError, Frames
-from dpsql.server.isolation import MemoryGroups
+from dpsql.server.isolation import MemoryGroups, remove_group
 from dpsql.wire import Message, read_error
 
 START_SECONDS = 300.0
@@ -92,10 +91,11 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         read, self._stop_pipe = os.pipe()
         environment = select_environment() | {"TZ": setup.rules.time_zone}
+        self._group = groups.make(memory)
         command = [sys.executable, "-P", "-m", "dpsql.server.worker", str(theirs.fileno()), str(read)]
         try:
             self._process = subprocess.Popen(
-                [*command, "" if groups.possible else str(memory)],
+                [*command, str(memory) if self._group is None else ""],
                 pass_fds=(theirs.fileno(), read),
                 env=environment,
                 cwd="/",
@@ -104,13 +104,23 @@ class WorkerProcess:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        except OSError:
+            os.close(self._stop_pipe)
+            ours.close()
+            self._remove_group()
+            raise
         finally:
             theirs.close()
             os.close(read)
-        self._group = groups.put(self._process.pid, memory)
         self._frames = Frames(ours)
         self._ending = threading.Lock()
         self._ended = False
+        try:
+            if self._group is not None:
+                (self._group / "cgroup.procs").write_text(str(self._process.pid))
+        except OSError:  # nothing else bounds its memory
+            self.close()
+            raise
 
     @property
     def pid(self) -> int:
@@ -193,13 +203,11 @@ class WorkerProcess:
             os.close(self._stop_pipe)
         self.kill()
         self._frames.close()
+        self._remove_group()
+
+    def _remove_group(self) -> None:
         if self._group is not None:
-            for _ in range(10):
-                try:
-                    self._group.rmdir()
-                    return
-                except OSError:
-                    time.sleep(0.05)
+            remove_group(self._group)
 
 
 class WorkerPool:

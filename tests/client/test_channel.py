@@ -91,8 +91,33 @@ def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert channels.find_token(None) == TOKEN
     file = tmp_path / "token"
     file.write_text("other\nmore\n")
+    file.chmod(0o600)
     assert channels.find_token(None, file) == "other"
     assert channels.find_token("given", file) == "given"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_token_that_others_can_read_is_not_sent(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "my token"
+    file.write_text(TOKEN)
+    file.chmod(mode)
+    with pytest.raises(ServerError, match="others on this machine may read") as caught:
+        channels.find_token(None, file)
+    assert TOKEN not in str(caught.value)
+    command = str(caught.value.hint)
+    subprocess.run(["sh", "-c", command], check=True)
+    assert channels.find_token(None, file) == TOKEN
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="who is not root gives no file away")
+def test_a_token_file_of_another_user_is_theirs_to_look_after(tmp_path: Path) -> None:
+    """Secrets that a system mounts belong to root, and are readable."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    os.chown(file, 12345, -1)
+    file.chmod(0o644)
+    assert channels.find_token(None, file) == TOKEN
 
 
 @pytest.mark.parametrize("token", ["", "two words", "x\r\nauthorization: Bearer y", "é", "x" * 513, 5])
@@ -102,6 +127,7 @@ def test_what_is_no_token(token: Any, tmp_path: Path) -> None:
     assert not token or str(token) not in str(caught.value)
     file = tmp_path / "token"
     file.write_bytes(b"\xff\xfe")
+    file.chmod(0o600)
     for wrong in (file, tmp_path / "none", tmp_path):
         with pytest.raises(ServerError, match="can't be read"):
             channels.find_token(None, wrong)

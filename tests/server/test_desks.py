@@ -14,6 +14,7 @@ import pytest
 from dpsql.server import desks
 from dpsql.server.desks import MAX_FAILURES, MAX_OVERRUNS, Refused
 from dpsql.server.limits import MAX_WAITING
+from dpsql.server.promises import mark_left
 from dpsql.wire import Message
 from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
 
@@ -480,6 +481,99 @@ def test_a_session_whose_token_is_gone_ends(make: Make) -> None:
     assert refused, "nothing more is told to a token that is gone"
     with pytest.raises(Refused):
         made.desk.find(made.session.handle)
+
+
+def test_a_reply_is_made_before_its_time_and_then_says_what_is_left(make: Make) -> None:
+    """What is left to do at a public time would take the longer, the busier the machine is with the statement itself."""
+    ready: list[float] = []
+
+    def settle(side: ScriptedSide, frame: Message) -> None:
+        for _ in range(2):
+            number = side.pay(EVENT)
+            side.touch()
+            assert side.settle(number or 0, EVENT).head == {"kind": "answer", "promised": True}
+            ready.append(time.monotonic())
+            side.reply(kind="value", cost_line=f"cost, {mark_left(number or 0)}", text=mark_left(99))
+
+    made = make(settle, GRID)
+    begun = time.monotonic()
+    told = [message.head for message in made.ask() if message.head["kind"] == "value"]
+    assert 0.399 <= time.monotonic() - begun < 0.58
+    assert ready[0] - begun < 0.1, "the worker need not wait for the first time of the grid"
+    assert ready[1] - begun > 0.17, "the next statement is paid when others may see the one before"
+    assert [head["cost_line"] for head in told] == [
+        "cost, ε=4 of ada's ε=5 left",
+        "cost, ε=3 of ada's ε=5 left",
+    ]
+    assert told[0]["text"] == mark_left(99), "other statements' budgets are not filled in"
+    assert outcomes(made) == ["released"] * 2
+
+
+def test_slow_postprocessing_is_settled_in_time_and_leaves_on_the_lead(make: Make) -> None:
+    seen: list[list[str]] = []
+
+    def process(side: ScriptedSide, frame: Message) -> None:
+        number = side.pay(EVENT)
+        side.touch()
+        side.settle(number or 0, EVENT)
+        time.sleep(0.1)
+        seen.append(outcomes(made))
+        time.sleep(0.15)
+        seen.append(outcomes(made))
+        side.reply(kind="end")
+
+    made = make(process, GRID)
+    begun = time.monotonic()
+    assert made.ask()[-1].head["kind"] == "end"
+    late = (time.monotonic() - begun - 0.2) / made.desk.edition.grid.lead
+    assert seen == [["open"], ["released"]], (
+        "others see the settlement at its time, not when the reply is ready"
+    )
+    assert late >= 2.4
+
+
+def test_what_was_promised_and_can_t_be_written_shows_no_answer(make: Make) -> None:
+    """The worker claims to have used more than it reserved."""
+
+    def lie(side: ScriptedSide, frame: Message) -> None:
+        number = side.pay(EVENT)
+        side.touch()
+        assert side.settle(number or 0, {"kind": "pure", "epsilon": "2"}).head.get("promised")
+        side.reply(kind="result", bytes=1)
+        assert side.pay(EVENT) is None, "and pays nothing more"
+        side.reply(kind="end")
+
+    made = make(lie, GRID)
+    stage, error = made.ask()
+    assert (stage.head["kind"], error.head["kind"]) == ("stage", "error")
+    assert "result" not in str(error.head)
+    assert made.ledger.state().spent_epsilon == 1
+
+
+def test_a_death_after_a_promise_loses_nothing(make: Make) -> None:
+    def die(side: ScriptedSide, frame: Message) -> None:
+        number = side.pay(EVENT)
+        side.touch()
+        side.settle(number or 0, EVENT)
+        raise SystemExit
+
+    made = make(die, GRID)
+    begun = time.monotonic()
+    *_, message = made.ask()
+    assert time.monotonic() - begun >= 0.199
+    assert "asking again is free" in message.head["message"]
+    assert outcomes(made) == ["released"]
+    assert made.desk._failures == 0
+
+
+def test_a_client_that_goes_away_is_logged_by_what_became_of_its_statement(make: Make) -> None:
+    made = make(lambda side, frame: answer(side, 0.1), GRID)
+    call = made.desk.make_call("run", made.session.handle)
+    replies = made.desk.answer(call, made.session, b"body")
+    next(replies)
+    replies.close()
+    assert call.outcome == "released"
+    assert outcomes(made) == ["released"]
 
 
 def test_the_end_of_the_server_settles(make: Make, tmp_path: Path) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpsql.server.isolation import ADDRESS_SPACE, list_unconfined
+from dpsql.policy.model import Policy
+from dpsql.server.isolation import ADDRESS_SPACE, MemoryGroups, list_unconfined
+from dpsql.server.worker_process import WorkerProcess, WorkerSetup
+from tests.support.served import write_data, write_policy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
 MEMORY = 512 << 20
@@ -111,3 +118,125 @@ def test_what_is_missing_is_told() -> None:
     assert list_unconfined({"memory": "cgroup", "network": "filter", "peeking": "filter"}) == []
     assert len(list_unconfined({"memory": "", "network": "", "peeking": ""})) == 3
     assert "address space" in list_unconfined({"memory": "address space", "network": "x", "peeking": "x"})[0]
+
+
+class FakeGroups:
+    """A folder that stands for the system's groups; like there, a group is removed as long as it holds no group."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, controllers: str = "cpu memory"
+    ) -> None:
+        self.own = folder / "groups" / "user" / "service"
+        self.own.mkdir(parents=True)
+        (self.own / "cgroup.controllers").write_text(controllers)
+        self.membership = folder / "membership"
+        self.membership.write_text("4:memory:/old\n0::/user/service\n")
+        monkeypatch.setattr(Path, "rmdir", lambda group: shutil.rmtree(group))
+
+    def open(self) -> MemoryGroups:
+        return MemoryGroups(self.own.parents[1], self.membership)
+
+    def workers(self) -> list[Path]:
+        return sorted(self.own.glob("worker-*"))
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
+    return FakeGroups(tmp_path, monkeypatch)
+
+
+def start_worker(tmp_path: Path, groups: MemoryGroups) -> WorkerProcess:
+    write_data(tmp_path, 100)
+    policy = write_policy(tmp_path, {"ada": 5}, "max_memory_mb = 700")
+    rules = Policy.load(policy).server
+    return WorkerProcess(WorkerSetup(policy.read_text(), policy.name, tmp_path, ":memory:", rules), groups)
+
+
+def test_the_front_moves_and_a_worker_has_a_group_of_its_own(tmp_path: Path, groups: FakeGroups) -> None:
+    opened = groups.open()
+    assert opened.possible
+    assert (groups.own / "front" / "cgroup.procs").read_text() == str(os.getpid())
+    assert (groups.own / "cgroup.subtree_control").read_text() == "+memory"
+    worker = start_worker(tmp_path, opened)
+    try:
+        (group,) = groups.workers()
+        assert (group / "memory.max").read_text() == str(700 << 20)
+        assert (group / "memory.swap.max").read_text() == "0"
+        assert (group / "memory.oom.group").read_text() == "1"
+        assert (group / "cgroup.procs").read_text() == str(worker.pid)
+        worker.wait_until_ready()
+        assert worker.held["memory"] == "cgroup"
+        limits = Path(f"/proc/{worker.pid}/limits").read_text()
+        assert re.search(r"Max address space +unlimited", limits), "the group bounds it, and nothing else"
+    finally:
+        worker.close()
+    assert groups.workers() == []
+
+
+@pytest.mark.parametrize("controllers", ["", "cpu io"])
+def test_without_the_memory_controller_the_address_space_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controllers: str
+) -> None:
+    groups = FakeGroups(tmp_path, monkeypatch, controllers)
+    assert not groups.open().possible
+    assert groups.open().make(5) is None
+    assert not (groups.own / "front").exists(), "the front stays where it is"
+
+
+def test_a_group_that_can_t_be_made_leaves_no_worker_without_a_bound(
+    tmp_path: Path, groups: FakeGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = groups.open()
+    write = Path.write_text
+
+    def refuse(path: Path, text: str, *given: object, **named: object) -> int:
+        if path.name == "memory.max":
+            raise OSError("read only")
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    worker = start_worker(tmp_path, opened)
+    try:
+        worker.wait_until_ready()
+        assert worker.held["memory"] == "address space"
+        assert groups.workers() == []
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_can_t_enter_its_group_is_not_used(
+    tmp_path: Path, groups: FakeGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = groups.open()
+    write = Path.write_text
+
+    def refuse(path: Path, text: str, *given: object, **named: object) -> int:
+        if path.name == "cgroup.procs":
+            raise OSError("busy")
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(OSError, match="busy"):
+        start_worker(tmp_path, opened)
+    assert groups.workers() == []
+
+
+def test_a_worker_stands_back_for_the_front_and_its_threads_for_replies() -> None:
+    said = confined("""
+        import os, threading, time
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        yield_to_front()
+        go_on = threading.Event()
+        thread = threading.Thread(target=go_on.wait)
+        thread.start()
+        known = set()
+        for _ in range(3):
+            yield_to_this_thread(known)
+        nice = [os.getpriority(os.PRIO_PROCESS, number) for number in (0, thread.native_id)]
+        go_on.set()
+        print(json.dumps([before, os.sched_getscheduler(0), *nice]))
+        """)
+    before, kind, mine, other = said
+    if kind == 0:
+        assert mine == min(19, before + 5)
+        assert other == min(19, mine + 5), "once, however often it is told"

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,16 @@ import dpsql
 from dpsql.errors import ServerError
 from dpsql.ledger.ledger import Ledger
 from dpsql.server.serve import find_location, is_loopback
-from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
+from dpsql.server.served import run_together
+from tests.support.served import (
+    ROOT,
+    ServerProcess,
+    list_children,
+    make_token,
+    read_command,
+    write_data,
+    write_policy,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -294,3 +304,37 @@ def test_another_user_can_ask_and_can_not_open(for_others: Path) -> None:
     assert count > 10
     assert [name for name in opened if not name.endswith(".log")] == []
     assert told == ["result", "end"]
+
+
+def test_the_server_ends_while_a_policy_is_read_again(tmp_path: Path) -> None:
+    """A check may take minutes: here it waits for ever for data from a pipe."""
+    write_data(tmp_path)
+    policy = write_policy(tmp_path, {"ada": 5}, "answer_times = []")
+    with ServerProcess(policy) as running, running.connect("ada") as ada:
+        os.mkfifo(tmp_path / "pipe.csv")
+        policy.write_text(policy.read_text().replace("visits.parquet", "pipe.csv"))
+        running.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        while not (
+            checks := [
+                pid for pid in list_children(running.process.pid) if "policy check" in read_command(pid)
+            ]
+        ):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert ada.run("SELECT COUNT(*) AS n FROM visits").results, "the old reading holds meanwhile"
+        begun = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - begun < 20
+        assert not any("policy check" in read_command(pid) for pid in checks)
+        assert "policy taken" not in {event["event"] for event in running.events}
+
+
+def test_the_end_does_not_wait_for_what_never_ends() -> None:
+    never, done = threading.Event(), threading.Event()
+    begun = time.monotonic()
+    assert not run_together([never.wait, done.set], 0.2)
+    assert done.is_set()
+    assert 0.19 < time.monotonic() - begun < 2
+    never.set()
+    assert run_together([never.wait, done.set], 5)
