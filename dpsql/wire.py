@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -48,7 +48,6 @@ MALFORMED = (
 )  # fmt: skip
 """Errors of Python that mean no more than that what was read is not what it should be."""
 _LENGTH = struct.Struct(">I")
-_PARCEL = "parcel"
 
 
 class WireError(Error):
@@ -106,47 +105,6 @@ def decode(data: bytes | memoryview) -> Message:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(name)
-
-
-def pack(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield parcels of encoded messages, of some :data:`CHUNK` bytes: each piece that travels by itself costs time.
-
-    >>> [parcel] = pack([encode(Message({"kind": "value"})), encode(Message({"kind": "end"}))])
-    >>> [message.head["kind"] for message in unpack(parcel)]
-    ['value', 'end']
-    """
-    start = 0
-    while start < len(messages):
-        end, size = start + 1, len(messages[start])
-        while end < len(messages) and size + len(messages[end]) <= CHUNK:
-            size += len(messages[end])
-            end += 1
-        some, start = messages[start:end], end
-        sizes = [len(message) for message in some]
-        yield encode(Message({"kind": _PARCEL, "sizes": sizes}, b"".join(some))) if len(some) > 1 else some[0]
-
-
-def unpack(data: bytes | memoryview) -> Iterator[Message]:
-    """Yield the messages of what :func:`pack` yielded: those of a parcel, or the one that travelled by itself.
-
-    Raises:
-        WireError: they are none, or there is a parcel within a parcel.
-    """
-    message = decode(data)
-    if message.head.get("kind") != _PARCEL:
-        yield message
-        return
-    start = 0
-    for size in get_field(message.head, "sizes", list):
-        if type(size) is not int or not 0 < size <= len(message.payload) - start:
-            raise WireError("a parcel arrived whose sizes do not add up.")
-        packed = decode(message.payload[start : start + size])
-        if packed.head.get("kind") == _PARCEL:
-            raise WireError("a parcel arrived within a parcel.")
-        yield packed
-        start += size
-    if start != len(message.payload):
-        raise WireError("a parcel arrived whose sizes do not add up.")
 
 
 def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:

@@ -27,6 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "record_codec",
         "wire",
         "wire_params",
+        "wire_parcels",
         "client",
         "session_state",
         "stored_blocks",

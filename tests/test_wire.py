@@ -25,7 +25,8 @@ from dpsql.privacy.events import KINDS, DiscreteLaplace, PureDP, compose_events
 from dpsql.privacy.records import BudgetState, Entry
 from dpsql.result import Result
 from dpsql.sql.parse.parameters import make_literal
-from dpsql.wire import Message, WireError
+from dpsql.wire import CHUNK, Message, WireError, encode
+from dpsql.wire_parcels import pack_messages, unpack_messages
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -377,3 +378,40 @@ def test_nothing_is_unpickled() -> None:
         source = (Path(wire.__file__).parent / name).read_text()
         for word in ("import pickle", "marshal", "eval(", "exec(", "shelve"):
             assert word not in source
+
+
+def pack_again(*messages: Message) -> list[Message]:
+    parcels = pack_messages([encode(message) for message in messages])
+    return [message for parcel in parcels for message in unpack_messages(parcel)]
+
+
+@pytest.mark.parametrize("sizes", [[], [5], [5, 0, 7], [CHUNK], [CHUNK // 2] * 5, [2 * CHUNK, 1, CHUNK]])
+def test_messages_arrive_from_parcels_as_they_were(sizes: list[int]) -> None:
+    messages = [Message({"kind": "rows", "number": i}, b"x" * size) for i, size in enumerate(sizes)]
+    assert pack_again(*messages) == messages
+
+
+def test_small_messages_travel_together() -> None:
+    many = [encode(Message({"kind": "rows"}, b"x" * 100))] * 50
+    assert len(list(pack_messages(many))) == 1
+    assert len(list(pack_messages([many[0] * 3000] * 4))) == 2, (
+        "and a parcel is no longer than a message may be"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "payload"),
+    [
+        (None, b""), ("5", b""), ([-1], b""), ([0], b""), ([True], b"x"), ([10**9], b"xxxx"), ([4], b"\0\0\0\0"), ([5], b"xxxx"),
+        ([6], b"\0\0\0\x02{}x"), ([1.0], b"x"), ([7], encode(Message({"kind": "parcel", "sizes": []}))),
+    ],
+)  # fmt: skip
+def test_a_parcel_that_is_none(sizes: Any, payload: bytes) -> None:
+    with pytest.raises(WireError):
+        list(unpack_messages(encode(Message({"kind": "parcel", "sizes": sizes}, payload))))
+
+
+def test_a_parcel_holds_no_parcel() -> None:
+    inner = encode(Message({"kind": "parcel", "sizes": []}))
+    with pytest.raises(WireError, match="within a parcel"):
+        list(unpack_messages(encode(Message({"kind": "parcel", "sizes": [len(inner)]}, inner))))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from dpsql.errors import Error, ServerError
-from dpsql.wire import MAX_MESSAGE, Message, encode, unpack
+from dpsql.wire import MAX_MESSAGE, Message, encode
+from dpsql.wire_parcels import unpack_messages
 
 if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate
@@ -211,7 +212,7 @@ class FlightChannel:
         options = flight.FlightCallOptions(headers=headers, timeout=timeout)
         try:
             for reply in self._client.do_action(flight.Action(action, encode(message)), options):
-                yield from unpack(reply.body)
+                yield from unpack_messages(reply.body)
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise self._explain(error) from None
 

@@ -22,7 +22,8 @@ from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
-from dpsql.wire import encode, pack, write_error
+from dpsql.wire import encode, write_error
+from dpsql.wire_parcels import pack_messages
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -237,7 +238,7 @@ class Desk:
                 replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
             else:
                 yield from self._work(call, record, body)
-                replies = list(pack(call.replies))  # nothing is left to do at the public time
+                replies = list(pack_messages(call.replies))  # nothing is left to do at the public time
                 call.wait_for_reply()
             record.used = time.monotonic()
         if record.ended:

@@ -25,7 +25,8 @@ from dpsql.server.flight_sql.messages import is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
 from dpsql.server.served import Caller, ServedPolicy
 from dpsql.server.tokens import Identity, shorten_address
-from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, pack, write_error
+from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
+from dpsql.wire_parcels import pack_messages
 
 PREFIX = "dpsql."
 _MIDDLEWARE = "dpsql"
@@ -104,7 +105,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         replies = (
             self._pass_on(caller, context, operation, content)
             if perform is None
-            else pack([*perform(caller, context, content)])
+            else pack_messages([*perform(caller, context, content)])
         )
         for reply in replies:
             yield flight.Result(reply)

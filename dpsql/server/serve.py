@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
-STOP_SECONDS = 30.0
+SETTLE_SECONDS = 30.0
 """Seconds that the end of the server waits for all of them to be settled, whoever holds their ledgers."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
@@ -138,7 +138,7 @@ def run_server(
             _run(served, signals, log, certificates is not None, page)
             for one in served:
                 one.give_up_reading()
-            settled = run_together([partial(one.stop, PATIENCE_SECONDS) for one in served], STOP_SECONDS)
+            settled = run_together([partial(one.stop, PATIENCE_SECONDS) for one in served], SETTLE_SECONDS)
     finally:
         if page is not None:
             page.close()

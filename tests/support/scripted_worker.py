@@ -16,7 +16,8 @@ from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition
 from dpsql.server.event_log import EventLog
 from dpsql.server.frames import FrameError, Frames
-from dpsql.wire import Message, encode, unpack
+from dpsql.wire import Message, encode
+from dpsql.wire_parcels import unpack_messages
 
 POLICY = """
 [budget]
@@ -157,7 +158,7 @@ class ScriptedDesk:
         """Answer a call; return the messages of its reply."""
         call = self.desk.make_call(operation, self.session.handle)
         replies = self.desk.answer(call, self.session, b"body")
-        return [message for reply in replies for message in unpack(reply)]
+        return [message for reply in replies for message in unpack_messages(reply)]
 
     def __enter__(self) -> ScriptedDesk:
         return self

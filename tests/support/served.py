@@ -18,7 +18,8 @@ import duckdb
 import pyarrow.flight as flight
 
 from dpsql.server.tokens import TokenFile
-from dpsql.wire import PROTOCOL, Message, ResultReader, encode, read_error, unpack
+from dpsql.wire import PROTOCOL, Message, ResultReader, encode, read_error
+from dpsql.wire_parcels import unpack_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = """
@@ -232,7 +233,7 @@ class BareClient:
             headers.append((b"dpsql-session", self.session.encode()))
         action = flight.Action(f"dpsql.{operation}", encode(Message(dict(head), payload)))
         for result in self.flight.do_action(action, flight.FlightCallOptions(headers=headers)):
-            yield from unpack(result.body.to_pybytes())
+            yield from unpack_messages(result.body.to_pybytes())
 
     def act(self, operation: str, head: Mapping[str, Any], payload: bytes = b"") -> Reply:
         """Ask, and return the whole reply."""
