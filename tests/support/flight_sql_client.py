@@ -22,7 +22,8 @@ class BareFlightSql:
 
     def __init__(self, url: str, authorization: str) -> None:
         self.flight = flight.connect(url)
-        self.options = flight.FlightCallOptions(headers=[(b"authorization", authorization.encode())])
+        self.options_headers = [(b"authorization", authorization.encode())]
+        self.options = flight.FlightCallOptions(headers=self.options_headers)
 
     @classmethod
     def with_token(cls, url: str, token: str) -> BareFlightSql:
