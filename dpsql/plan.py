@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.missing_values import find_null_reasons
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
@@ -140,6 +141,8 @@ _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None
 NO_INTERVAL_FOR = "no interval for "
 """How notes begin on columns whose error has no interval."""
 
+_UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -216,6 +219,30 @@ class Plan:
         """Return notes on released columns without intervals, by the names of the statement's outputs."""
         names = self.output_names
         return tuple(_name_note(note, names) for note in notes)
+
+    def explain_missing(self, relations: Mapping[str, pa.Table], table: pa.Table) -> tuple[str, ...]:
+        """Say why released values are NULL, and why numbers that could have an interval have none.
+
+        Args:
+            relations: the releases.
+            table: the finished relation, with the columns of intervals.
+        """
+        said = []
+        shown = {name: table.column(at) for at, name in enumerate(self.columns)}
+        if any(column.null_count for column in shown.values()):
+            for block in self.blocks:
+                reasons = find_null_reasons(block.operator)
+                for name, reason in reasons.items() if block.name in relations else ():
+                    label = self.output_names.get(name, name)
+                    column = shown.get(label, relations[block.name].column(name))
+                    if column.null_count:
+                        some = f"{label}: {column.null_count:,} of {len(column):,} values are NULL"
+                        said.append(f"{f'{label} is NULL' if len(column) == 1 else some}: {reason}")
+        for item in self.intervals:
+            low, value = table.column(item.low), shown.get(item.column)
+            if value is not None and low.null_count == len(low) and value.null_count < len(value):
+                said.append(f"{NO_INTERVAL_FOR}{item.column}: {_UNBOUNDED}")
+        return tuple(said)
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """Return the finished relation where no SQL is needed for it; None where columns need the engine's casts."""

@@ -122,16 +122,21 @@ class KeptResults:
         columns = make_unique(given.columns)
         table = given.table.rename_columns(columns)
         ends: list[tuple[str, str, str]] = []
+        bins: list[tuple[str, float]] = []
         for shown, pair in given.ends.items():
-            if not pa.types.is_floating(pair[0].type):
-                continue  # a histogram's are of its bins
             plain = columns[given.columns.index(shown)]
+            if pa.types.is_map(pair[0].type):
+                width = _find_width(*pair)
+                bins += [] if width is None else [(plain, width)]
+                continue
             low, high = make_unique([*table.column_names, f"{plain}__low", f"{plain}__high"])[-2:]
             table = table.append_column(low, pair[0]).append_column(high, pair[1])
             ends.append((plain, low, high))
         held = f"dpsql_kept_{_digest(table)}"
         self._finisher.hold(held, table)
-        self.by_name[fold(name)] = KeptResult(name, held, tuple(columns), tuple(ends), given.confidence)
+        self.by_name[fold(name)] = KeptResult(
+            name, held, tuple(columns), tuple(ends), given.confidence, tuple(bins)
+        )
 
     def forget(self, name: str) -> None:
         """Take a kept result's name away."""
@@ -155,6 +160,16 @@ class KeptResults:
             return None
         known = dict(self._finisher.describe(f"FROM {item.table}", {}, (item.table,)))
         return {column: known[column] for column in item.columns}
+
+
+def _find_width(low: pa.ChunkedArray, high: pa.ChunkedArray) -> float | None:
+    """Return how far the counts of histograms may be off, which is the same for all; None where there is none."""
+    ends = (
+        pair
+        for rows in zip(low.to_pylist(), high.to_pylist(), strict=True)
+        for pair in zip(*(row or () for row in rows), strict=True)
+    )
+    return max(((above - below) / 2 for (_, below), (_, above) in ends), default=None)
 
 
 def _digest(table: pa.Table) -> str:

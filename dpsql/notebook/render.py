@@ -246,6 +246,8 @@ def _with_interval(
         shown, width = round_with_interval(value, pair, even)
         numbers.append(shown)
         widths.append(width)
+    if values and not any(widths):
+        return [SheetColumn(_one_line(name), tuple(numbers), True)]
     heading = f"{confidence * 100:g}% interval"
     return [SheetColumn(_one_line(name), tuple(numbers), True), SheetColumn(heading, tuple(widths))]
 

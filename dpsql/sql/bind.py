@@ -24,12 +24,12 @@ from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
 from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.histogram_bins import find_map_width
 from dpsql.sql.relations.intervals import (
     Shapes,
     propagate_intervals,
     propagate_union_intervals,
     replace_interval_calls,
-    trace_map,
 )
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.own_names import OwnNames, list_taken
@@ -114,10 +114,12 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         block.name: {name for name, kind in block.columns if kind in ("BIGINT", "HUGEINT")}
         for block in binder.blocks
     }
-    shapes = Shapes(binder.noise_steps, level, wholes)
+    bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
+    shapes = Shapes(binder.noise_steps, level, wholes, bins)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
+        _name_items(tree, binder)
         ends, missing = propagate_intervals(tree, binder.intervals, results, shapes, binder.name)
         for name, low, high in ends:
             keys = (binder.name("low"), binder.name("high"))
@@ -141,28 +143,44 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases), spreads=_find_spreads(tree, columns, binder.blocks),
+        traced=trace_columns(tree, releases),
+        spreads=tuple(
+            (name, width)
+            for name in columns
+            if columns.count(name) == 1 and (width := find_map_width(tree, tree, name, bins)) is not None
+        ),
     )  # fmt: skip
 
 
-def _find_spreads(
-    tree: exp.Expr, columns: Sequence[str], blocks: Sequence[PrivateBlock]
-) -> tuple[tuple[str, float], ...]:
-    """Return the histograms that a statement shows as they were released, and how far each of their counts may be off."""
-    if tree.find(exp.Map) is None:
-        return ()
-    errors = {
-        (block.name, error.name): error.error
+def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
+    """Give items without an alias, in place, the names that the engine would, by which intervals find their columns."""
+    items = tree.expressions
+    stars = [at for at, item in enumerate(items) if item.is_star]
+    if len(stars) > 1 or all(isinstance(item, exp.Alias | exp.Column) for item in items):
+        return
+    if any(item.find(exp.Columns, exp.Unnest) for item in items):
+        return  # one item, many columns
+    shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
+    spread = len(shown) - len(items)
+    for at, item in enumerate(items):
+        if not item.is_star and not isinstance(item, exp.Alias | exp.Column):
+            name, _ = shown[at + spread if stars and at > stars[0] else at]
+            alias = exp.Alias(alias=exp.to_identifier(name, quoted=True))
+            item.replace(alias)
+            alias.set("this", item)
+
+
+def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
+    """Return how far the counts of histograms may be off, by the relation of a block and its column."""
+    end = ", each bin"
+    return {
+        block.name: {
+            error.name.removesuffix(end): error.error
+            for error in block.operator.expect_errors(Fraction(1), block.confidence)
+            if error.name.endswith(end)
+        }
         for block in blocks
-        for error in block.operator.expect_errors(Fraction(1), block.confidence)
     }
-    found = []
-    for name in columns:
-        widths = {errors.get((block, f"{source}, each bin")) for block, source in trace_map(tree, tree, name)}
-        width = widths.pop() if len(widths) == 1 else None
-        if width is not None:
-            found.append((name, width))
-    return tuple(found)
 
 
 # -- names of tables --------------------------------------------------------------------------------------------

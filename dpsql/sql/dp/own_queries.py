@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
 from sqlglot import exp
 
-from dpsql.errors import BindError
+from dpsql.errors import BindError, did_you_mean
 from dpsql.mechanisms.aggregation import Together
 from dpsql.mechanisms.auto_bounds import SHARED, AutoBounded, AutoKind, find_exponent
 from dpsql.mechanisms.base import Operator
@@ -63,6 +64,7 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     rest = f" ELSE {len(bins)}" if others is not None else ""
     place = f"CASE WHEN v IS NULL THEN NULL {cases}{rest} END"
     shown = bins if others is None else [*bins, others]
+    _refuse_other_bins(call.node, shown)
 
     def part(epsilon: Fraction) -> Histogram:
         noise, exact = LaplaceNoise(epsilon, asked.exact.rows_per_unit, asked.groups), asked.exact
@@ -73,8 +75,54 @@ def _histogram(asked: AggregateCall) -> Aggregate:
     said = f"count the rows with {asked.source()} in {len(shown)} bins ({'given' if others is not None else origin})"
     return asked.make(
         "BIGINT[]", f"{said}; all of them are shown", part=part, intervals=False,
-        shown=lambda column: exp.Map(keys=exp.Array(expressions=shown).copy(), values=column),
+        shown=lambda column: _write_map(shown, column),
     )  # fmt: skip
+
+
+def _refuse_other_bins(node: exp.Expr, bins: list[exp.Expr]) -> None:
+    """Refuse a bin that a histogram does not have, where it stands as a literal in brackets: it would be NULL, and paid.
+
+    Raises:
+        BindError: with the bins that there are.
+    """
+    place = node.parent
+    while isinstance(place, exp.Paren):
+        node, place = place, place.parent
+    key = place.expressions[0] if isinstance(place, exp.Bracket) and len(place.expressions) == 1 else None
+    names = [_name_bin(bin_) for bin_ in bins]
+    if key is None or not isinstance(key, exp.Literal) or None in names:
+        return
+    wanted = key.name if key.is_string or not key.is_int else str(int(key.name) + 1)  # read as a place from 0
+    known = [name for name in names if name is not None]
+    number = _read_number(wanted)
+    if wanted in known or (number is not None and number in map(_read_number, known)):
+        return
+    what = f"the histogram has no bin {wanted if number is not None else repr(wanted)}."
+    raise bind_error(key, what, did_you_mean(wanted, known), around=place)
+
+
+def _name_bin(node: exp.Expr) -> str | None:
+    """Return the text of a bin that is a literal, or a cast of one."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    return node.name if isinstance(node, exp.Literal) else None
+
+
+def _read_number(text: str) -> Fraction | None:
+    with suppress(ValueError, ZeroDivisionError):
+        return Fraction(text)
+    return None
+
+
+def _write_map(bins: list[exp.Expr], counts: exp.Expr) -> exp.Map:
+    """Write the map of bins to their counts, of no known type.
+
+    What stands in brackets after the call was read before its type was known, as the place in a list from 0. It is written
+    from 1 again only where the type is not known then either: a bin of whole numbers would become the one before.
+    """
+    made = exp.Map(keys=exp.Array(expressions=bins).copy(), values=counts)
+    made.type = exp.DataType(this=exp.DataType.Type.UNKNOWN)
+    return made
 
 
 def _write_bins(asked: AggregateCall, value: str, place: str) -> str:

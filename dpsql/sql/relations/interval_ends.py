@@ -10,7 +10,7 @@ is 1 at -1. So r = ln(k/a) / ln(1/a).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -44,7 +44,10 @@ class ColumnEnds:
 
 
 EndPair = tuple[exp.Expr, exp.Expr]
-Known = Callable[[exp.Column], ColumnEnds | None]
+Leaf = exp.Column | exp.Bracket
+"""A released number: a column of them, or one bin of a histogram."""
+Known = Callable[[Leaf], ColumnEnds | None]
+Certain = Callable[[Leaf], ColumnEnds]
 
 
 def widen_factor(level: float, count: int) -> float:
@@ -81,9 +84,9 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
         known: gives what is known of a column's interval.
         level: that of the columns' intervals and of the result's.
     """
-    columns = {(column.table, column.name): known(column) for column in node.find_all(exp.Column)}
-    found = {key: ends for key, ends in columns.items() if ends is not None}
-    if not found or len(found) < len(columns) or _count_forks(node) > MAX_FORKS:
+    leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
+    found = {key: ends for key, ends in leaves.items() if ends is not None}
+    if not found or len(found) < len(leaves) or _count_forks(node) > MAX_FORKS:
         return None
     if len(found) > 1:
         if not 0 < level < 1:
@@ -93,8 +96,19 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
             if ends.step is None:
                 return None
             found[key] = _widen(ends, factor, ends.step)
-    pair = _read(node, lambda column: found[(column.table, column.name)])
+    pair = _read(node, lambda leaf: found[_identify(leaf)])
     return None if pair is None else (_as_double(pair[0]), _as_double(pair[1]))
+
+
+def list_leaves(node: exp.Expr) -> list[Leaf]:
+    """Return the columns of an expression; a subscript over some stands for them as a number of its own."""
+    if isinstance(node, exp.Column) or (isinstance(node, exp.Bracket) and node.find(exp.Column) is not None):
+        return [node]
+    return [leaf for child in node.iter_expressions() for leaf in list_leaves(child)]
+
+
+def _identify(leaf: Leaf) -> Hashable:
+    return (leaf.table, leaf.name) if isinstance(leaf, exp.Column) else leaf
 
 
 def is_exact(node: exp.Expr, step: Fraction) -> bool:
@@ -109,7 +123,7 @@ def is_exact(node: exp.Expr, step: Fraction) -> bool:
             return False
         fits = kind.this in _FLOATS or (step / grid).denominator == 1
         return fits and is_exact(node.this, step)
-    return isinstance(node, exp.Column)
+    return isinstance(node, exp.Column | exp.Bracket)
 
 
 def _read_scale(kind: exp.DataType) -> int:
@@ -129,13 +143,13 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
     return ColumnEnds(low, _paren(exp.Add(this=ends.high.copy(), expression=_paren(more))), step, ends.whole)
 
 
-def _read(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     """Return the ends of a node; both are the node itself where it is constant."""
-    if isinstance(node, exp.Column):
-        ends = known(node)
-        return ends.low.copy(), ends.high.copy()
     if node.find(exp.Column) is None:
         return (node.copy(), node.copy()) if _constant(node) is not None else None
+    if isinstance(node, exp.Column | exp.Bracket):
+        ends = known(node)
+        return ends.low.copy(), ends.high.copy()
     reader = _READERS.get(type(node))
     return None if reader is None else reader(node, known)
 
@@ -156,16 +170,16 @@ def _constant(node: exp.Expr) -> float | None:
     return None
 
 
-def _within(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _within(node: exp.Expr, known: Certain) -> EndPair | None:
     return _read(node.this, known)
 
 
-def _null_at_zero(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _null_at_zero(node: exp.Expr, known: Certain) -> EndPair | None:
     """NULLIF(x, 0) has the ends of x: where it is NULL so is the number itself, and a quotient has none around 0."""
     return _read(node.this, known) if _constant(node.expression) == 0 else None
 
 
-def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
     pair, kind = _read(node.this, known), node.args["to"]
     if pair is None or kind.this in _FLOATS or _is_kept(node, known):
         return pair
@@ -181,13 +195,13 @@ def _cast(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair 
     return _operate(exp.Div, low, steps), _operate(exp.Div, high, steps)
 
 
-def _is_kept(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> bool:
+def _is_kept(node: exp.Expr, known: Certain) -> bool:
     """Tell whether a cast leaves whole numbers as they are, so that their ends need no room for rounding."""
-    column = node.find(exp.Column)
-    return column is not None and known(column).whole and is_exact(node, Fraction(1))
+    leaves = list_leaves(node)
+    return bool(leaves) and known(leaves[0]).whole and is_exact(node, Fraction(1))
 
 
-def _negate(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _negate(node: exp.Expr, known: Certain) -> EndPair | None:
     pair = _read(node.this, known)
     return None if pair is None else (_minus(pair[1]), _minus(pair[0]))
 
@@ -196,12 +210,12 @@ def _minus(node: exp.Expr) -> exp.Expr:
     return _paren(exp.Neg(this=_paren(node)))
 
 
-def _sides(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> tuple[EndPair, EndPair] | None:
+def _sides(node: exp.Expr, known: Certain) -> tuple[EndPair, EndPair] | None:
     left, right = _read(node.this, known), _read(node.expression, known)
     return None if left is None or right is None else (left, right)
 
 
-def _add(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _add(node: exp.Expr, known: Certain) -> EndPair | None:
     sides = _sides(node, known)
     if sides is None:
         return None
@@ -211,7 +225,7 @@ def _add(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair |
     return _operate(type(node), a, c), _operate(type(node), b, d)
 
 
-def _multiply(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
     sides = _sides(node, known)
     if sides is None:
         return None
@@ -238,7 +252,7 @@ def _multiply(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndP
     return _where(sure, low), _where(sure, high)
 
 
-def _hold(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _hold(node: exp.Expr, known: Certain) -> EndPair | None:
     """GREATEST and LEAST go up with each argument; they pass over NULLs, of which the ends know nothing."""
     if any(held.find_ancestor(exp.Div) is None for held in node.find_all(exp.Nullif)):
         return None
@@ -251,7 +265,7 @@ def _hold(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair 
     return low, high
 
 
-def _round(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _round(node: exp.Expr, known: Certain) -> EndPair | None:
     pair, places = _read(node.this, known), node.args.get("decimals")
     if pair is None or (places is not None and _constant(places) is None):
         return None
@@ -259,7 +273,7 @@ def _round(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair
     return low, high
 
 
-def _go_up(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
     """EXP, SQRT and LN go up; the ends of the last two begin where the functions do."""
     pair = _read(node.this, known)
     if pair is None:
@@ -277,7 +291,7 @@ def _go_up(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair
     return _where(some, _call(kind, low)), _where(some, _call(kind, high))
 
 
-def _absolute(node: exp.Expr, known: Callable[[exp.Column], ColumnEnds]) -> EndPair | None:
+def _absolute(node: exp.Expr, known: Certain) -> EndPair | None:
     pair = _read(node.this, known)
     if pair is None:
         return None
@@ -316,7 +330,7 @@ def _as_double(node: exp.Expr) -> exp.Expr:
     return exp.Cast(this=node, to=_DOUBLE.copy())
 
 
-_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Callable[[exp.Column], ColumnEnds]], EndPair | None]] = {
+_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Certain], EndPair | None]] = {
     exp.Paren: _within, exp.Nullif: _null_at_zero, exp.Cast: _cast, exp.Neg: _negate, exp.Add: _add, exp.Sub: _add,
     exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
     exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,

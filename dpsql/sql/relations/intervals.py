@@ -16,7 +16,16 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.sql.parse.dialect import bind_error
-from dpsql.sql.relations.interval_ends import ColumnEnds, EndPair, Known, find_ends, is_exact
+from dpsql.sql.relations.histogram_bins import BinWidths, find_bin_ends, find_map_width
+from dpsql.sql.relations.interval_ends import (
+    ColumnEnds,
+    EndPair,
+    Known,
+    Leaf,
+    find_ends,
+    is_exact,
+    list_leaves,
+)
 from dpsql.sql.relations.own_names import MakeName
 from dpsql.sql.relations.relation import column, fold
 from dpsql.sql.relations.traced_columns import (
@@ -25,6 +34,7 @@ from dpsql.sql.relations.traced_columns import (
     list_merged,
     list_sides,
     read_relation,
+    read_source,
     spell_item,
 )
 
@@ -60,11 +70,13 @@ class Shapes:
         noise_steps: the steps of the noise of those that are exact numbers with symmetric, log-concave noise.
         level: the level of all intervals; None where there are several.
         wholes: the columns of each release that hold whole numbers by their type.
+        bins: how far the counts of histograms may be off, by relation and column.
     """
 
     noise_steps: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     level: float | None = None
     wholes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    bins: BinWidths = field(default_factory=dict)
 
 
 def propagate_intervals(
@@ -91,8 +103,11 @@ def propagate_intervals(
             for select in reversed(selects):  # the innermost first
                 carrier.spell_star(select)
             own = carrier.of(tree)
-    found = own or []
-    return found, carrier.explain_missing(tree, {fold(name) for name, *_ in found})
+    names = [fold(item.alias_or_name) for item in tree.expressions]
+    found = [
+        ends for ends in own or [] if names.count(fold(ends[0])) <= 1
+    ]  # a name may stand for a star's column
+    return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})
 
 
 def propagate_union_intervals(
@@ -212,7 +227,9 @@ class _Carrier:
         if name in self.releases or name in self.kept:
             steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
 
-            def read(node: exp.Column) -> ColumnEnds | None:
+            def read(node: Leaf) -> ColumnEnds | None:
+                if isinstance(node, exp.Bracket):
+                    return find_bin_ends(self.tree, select, node, self.shapes.bins)
                 pair = (direct or {}).get(node.name)
                 if pair is None:
                     return None
@@ -224,7 +241,9 @@ class _Carrier:
             return lambda _: None
         sources, merged = self._sources(select), list_merged(select)
 
-        def look(node: exp.Column) -> ColumnEnds | None:
+        def look(node: Leaf) -> ColumnEnds | None:
+            if isinstance(node, exp.Bracket):
+                return find_bin_ends(self.tree, select, node, self.shapes.bins)
             alias = self._alias(node, sources, merged)
             exposed = self._exposed(sources[alias], node.name) if alias is not None else None
             if exposed is None or alias is None:
@@ -241,6 +260,9 @@ class _Carrier:
         if item is None or node is None or not isinstance(body, exp.Select):
             return None
         relation = read_relation(body)
+        if isinstance(bracket := item.unalias(), exp.Bracket):
+            found = find_bin_ends(self.tree, body, bracket, self.shapes.bins)
+            return None if found is None else found.step
         if relation in self.releases:
             step = self.shapes.noise_steps.get(relation, {}).get(node.name)
         else:
@@ -282,14 +304,18 @@ class _Carrier:
             node, name = item.unalias(), item.alias_or_name
             if fold(name) in found or not name or item.is_star or isinstance(node, exp.Predicate):
                 continue
-            if any(self._is_noisy(tree, held) for held in node.find_all(exp.Column)):
+            if find_map_width(self.tree, tree, name, self.shapes.bins) is not None:
+                continue  # each bin has its own
+            if any(self._is_noisy(tree, leaf) for leaf in list_leaves(node)):
                 why = _find_reason(tree, node)
                 if why is not None:
                     said.append(f"no interval for {name}: {why}")
         return said
 
-    def _is_noisy(self, select: exp.Select, node: exp.Column) -> bool:
+    def _is_noisy(self, select: exp.Select, node: Leaf) -> bool:
         """Tell whether a column of a SELECT is a number with an interval; nothing below is changed for that."""
+        if isinstance(node, exp.Bracket):
+            return find_bin_ends(self.tree, select, node, self.shapes.bins) is not None
         name = read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if direct is not None:
@@ -297,7 +323,7 @@ class _Carrier:
         if select.args.get("from_") is None:
             return False
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
-            body, _ = self._read(place.this)
+            body, _ = read_source(self.tree, place.this)
             body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
             if not isinstance(body, exp.Select) or (
                 node.table and fold(node.table) != fold(place.this.alias_or_name)
@@ -305,7 +331,7 @@ class _Carrier:
                 continue
             item = find_item(body, node.name)
             if item is not None:
-                return any(self._is_noisy(body, held) for held in item.find_all(exp.Column))
+                return any(self._is_noisy(body, leaf) for leaf in list_leaves(item))
         return False
 
     def _sources(self, select: exp.Select) -> dict[str, exp.Query]:
@@ -320,7 +346,7 @@ class _Carrier:
 
     def _body(self, node: exp.Expr) -> exp.Query | None:
         """Return the SELECT that a source is, or the UNION ALL of several, where it may be given columns."""
-        body, cte = self._read(node)
+        body, cte = read_source(self.tree, node)
         if not isinstance(body, exp.Query) or not list_sides(body):
             return None
         if cte is None:
@@ -329,16 +355,6 @@ class _Carrier:
         users = [t for t in self.tree.find_all(exp.Table) if fold(t.name) == fold(node.name)]
         known = all(is_taken_by_name(user, user.find_ancestor(exp.Select)) for user in users)
         return body if known and not recursive else None
-
-    def _read(self, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
-        """Return the query that a source reads, and the CTE that holds it, whose columns keep their names."""
-        if isinstance(node, exp.Subquery):
-            return node.this, None
-        if not isinstance(node, exp.Table) or node.args.get("db"):
-            return None, None
-        ctes = [cte for cte in self.tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
-        plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
-        return (ctes[0].this, ctes[0]) if plain else (None, None)
 
     def spell_star(self, select: exp.Select, alone: bool = True) -> None:
         """Write ``SELECT * FROM one`` as its columns by name, where those are known; not beside more columns if ``alone``."""
@@ -350,7 +366,7 @@ class _Carrier:
         if select.args.get("joins") or select.args.get("laterals"):
             return
         node = from_.this
-        body, _ = self._read(node)
+        body, _ = read_source(self.tree, node)
         sides = list_sides(body) if isinstance(body, exp.Query) else []
         if not sides or node.alias_column_names:
             return
@@ -406,49 +422,6 @@ class _Carrier:
             ends = self.of(side) if wanted and names.count(wanted) == 1 else []
             found.append(next((e for e in ends if fold(e[0]) == wanted), None))
         return found
-
-
-def trace_map(tree: exp.Expr, body: exp.Expr | None, name: str) -> set[tuple[str, str]]:
-    """Return the releases, and their columns, that a column of maps of noisy counts comes from as it was released.
-
-    Args:
-        tree: the statement.
-        body: the statement, or a query of it.
-        name: the column, by the name that it has there.
-    """
-    sides = list_sides(body) if isinstance(body, exp.Query) else []
-    names = [fold(item.alias_or_name) for item in sides[0].expressions] if sides else []
-    found: set[tuple[str, str]] = set()
-    for side in sides:
-        star = len(side.expressions) == 1 and side.expressions[0].is_star
-        place = 0 if star else names.index(fold(name)) if fold(name) in names else None
-        node = None if place is None else side.expressions[place].unalias()
-        parts: set[tuple[str, str]] = set()
-        if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column):
-            parts = {(read_relation(side), node.args["values"].name)}
-        elif (
-            node is not None and (star or isinstance(node, exp.Column)) and side.args.get("from_") is not None
-        ):
-            parts = _trace_below(tree, side, node, name)
-        if not parts:
-            return set()
-        found |= parts
-    return found
-
-
-def _trace_below(tree: exp.Expr, select: exp.Select, node: exp.Expr, name: str) -> set[tuple[str, str]]:
-    """Trace a column, or that of a star, to where it comes from in a FROM; nowhere, if that is not certain."""
-    carrier = _Carrier(tree, {}, {}, Shapes(), str)
-    places = [select.args["from_"], *(select.args.get("joins") or [])]
-    wanted = node.name if isinstance(node, exp.Column) and not node.is_star else name
-    alias = node.table if isinstance(node, exp.Column) else ""
-    found = [
-        trace_map(tree, carrier._read(place.this)[0], wanted)
-        for place in places
-        if not alias or fold(alias) == fold(place.this.alias_or_name)
-    ]
-    found = [parts for parts in found if parts]
-    return found[0] if len(found) == 1 else set()
 
 
 _NUMBERS_MAKE = (exp.Binary, exp.Func, exp.Window, exp.Neg, exp.Paren, exp.Cast, exp.Column)

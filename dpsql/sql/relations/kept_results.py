@@ -28,6 +28,7 @@ class KeptResult:
         name: what the analyst calls it. table: the relation that holds it, which names its content.
         columns: its columns. ends: for those with intervals, the columns in which the ends stand.
         confidence: level of the intervals.
+        bins: for columns of histograms, how far each count may be off.
     """
 
     name: str
@@ -35,6 +36,7 @@ class KeptResult:
     columns: tuple[str, ...]
     ends: tuple[tuple[str, str, str], ...] = ()
     confidence: float = 0.95
+    bins: tuple[tuple[str, float], ...] = ()
 
 
 def kept_cte_name(name: str) -> str:

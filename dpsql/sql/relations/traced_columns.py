@@ -229,6 +229,17 @@ def spell_item(select: exp.Select, name: str) -> str:
     return name if item is None else str(item.alias_or_name)
 
 
+def read_source(tree: exp.Expr, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
+    """Return the query that a source of a statement reads, and the CTE that holds it, whose columns keep their names."""
+    if isinstance(node, exp.Subquery):
+        return node.this, None
+    if not isinstance(node, exp.Table) or node.args.get("db"):
+        return None, None
+    ctes = [cte for cte in tree.find_all(exp.CTE) if fold(cte.alias) == fold(node.name)]
+    plain = len(ctes) == 1 and not ctes[0].args["alias"].args.get("columns")
+    return (ctes[0].this, ctes[0]) if plain else (None, None)
+
+
 def is_taken_by_name(source: exp.Expr, select: exp.Select | None) -> bool:
     """Return whether a SELECT takes from what stands in its FROM only the columns that it names."""
     if select is None or any(source.args.get(key) for key in ("pivots", "sample")):

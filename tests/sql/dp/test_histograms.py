@@ -68,6 +68,9 @@ Both = tuple[duckdb.DuckDBPyConnection, dpsql.Session]
         "SELECT HISTOGRAM_EXACT(n, [3, 4]) FILTER (WHERE f) FROM t",
         "SELECT f, HISTOGRAM(g) AS h FROM t GROUP BY f ORDER BY f",
         "SELECT HISTOGRAM(g)['a'] AS a, COUNT(*) AS n FROM t",
+        "SELECT HISTOGRAM(n, [5, 6, 10])[6] AS a, (HISTOGRAM(n, [5, 6, 10]))[10] AS b FROM t",
+        "SELECT h[5] AS a, h['10'] AS b FROM (SELECT HISTOGRAM(n, [5, 6, 10]) AS h FROM t)",
+        "SELECT HISTOGRAM(x, [1.5, 5])[1.5] AS a, HISTOGRAM(x, [1.5, 5])[5] AS b FROM r",
         "SELECT f, HISTOGRAM(g) AS h FROM t GROUP BY ROLLUP (f) ORDER BY f NULLS LAST",
         "SELECT MODE(g), MODE(f) FILTER (WHERE n <> 2), MODE(LEAST(GREATEST(n, 3), 9)) FROM t",
         "SELECT g, MODE(f) AS m, SUM(DISTINCT n % 5) FILTER (WHERE f) AS s FROM t WHERE n <> 3 GROUP BY g ORDER BY g",
@@ -135,6 +138,9 @@ def test_prices(both: Both) -> None:
         ("SELECT HISTOGRAM(x, 5) FROM t", "list"),
         ("SELECT HISTOGRAM(DISTINCT g) FROM t", "takes a column"),
         ("SELECT HISTOGRAM(g, report_format => 'JSON') FROM t", "epsilon only"),
+        ("SELECT HISTOGRAM(g)['A'] FROM t", "has no bin 'A'"),
+        ("SELECT (HISTOGRAM(g))[1] FROM t", "has no bin 1"),
+        ("SELECT HISTOGRAM(n, [5, 10])[4] FROM t", "has no bin 4"),
         ("SELECT CORR(y, n) FROM t", "needs bounds for n"),
         ("SELECT CORR(y, g) FROM t", "needs a number, and g"),
         ("SELECT CORR(y) FROM t", "missing"),
@@ -145,6 +151,13 @@ def test_prices(both: Both) -> None:
 def test_refusals(both: Both, query: str, message: str) -> None:
     with pytest.raises(dpsql.Error, match=message):
         both[1].sql(query)
+
+
+def test_a_bin_that_is_not_there_names_those_that_are(both: Both) -> None:
+    with pytest.raises(dpsql.BindError) as refused:
+        both[1].sql("SELECT HISTOGRAM(g)['c'] AS c FROM t")
+    assert refused.value.hint == "there is a, b."
+    assert "^" in str(refused.value)
 
 
 def bins(con: duckdb.DuckDBPyConnection, part: Histogram) -> dict[tuple[object, ...], int]:

@@ -293,6 +293,71 @@ def test_a_number_without_an_interval_says_why(session: dpsql.Session, sql: str,
     assert f"no interval for v: {why}" in result.notes
 
 
+def test_one_bin_has_the_interval_that_it_has_in_the_map(session: dpsql.Session) -> None:
+    (bins,) = session.sql("SELECT HISTOGRAM(k) AS h FROM t").intervals["h"]
+    for sql in (
+        "SELECT HISTOGRAM(k)['a'] AS n FROM t",
+        "SELECT h['a'] AS n FROM (SELECT HISTOGRAM(k) AS h FROM t)",
+        "WITH c AS (SELECT HISTOGRAM(k) AS h FROM t), d AS (SELECT (h)['a'] AS n FROM c) SELECT n FROM d",
+        "SELECT h['a'] AS n FROM (SELECT HISTOGRAM(k) AS h FROM t) UNION ALL SELECT 1",
+    ):
+        assert session.sql(sql).intervals["n"][0] == bins["a"], sql
+    low, high = bins["a"]
+    ends = session.sql(
+        "SELECT INTERVAL_LOW(h['a']), INTERVAL_HIGH(h['a']) FROM (SELECT HISTOGRAM(k) AS h FROM t)"
+    )
+    assert (ends[0], ends.intervals) == ((low, high), {})
+    two = session.sql("SELECT HISTOGRAM(k)['a'] + HISTOGRAM(k)['b'] AS n FROM t").intervals["n"][0]
+    assert two[1] - two[0] > 2 * (high - low)
+
+
+def test_numbers_without_a_name_of_their_own_have_intervals(session: dpsql.Session) -> None:
+    inner = "(SELECT COUNT(*) AS n FROM t) AS r"
+    for items in (
+        "n + 1, -n",
+        "*, 2 * n",
+        "2 * n, *",
+        "CAST(n AS DOUBLE), n",
+        "n + 1, n + 1",
+        "n AS a, n AS a",
+        "*, *",
+    ):
+        assert "│" not in repr(session.sql(f"SELECT {items} FROM {inner}")), items
+    result = session.sql(f"SELECT n + 1, -n FROM {inner}")
+    (n,) = session.sql("SELECT COUNT(*) AS n FROM t").intervals["n"]
+    assert list(result.intervals.values()) == [[(n[0] + 1, n[1] + 1)], [(-n[1], -n[0])]]
+    assert list(result.intervals) == result.columns
+
+
+@pytest.mark.parametrize(
+    ("sql", "note"),
+    [
+        ("SELECT STDDEV(x) AS s FROM t", "s is NULL: too few rows for this ε (their noisy count is below 2)"),
+        (
+            "SELECT AVG(x) + 1 AS s FROM t",
+            "s is NULL: too few rows for this ε (their noisy count is below 1)",
+        ),
+        ("SELECT k, AVG(x) AS s FROM t GROUP BY k", "of 2 values are NULL: too few rows for this ε"),
+        ("SELECT CORR(x, x + 1) AS s FROM t", "or no spread beyond the noise to divide by"),
+        ("SELECT SUM(x) / COUNT(*) AS s FROM t", "no interval for s: the noise leaves it no bound"),
+    ],
+)
+def test_a_paid_null_says_why(sql: str, note: str) -> None:
+    """A table of no rows at a small epsilon: of 40 answers some are NULL, and just those say it."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t (k VARCHAR, x INTEGER)")
+        policy = dpsql.Policy.loads(
+            '[budget]\nepsilon = 1000\ndefault_epsilon = 0.1\naccountant = "basic"\n[tables.t]\nprivacy_unit = "ROW"\n'
+            'columns.k = { values = ["a", "b"] }\ncolumns.x = { bounds = [0, 10] }'
+        )
+        with dpsql.connect(con, policy=policy) as session:
+            results = [session.sql(sql, fresh=True) for _ in range(40)]
+    missing = [any(value is None for value in r["s"]) or "s" not in r.intervals for r in results]
+    said = [any(note in line for line in r.notes) for r in results]
+    assert said == missing
+    assert any(said)
+
+
 def test_a_choice_and_a_comparison_need_none(session: dpsql.Session) -> None:
     result = session.sql("SELECT COUNT(*) > 10 AS b, CASE WHEN COUNT(*) > 10 THEN 'many' END AS c FROM t")
     assert not any("no interval" in note for note in result.notes)

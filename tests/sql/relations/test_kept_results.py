@@ -95,6 +95,20 @@ def test_intervals_go_on(session: dpsql.Session) -> None:
     assert session.sql("SELECT * FROM again").intervals == kept.intervals
 
 
+def test_histograms_keep_the_intervals_of_their_bins(session: dpsql.Session) -> None:
+    session.keep("bars", session.sql("SELECT HISTOGRAM(plan) AS h, COUNT(*) AS n FROM visits"))
+    (made,) = session.sql("SELECT h FROM bars").intervals["h"]
+    one = session.sql("SELECT h['free'] AS f, h['free'] / 2 AS half, h['free'] + h['full'] AS both FROM bars")
+    (low, high), (half, _), (least, most) = (one.intervals[name][0] for name in ("f", "half", "both"))
+    assert (low, high) == made["free"]
+    assert half == low / 2
+    assert most - least > 2 * (high - low)  # two numbers hold together
+    assert one.loss == ""
+    assert "h" in session.sql("WITH b AS (SELECT * FROM bars) SELECT n, h FROM b").intervals
+    assert "m" not in session.sql("SELECT map_values(h)[1] AS m FROM bars").intervals
+    assert not session.sql("SELECT INTERVAL_LOW(h['free']) AS l FROM bars").intervals
+
+
 def test_another_level_of_confidence_stays_with_its_numbers(session: dpsql.Session) -> None:
     kept = session.sql(
         f"out << {MADE.replace('SELECT', 'SELECT WITH DP OPTIONS (epsilon = 1, confidence = 0.5)', 1)}"

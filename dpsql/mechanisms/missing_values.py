@@ -1,0 +1,43 @@
+"""Why a released value is NULL, in words: made of public parameters and of what was released alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.contribution_caps import CapSearch
+from dpsql.mechanisms.moments import Mean, Output, Pair, Variance
+
+_SPREADS = ("corr", "regr_slope", "regr_intercept", "regr_r2")
+
+
+def find_null_reasons(operator: Operator) -> Mapping[str, str]:
+    """Return why values of an operator's columns are NULL, by column; of columns whose values never are, nothing.
+
+    Mechanisms that release a note of their own beside a NULL are not in here.
+    """
+    if isinstance(operator, CapSearch):
+        return find_null_reasons(operator.least)
+    aggregation = operator.aggregation if isinstance(operator, Together) else operator
+    if not isinstance(aggregation, Aggregation):
+        return {}
+    reasons = {output.name: _find_reason(output) for output in aggregation.outputs}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _find_reason(output: Output) -> str:
+    """Return why an output is NULL; empty where it never is."""
+    if isinstance(output, Mean):
+        return _say_few(1)
+    if isinstance(output, Variance):
+        return _say_few(2 if output.kind.endswith("samp") else 1)
+    if isinstance(output, Pair):
+        few = _say_few(1 if output.kind == "covar_pop" else 2)
+        return f"{few}, or no spread beyond the noise to divide by" if output.kind in _SPREADS else few
+    return ""
+
+
+def _say_few(needed: int) -> str:
+    """Say that the noisy count is too low; where rows are weighed it is rounded to whole ones."""
+    return f"too few rows for this ε (their noisy count is below {needed})"
