@@ -398,12 +398,7 @@ class Pipeline:
             plan.spreads,
             loss=_FREE if event is None and debit is None and prepared.stored else self.price(event, debit),
             event=event,
-            notes=(
-                *plan.notes,
-                *plan.name_notes(prepared.notes),
-                *plan.explain_missing(relations, table),
-                *notes,
-            ),
+            notes=(*plan.list_notes(prepared.notes, relations, table), *notes),
             statement_id=max(statements, default=None),
             cost_line=self._cost_line(event, prepared.since, debit),
             confidence=plan.confidence,

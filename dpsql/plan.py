@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -215,19 +215,22 @@ class Plan:
                     found.setdefault(column, name)
         return found
 
-    def name_notes(self, notes: Iterable[str]) -> tuple[str, ...]:
-        """Return notes on released columns without intervals, by the names of the statement's outputs."""
-        names = self.output_names
-        return tuple(_name_note(note, names) for note in notes)
-
-    def explain_missing(self, relations: Mapping[str, pa.Table], table: pa.Table) -> tuple[str, ...]:
-        """Say why released values are NULL, and why numbers that could have an interval have none.
+    def list_notes(
+        self, released: Iterable[str], relations: Mapping[str, pa.Table], table: pa.Table
+    ) -> tuple[str, ...]:
+        """Return what stands under an answer.
 
         Args:
+            released: the notes of the releases; those on columns without intervals get the names of the outputs.
             relations: the releases.
             table: the finished relation, with the columns of intervals.
         """
-        said = []
+        names = self.output_names
+        named = (_name_note(note, names) for note in released)
+        return (*self.notes, *named, *self._explain_missing(relations, table))
+
+    def _explain_missing(self, relations: Mapping[str, pa.Table], table: pa.Table) -> Iterator[str]:
+        """Say why released values are NULL, and why numbers that could have an interval have none."""
         shown = {name: table.column(at) for at, name in enumerate(self.columns)}
         if any(column.null_count for column in shown.values()):
             for block in self.blocks:
@@ -237,12 +240,11 @@ class Plan:
                     column = shown.get(label, relations[block.name].column(name))
                     if column.null_count:
                         some = f"{label}: {column.null_count:,} of {len(column):,} values are NULL"
-                        said.append(f"{f'{label} is NULL' if len(column) == 1 else some}: {reason}")
+                        yield f"{f'{label} is NULL' if len(column) == 1 else some}: {reason}"
         for item in self.intervals:
             low, value = table.column(item.low), shown.get(item.column)
             if value is not None and low.null_count == len(low) and value.null_count < len(value):
-                said.append(f"{NO_INTERVAL_FOR}{item.column}: {_UNBOUNDED}")
-        return tuple(said)
+                yield f"{NO_INTERVAL_FOR}{item.column}: {_UNBOUNDED}"
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
         """Return the finished relation where no SQL is needed for it; None where columns need the engine's casts."""

@@ -155,15 +155,17 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
     """Give items without an alias, in place, the names that the engine would, by which intervals find their columns."""
     items = tree.expressions
+    named = [
+        isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
+        for item in items
+    ]
     stars = [at for at, item in enumerate(items) if item.is_star]
-    if len(stars) > 1 or all(isinstance(item, exp.Alias | exp.Column) for item in items):
-        return
-    if any(item.find(exp.Columns, exp.Unnest) for item in items):
-        return  # one item, many columns
+    if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
+        return  # what becomes many columns has no place by which the others' are known
     shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
     spread = len(shown) - len(items)
     for at, item in enumerate(items):
-        if not item.is_star and not isinstance(item, exp.Alias | exp.Column):
+        if not named[at] and not item.is_star:
             name, _ = shown[at + spread if stars and at > stars[0] else at]
             alias = exp.Alias(alias=exp.to_identifier(name, quoted=True))
             item.replace(alias)
