@@ -21,15 +21,15 @@ from dpsql.errors import (
     Interrupted,
     PostprocessingError,
 )
-from dpsql.explain import describe_plan, name_errors
+from dpsql.explain import describe_plan, list_draws, name_errors
 from dpsql.explanation import Errors
 from dpsql.ledger.ledger import Ledger
 from dpsql.numerics.exact_numbers import write_number
-from dpsql.plan import Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.privacy.cost_words import chooses_groups, explain_difference, list_cost_parts
-from dpsql.privacy.events import DiscreteLaplace, Event
+from dpsql.privacy.events import DiscreteLaplace, Event, compose_events
 from dpsql.sql.selection.declared import Declaration
 from dpsql.stored_blocks import PreparedPlan
 from dpsql.why import Why, WhyPart, end_sentence, say_refusal
@@ -56,6 +56,7 @@ class AskedStatement:
         since: since when the answer is stored.
         error: why it was refused.
         done: how it ended, in a word; empty while it is not.
+        draws: its blocks without those that are one draw with another.
     """
 
     text: str
@@ -68,6 +69,13 @@ class AskedStatement:
     since: str = ""
     error: Error | None = field(default=None, compare=False)
     done: str = ""
+    draws: tuple[PrivateBlock, ...] | None = None
+
+    @property
+    def paid_all(self) -> bool:
+        """Tell whether what it was charged is the price of all of its blocks: nothing of it was stored."""
+        events = [block.operator.event for block in self.draws or ()]
+        return bool(events) and self.reserved == compose_events(events)
 
     def look_up(self, prepared: PreparedPlan) -> AskedStatement:
         """Return it with what was found of its blocks."""
@@ -77,6 +85,7 @@ class AskedStatement:
             said=prepared.sentences(),
             reserved=prepared.event,
             debit=prepared.debit,
+            draws=tuple(list_draws(prepared)),
         )
 
     def finish(self, prepared: PreparedPlan, notes: tuple[str, ...]) -> AskedStatement:
@@ -199,7 +208,7 @@ def _say_cost(asked: AskedStatement, ledger: Ledger) -> Iterator[str]:
     if event is not None and (not refused or isinstance(asked.error, BudgetExceeded)):
         yield from list_cost_parts(event)
         yield from filter(
-            None, [explain_difference(asked.reserved, asked.used), ledger.say_rule(event).strip()]
+            None, [explain_difference(asked.reserved, asked.used, write), ledger.say_rule(event).strip()]
         )
     yield from asked.said
     if asked.debit is not None:
@@ -214,9 +223,10 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
     if plan is None or not plan.blocks:
         return
     event = asked.used or asked.reserved
-    errors = name_errors(plan, policy.budget)
+    errors = name_errors(plan, policy.budget, asked.draws)
     if errors is not None:
-        yield from _compare_errors(errors, ledger if isinstance(asked.error, BudgetExceeded) else None)
+        room = ledger if isinstance(asked.error, BudgetExceeded) else None
+        yield from _compare_errors(errors, room, asked.paid_all)
     leaves = () if event is None else event.leaves()
     noisy = [leaf for leaf in leaves if isinstance(leaf, DiscreteLaplace)]
     if len(noisy) > 1 and len(plan.columns) > 1:
@@ -257,12 +267,13 @@ def _advise_caps(told: str) -> Iterator[str]:
         )
 
 
-def _compare_errors(errors: Errors, ledger: Ledger | None) -> Iterator[str]:
+def _compare_errors(errors: Errors, ledger: Ledger | None, paid_all: bool = True) -> Iterator[str]:
     """Say how far answers are off at half and at twice the amount; of what does not fit, at the most that does.
 
     Args:
         errors: the expected errors at several amounts.
         ledger: whose room counts; None where the statement fits.
+        paid_all: whether the cost was that of all numbers; where some were stored another amount pays for them too.
     """
     sign = SYMBOLS[errors.currency]
     own = errors.epsilons.index(errors.own)
@@ -274,7 +285,8 @@ def _compare_errors(errors: Errors, ledger: Ledger | None) -> Iterator[str]:
         if fits:
             yield f"{_say_amount(errors, fits[-1], sign)} would fit: {_list_errors(errors, fits[-1], own)}."
         return
-    for factor, what in ((Fraction(2), "for twice the cost"), (Fraction(1, 2), "for half the cost")):
+    for factor, often in ((Fraction(2), "twice"), (Fraction(1, 2), "half")):
+        what = f"for {often} the cost" if paid_all else f"{often} as much, all of it paid anew"
         at = next((i for i, amount in enumerate(errors.epsilons) if amount == errors.own * factor), None)
         if at is not None:
             yield f"{_say_amount(errors, at, sign)}, {what}: {_list_errors(errors, at, own)}."

@@ -135,13 +135,25 @@ MAX_JOINED = 3
 _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 
 
-def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
-    """Return a plan's expected errors at the epsilons that the owner allows; None where none is known beforehand."""
-    event = plan.event
-    if event is None:
-        return None
+def list_draws(prepared: PreparedPlan) -> list[PrivateBlock]:
+    """Return the blocks that would be drawn if nothing were stored: of equal ones the first alone."""
+    return [item.block for item in prepared.asked if item.same is None and not item.block.prepaid]
+
+
+def expect_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | None = None) -> Errors | None:
+    """Return a plan's expected errors at the epsilons that the owner allows; None where none is known beforehand.
+
+    Args:
+        plan: the statement's.
+        budget: the owner's.
+        draws: the blocks that are paid, as :func:`list_draws` gives them; all of the plan's by default.
+    """
     paid = [block for block in plan.blocks if not block.prepaid]
-    asked = _find_asked(paid) or Amount("epsilon", event.basic[0])
+    draws = paid if draws is None else draws
+    if not draws:
+        return None
+    event = compose_events([block.operator.event for block in draws])
+    asked = _find_asked(draws) or Amount("epsilon", event.basic[0])
     most = budget.max_epsilon_per_query or budget.epsilon
     factors = [f for f in FACTORS if f == 1 or asked.times(f).bound_epsilon(budget.at_delta) <= most]
     grid = [[e for block in paid for e in block.operator.expect_errors(f, block.confidence)] for f in factors]
@@ -152,7 +164,7 @@ def expect_errors(plan: Plan, budget: Budget) -> Errors | None:
     return Errors(grid_of, rows, asked.amount, plan.confidence, asked.currency) if rows else None
 
 
-def _find_asked(blocks: list[PrivateBlock]) -> Amount | None:
+def _find_asked(blocks: Sequence[PrivateBlock]) -> Amount | None:
     """Return what several blocks may lose together, where all were asked for in mu or all in rho."""
     asked = [block.asked for block in blocks if block.asked is not None]
     currencies = {amount.currency for amount in asked}
@@ -189,7 +201,7 @@ def explain_plan(
             why = "nothing: the same is asked before"
         price = f"Would cost {why}; {ledger.state().sentence}. No private data were read."
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
-    errors = name_errors(plan, budget)
+    errors = name_errors(plan, budget, list_draws(prepared))
     sentences = list(dict.fromkeys(sentences))
     assumed = any(block.operator.assumes_rows for block in plan.blocks)
     return Explanation(
@@ -207,19 +219,25 @@ def describe_plan(plan: Plan) -> list[str]:
     sentences = [*_group_sentences(told, shown), *plan.limits]
     units = {found[1] or "row" for s in sentences if (found := _PROTECTED.match(s)) is not None}
     unit = f"one {units.pop()}" if len(units) == 1 else "one privacy unit"
-    return [sentence.replace("one privacy unit", unit) for sentence in sentences]
+    return [_end_once(sentence.replace("one privacy unit", unit)) for sentence in sentences]
 
 
-_PROTECTED = re.compile(r"Each (?:row of .+|([\w.]+) in .+) is protected")
+def _end_once(sentence: str) -> str:
+    """Return a sentence that ends with a name with one full stop where the name has one itself."""
+    return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
+
+
+_PROTECTED = re.compile(r"Each (?:row of .+|(\S.*?) in .+) is protected")
 """The sentence that names the privacy unit, where that is a row or all rows of one value."""
 
 
-def name_errors(plan: Plan, budget: Budget) -> Errors | None:
-    """Return a plan's expected errors as :func:`expect_errors`, by the names of the statement's outputs."""
-    errors, names = expect_errors(plan, budget), plan.output_names
+def name_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | None = None) -> Errors | None:
+    """Return a plan's expected errors as :func:`expect_errors`, each once, by the names of the statement's outputs."""
+    errors, names = expect_errors(plan, budget, draws), plan.output_names
     if errors is None:
         return None
-    return replace(errors, rows=tuple((_rename(name, names, ", "), row) for name, row in errors.rows))
+    rows = dict.fromkeys((_rename(name, names, ", "), row) for name, row in errors.rows)
+    return replace(errors, rows=tuple(rows))
 
 
 def _rename(text: str, names: Mapping[str, str], end: str) -> str:

@@ -159,6 +159,7 @@ class Session:
         line = self._pipeline
         results: list[Result] = []
         with line.turn:
+            before = line.last
             with noting(line, text), before_payment():
                 statements = parse(text, params)
                 cell = line.open_cell(epsilon)
@@ -178,6 +179,8 @@ class Session:
             except Error as error:
                 error.answered = tuple(results)
                 raise
+            if before is not None and all(statement.kind == "show" for statement in statements):
+                line.last = before  # whoever looks into the ledger asks nothing
         return results
 
     def _admit(self, statement: Statement, cell: CellNames) -> Bound:

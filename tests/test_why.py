@@ -99,6 +99,25 @@ def test_what_it_advises_is_what_explain_says(session: Session) -> None:
         assert f"ε={epsilon}, {words}: n within ±{own:.4g} instead of" in advice
 
 
+def test_equal_blocks_are_one_draw_and_one_cost(session: Session) -> None:
+    text = "SELECT (SELECT COUNT(*) FROM visits) - (SELECT COUNT(*) FROM visits) AS d"
+    errors = session.explain(text).errors
+    assert errors is not None
+    assert len(errors.rows) == 1
+    assert errors.own == Fraction(session.sql(text).event.basic[0])  # type: ignore[union-attr]
+    advice = part(session.why(), "What would be")
+    assert f"ε={float(2 * errors.own):g}, for twice the cost" in advice
+    session.sql(text)
+    advice = part(session.why(), "What would be")
+    assert f"ε={float(2 * errors.own):g}, twice as much, all of it paid anew" in advice
+
+
+def test_looking_into_the_ledger_asks_nothing(session: Session) -> None:
+    session.sql("SELECT COUNT(*) AS n FROM visits")
+    session.sql("SHOW LEDGER; SHOW BUDGET")
+    assert session.why().statement == "SELECT COUNT(*) AS n FROM visits"
+
+
 def test_fewer_rows_of_a_unit_are_as_much_better_as_it_says(session: Session) -> None:
     session.sql("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits")
     assert "Up to 4 rows of one privacy unit count" in part(session.why(), "What would be")
@@ -289,6 +308,22 @@ def test_the_magic(shell: InteractiveShell) -> None:
     assert set(bundle) == {"text/plain", "text/html"}
 
 
+def test_the_last_answer_of_any_session(shell: InteractiveShell) -> None:
+    def ask(cell: str) -> Why:
+        return shell.run_cell(cell).result  # type: ignore[no-any-return]
+
+    shell.run_cell("%dpsql connect frames --policy $p --session other --ledger $(p.with_suffix('.other'))")
+    shell.run_cell("%dpsql sessions main")
+    shell.run_cell("%%dpsql --session other\nSELECT COUNT(*) AS n FROM visits WHERE age > 3")
+    assert "age > 3" in ask("%dpsql why").statement, "it was asked of another session than the current one"
+    shell.run_cell("%%dpsql\nSELECT COUNT(*) AS n FROM visits WHERE age > 4")
+    shell.run_cell("%dpsql sessions other")
+    assert "age > 4" in ask("%dpsql why").statement, "the current session was asked nothing since"
+    assert "age > 3" in ask("%dpsql why other").statement
+    shell.run_cell("%dpsql close other")
+    shell.run_cell("%dpsql sessions main")
+
+
 def test_a_statement_is_text_and_no_markup() -> None:
     asked = AskedStatement("SELECT '<script>alert(1)</script>'", done="free")
     policy = Policy.loads(POLICY)
@@ -322,7 +357,8 @@ def test_the_report_tells_the_chain_of_each_statement(ledger: Path, tmp_path: Pa
         told = "\n".join(explain_entry(refused, opened.accountant, opened.policy))
         assert refused.reason in told
         assert "Nothing was charged." in told
-        assert "was reserved and" in "\n".join(explain_entry(declared, opened.accountant, None))
+        told = "\n".join(explain_entry(declared, opened.accountant, None))
+        assert "of ε=1 was used; this accountant charges the whole." in told
         assert explain_statement(opened, 1).startswith(f"1: {first.text}\n")
         with pytest.raises(BindError, match="no statement 9"):
             explain_statement(opened, 9)

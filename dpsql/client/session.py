@@ -343,7 +343,7 @@ class RemoteSession:
         """
         raise ServerError(
             "the ledger is the owner's, and so is its report: the owner runs dpsql report.",
-            hint="session.budget() and session.ledger() show what is yours; %dpsql budget and %dpsql ledger too.",
+            hint="session.budget() and session.ledger() show what is yours; SHOW BUDGET and SHOW LEDGER too.",
         )
 
     def close(self) -> None:

@@ -322,7 +322,7 @@ def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> 
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter
     room, epsilon = held.room(state.spent), event.basic[0]
-    where = "%dpsql budget shows where it went."
+    where = "SHOW LEDGER shows where it went."
     left = write_short(room.epsilon_left, DOWN)
     if held.own_delta(event) > room.delta_left:
         left = write_short(room.delta_left, DOWN)

@@ -62,6 +62,7 @@ class DpsqlMagic(Magics):
         )
         self._last: Result | None = None
         self._unheard: Why | None = None
+        self._asked = ""
         self.find_names: Callable[[], KnownNames] = KnownNames
         """Returns the public names that help is given on."""
 
@@ -124,6 +125,7 @@ class DpsqlMagic(Magics):
         with self._noting_unheard(text):
             guide.refuse_templates(text)
             session = self.sessions.get_open(options.session)
+            self._asked = options.session or self.sessions.current
             params = self._parameters(options, text, local)
         try:
             with self._noting_unheard(text):
@@ -235,8 +237,11 @@ class DpsqlMagic(Magics):
         return policy_commands.run_policy_command(rest, self.shell.user_ns)  # type: ignore[union-attr]
 
     def _why(self, rest: str) -> Why:
-        """Explain the last answer or refusal, also one that no session heard of; of a named session, its own last one."""
-        return self._unheard if self._unheard and not rest else self.sessions.get_open(rest or None).why()
+        """Explain the last answer or refusal of all sessions, or that no session heard of; of a named session, its own."""
+        if self._unheard and not rest:
+            return self._unheard
+        asked = self._asked if self._asked in self.sessions else None
+        return self.sessions.get_open(rest or asked).why()
 
     def _help(self, rest: str) -> render.Panel:
         if rest:

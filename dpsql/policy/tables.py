@@ -354,6 +354,7 @@ class Table(Section):
         elif self.privacy_unit is None:
             raise PolicyError(
                 f"the table {self.name} has no privacy unit.",
+                keys=("privacy_unit",),
                 hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
             )
         elif self.row_level:

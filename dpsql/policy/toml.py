@@ -211,7 +211,11 @@ def read_section(document: Document, keys: Keys, kind: type[S], **extra: Any) ->
     try:
         return kind(**extra)
     except PolicyError as error:
-        raise document.error((*keys, *error.keys), error.message, error.hint) from None
+        message, hint = error.message, error.hint
+        if error.keys and given.get(error.keys[0]) == TODO:
+            message = f"{error.keys[0]} of {keys[-1]} is still {TODO}: it is for the data owner to decide."
+            hint = f"dpsql policy check {document.name} lists all that is left to decide."
+        raise document.error((*keys, *error.keys), message, hint) from None
 
 
 def _read_part(document: Document, keys: Keys, about: Mapping[str, Any], value: Any) -> Any:
@@ -251,6 +255,10 @@ def parse_toml(text: str, name: str) -> Document:
     )
 
 
+_SAID = re.compile(r"""(?:[^#"']|"(?:\\.|[^"\\])*"|'[^']*')*""")
+"""What stands on a line before a comment."""
+
+
 def _find_places(text: str) -> dict[Keys, Span]:
     """Find where each key stands; a best effort over the lines, for carets and never for values."""
     places: dict[Keys, Span] = {}
@@ -269,7 +277,7 @@ def _find_places(text: str) -> dict[Keys, Span]:
             for found in _ITEM.finditer(line):
                 if found["key"]:
                     keys = within[-1] + _split_keys(found["key"])
-                    end = len(line.rstrip()) if len(within) == 1 else found.end("key")
+                    end = _find_end(line) if len(within) == 1 else found.end("key")
                     places.setdefault(keys, (offset + found.start("key"), offset + end))
                 elif found[0] in "[{":
                     within.append(keys)
@@ -277,6 +285,12 @@ def _find_places(text: str) -> dict[Keys, Span]:
                     within.pop()
         offset += len(line) + 1
     return places
+
+
+def _find_end(line: str) -> int:
+    """Return where an assignment ends: before its comment, and the blanks in front of that."""
+    found = _SAID.match(line)
+    return len((line if found is None else found[0]).rstrip())
 
 
 def _split_keys(dotted: str) -> Keys:

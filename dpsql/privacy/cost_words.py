@@ -92,8 +92,16 @@ def list_cost_parts(event: Event | None) -> list[str]:
     return [f"{text}." if count == 1 else f"{count} times {text}." for text, count in said.items()]
 
 
-def explain_difference(asked: Event | None, used: Event | None) -> str:
-    """Return why less was charged than was asked for; empty where it was the same."""
+def explain_difference(asked: Event | None, used: Event | None, write: Callable[[Event], str]) -> str:
+    """Return why less was charged than was asked for; empty where it was the same.
+
+    Args:
+        asked: the event that was reserved.
+        used: the part of it that was used.
+        write: writes what the session's accountant charges for an event.
+    """
     if asked is None or used is None or asked == used:
         return ""
-    return f"{asked.sentence()} was reserved and {used.sentence()} was used: only that is charged."
+    if write(asked) == write(used):
+        return f"{used.sentence()} of {asked.sentence()} was used; this accountant charges the whole."
+    return f"{write(asked)} was reserved and {write(used)} was used: only that is charged."

@@ -40,7 +40,7 @@ def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -
     event = entry.asked if refused else entry.event or entry.asked
     tables = _find_tables(entry.text, policy)
     told = [f"Refused: {entry.reason}"] if refused and entry.reason else []
-    told += [f"Protected in {table.name}: {table.unit_words}." for table in tables]
+    told += [f"Protected in {table.name}: {table.unit_words.removesuffix('.')}." for table in tables]
     if event is not None:
         told.append(
             f"It {'would have' if refused else ''} lost {accountant.write_charge(event)}:".replace("  ", " ")
@@ -58,7 +58,13 @@ def _find_tables(text: str, policy: Policy | None) -> list[Table]:
 
 def _say_charge(entry: Entry, accountant: Accountant) -> Iterator[str]:
     """Say how a charge was settled, and how it counts."""
-    yield from filter(None, [explain_difference(entry.asked, entry.event), _ENDINGS.get(entry.outcome, "")])
+    yield from filter(
+        None,
+        [
+            explain_difference(entry.asked, entry.event, accountant.write_charge),
+            _ENDINGS.get(entry.outcome, ""),
+        ],
+    )
     used = None if entry.event is None else accountant.used_by(entry.event)
     if used is not None:
         yield f"It uses {format_percent(used)} of what the rule allows."

@@ -58,7 +58,7 @@ def bind(
         held = find_held_columns(tree)
         binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names)
         text = spell_statement(tree)
-        kept = name_kept_results(tree, catalog.kept)
+        kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)
         env = {fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):

@@ -287,7 +287,9 @@ class StatementBinder(Binder):
                 node, columns, "write (SELECT t FROM best), or a pair of such, ((SELECT a FROM b), 1)."
             )
         query = exp.select(exp.alias_(node.copy(), "value", quoted=True))
-        kept = name_kept_results(query, {name: k for name, k in self.catalog.kept.items() if name not in env})
+        kept = name_kept_results(
+            query, {name: k for name, k in self.catalog.kept.items() if name not in env}, self.own_names.taken
+        )
         self.public.update((item.kept.table, None) for item in kept)
         env = {**env, **{fold(item.cte.alias): Cte(item.cte.alias, tree=item.cte) for item in kept}}
         self.public_query(query, env)

@@ -141,8 +141,11 @@ def test_a_unit_that_nothing_points_to_is_asked_for() -> None:
     draft = init_policy({"logs": pa.table({"line_nr": [1], "level": ["x"], "took": [1.5]})}, output="p.toml")
     assert draft.open[0] == "logs.privacy_unit"
     assert "(line_nr?)" in draft.text
-    with pytest.raises(PolicyError, match="no privacy unit"):
+    with pytest.raises(PolicyError, match="privacy_unit of logs is still TODO") as refused:
         Policy.load("p.toml")
+    assert refused.value.excerpt()[-1].count("^") == len(f'privacy_unit = "{TODO}"'), (
+        "its comment is not marked"
+    )
     found = check_policy("p.toml", {"logs": pa.table({"took": [1.5]})})
     assert any("privacy_unit is still TODO" in line for line in found.missing)
 

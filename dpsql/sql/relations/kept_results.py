@@ -7,7 +7,7 @@ private block's release do. The ends are columns too, ``n__low`` and ``n__high``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -39,9 +39,12 @@ class KeptResult:
     bins: tuple[tuple[str, float], ...] = ()
 
 
-def kept_cte_name(name: str) -> str:
-    """Return the name of the CTE that stands for a kept result."""
-    return f"{_CTE}{fold(name)}"
+def kept_cte_name(name: str, taken: Collection[str]) -> str:
+    """Return the name of the CTE that stands for a kept result; never one of the names that a statement has ``taken``."""
+    made = f"{_CTE}{fold(name)}"
+    while made in taken:
+        made += "_"
+    return made
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,22 @@ class NamedResult:
     cte: exp.CTE
 
 
-def name_kept_results(tree: exp.Expr, kept: Mapping[str, KeptResult]) -> list[NamedResult]:
-    """Return the kept results that a statement names; there, in place, it names their CTEs from now on."""
+def name_kept_results(
+    tree: exp.Expr, kept: Mapping[str, KeptResult], taken: Collection[str]
+) -> list[NamedResult]:
+    """Return the kept results that a statement names; there, in place, it names their CTEs from now on.
+
+    Args:
+        tree: the statement, or a query of it.
+        kept: the session's kept results by folded name.
+        taken: the names like ours that the whole statement holds.
+    """
     found: dict[str, KeptResult] = {}
+    names = {name: kept_cte_name(name, taken) for name in kept}
     if kept:
-        _visit(tree, frozenset(), kept, found)
+        _visit(tree, frozenset(), kept, found, names)
     written = {fold(node.name) for node in tree.find_all(exp.Identifier)} if found else set()
-    return [NamedResult(item, _as_cte(item, written)) for item in found.values()]
+    return [NamedResult(item, _as_cte(item, written, names[fold(item.name)])) for item in found.values()]
 
 
 def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
@@ -73,25 +85,29 @@ def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
 
 
 def _visit(
-    node: exp.Expr, hidden: frozenset[str], kept: Mapping[str, KeptResult], found: dict[str, KeptResult]
+    node: exp.Expr,
+    hidden: frozenset[str],
+    kept: Mapping[str, KeptResult],
+    found: dict[str, KeptResult],
+    names: Mapping[str, str],
 ) -> None:
     """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
     with_ = node.args.get("with_")
     for cte in with_.expressions if with_ is not None else ():
         after = hidden | {fold(cte.alias)}
         recursive = with_ is not None and with_.args.get("recursive")
-        _visit(cte.this, after if recursive else hidden, kept, found)
+        _visit(cte.this, after if recursive else hidden, kept, found, names)
         hidden = after
     for child in list(node.iter_expressions()):
         if child is not with_:
-            _visit(child, hidden, kept, found)
+            _visit(child, hidden, kept, found, names)
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db"):
         item = kept.get(fold(node.name)) if fold(node.name) not in hidden else None
         if item is not None:
             if not node.alias:
                 node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
             written = node.this
-            node.set("this", exp.to_identifier(kept_cte_name(item.name), quoted=True))
+            node.set("this", exp.to_identifier(names[fold(item.name)], quoted=True))
             node.this.meta.update(written.meta)
             found[item.name] = item
     if isinstance(node, exp.Window) and isinstance(node.args.get("alias"), exp.Identifier):
@@ -100,11 +116,11 @@ def _visit(
             found[kept[name].name] = kept[name]
 
 
-def _as_cte(item: KeptResult, named: set[str]) -> exp.CTE:
+def _as_cte(item: KeptResult, named: set[str], name: str) -> exp.CTE:
     ends = [name for _, *pair in item.ends for name in pair if fold(name) in named]
     select = exp.Select(
         expressions=[exp.alias_(column(name), name, quoted=True) for name in (*item.columns, *ends)]
     )
     select.set("from_", exp.From(this=table_named(item.table)))
-    alias = exp.TableAlias(this=exp.to_identifier(kept_cte_name(item.name), quoted=True))
+    alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
     return exp.CTE(this=select, alias=alias)

@@ -166,7 +166,7 @@ class Selection:
                 raise BindError("EXPMECH chooses among candidates.", span=span, hint=hint)
             query: exp.Select = exp.select(exp.alias_(exp.Literal.number(1), "dpsql_one"))
         else:
-            cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name))
+            cte = self.env.get(fold(name)) or self.env.get(kept_cte_name(name, self.binder.own_names.taken))
             steady = cte is None
             public = cte.private is None if cte is not None else self.binder.catalog.find(name, span).public
             if not public:

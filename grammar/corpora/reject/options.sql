@@ -283,7 +283,7 @@ Hint: write OPTIONS (delta = 2e-07).
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
 ----
 BudgetExceeded: This query costs ε=1; ε=0.2 of ε=0.2 is left.
-Hint: epsilon => 0.2 would fit.  %dpsql budget shows where it went.
+Hint: epsilon => 0.2 would fit.  SHOW LEDGER shows where it went.
 ====
 -- case: no epsilon and no default, in another mode
 -- policy: strict

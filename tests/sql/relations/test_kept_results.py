@@ -109,6 +109,23 @@ def test_histograms_keep_the_intervals_of_their_bins(session: dpsql.Session) -> 
     assert not session.sql("SELECT INTERVAL_LOW(h['free']) AS l FROM bars").intervals
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH dpsql_kept_as_out AS (SELECT 1 AS n) SELECT n FROM out UNION ALL SELECT n FROM dpsql_kept_as_out",
+        "WITH dpsql_kept_as_out AS (SELECT 1 AS n), dpsql_kept_as_out_ AS (SELECT 2 AS n) "
+        "SELECT n FROM out, (SELECT n AS m FROM dpsql_kept_as_out_) AS o WHERE m = 2",
+        "WITH DPSQL_KEPT_AS_OUT AS (SELECT 1 AS n) SELECT n, COUNT(*) AS c FROM visits, out WHERE out.plan = visits.plan "
+        "GROUP BY n",
+        "WITH dpsql_kept_as_out(c) AS (VALUES (7)) SELECT n, EXPMECH(-ABS(n - COUNT(*))) OVER out FROM visits",
+    ],
+)
+def test_names_of_ours_in_the_statement_do_no_harm(session: dpsql.Session, text: str) -> None:
+    session.keep("out", session.sql(MADE))
+    other = text.replace("dpsql_kept_as_out", "another").replace("DPSQL_KEPT_AS_OUT", "ANOTHER")
+    assert sorted(session.sql(text)["n"]) == sorted(session.sql(other)["n"])
+
+
 def test_another_level_of_confidence_stays_with_its_numbers(session: dpsql.Session) -> None:
     kept = session.sql(
         f"out << {MADE.replace('SELECT', 'SELECT WITH DP OPTIONS (epsilon = 1, confidence = 0.5)', 1)}"
