@@ -15,7 +15,16 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsql.report.tables import Display, Sheet, SheetColumn, join, tag
+from dpsql.report.tables import (
+    LEDGER_COLUMNS,
+    LEDGER_TEXT,
+    Display,
+    Sheet,
+    SheetColumn,
+    clip_text,
+    join,
+    tag,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +109,8 @@ def make_result_sheet(result: Result, rows: int | None = None) -> Sheet:
                 None if low is None or high is None else (low, high) for low, high in zip(*ends, strict=True)
             ]
             columns += _with_interval(name, values.to_pylist(), pairs, result.confidence)
+        elif name in _TEXTS and _is_ledger(result):
+            columns.append(_clip(name, values))
         else:
             noisy = any(note.startswith(f"no interval for {name}:") for note in result.notes)
             columns.append(_plain(name, values, NOISY_DIGITS if noisy else None))
@@ -181,6 +192,8 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     below = _below_zero(result)
     if below is not None:
         parts.append(f"{below} below 0 is noise around 0; GREATEST(..., 0) is free")
+    if _is_ledger(result) and any(len(t or "") > LEDGER_TEXT for name in _TEXTS for t in result[name]):
+        parts.append(f"texts are shown up to {LEDGER_TEXT} characters; .df() has them whole")
     if result.ends:
         parts.append(NOISE_ONLY)
     elif result.event is not None and not result.notes and _measures(result):
@@ -230,6 +243,20 @@ def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> She
         for v in to_python_values(values)
     )
     return SheetColumn(_one_line(name), tuple(cells), right)
+
+
+_TEXTS = ("text", "reason")
+"""The columns of SHOW LEDGER whose values may be long."""
+
+
+def _is_ledger(result: Result) -> bool:
+    return tuple(result.columns) == LEDGER_COLUMNS
+
+
+def _clip(name: str, values: pa.ChunkedArray) -> SheetColumn:
+    """Write the beginnings of texts, of which a statement or a reason has several lines."""
+    texts = ("" if text is None else _one_line(clip_text(text, LEDGER_TEXT)) for text in values.to_pylist())
+    return SheetColumn(name, tuple(texts))
 
 
 def _with_interval(

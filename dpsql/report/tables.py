@@ -217,6 +217,14 @@ def fold_lines(parts: Sequence[str]) -> list[str]:
     return lines
 
 
+LEDGER_COLUMNS = (
+    "statement", "when", "analyst", "charge", "epsilon", "delta", "outcome", "text", "reason", "mu", "rho",
+)  # fmt: skip
+"""The columns of ``SHOW LEDGER``."""
+LEDGER_TEXT = 60
+"""Characters of a text or a reason that its display shows; the value has them all."""
+
+
 def list_entries(
     entries: list[Entry], accountant: Accountant
 ) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
@@ -224,19 +232,6 @@ def list_entries(
 
     ``mu`` under gdp and ``rho`` under zcdp are what the rule adds up (mu by squares); NULL under other accountants.
     """
-    names = (
-        "statement",
-        "when",
-        "analyst",
-        "charge",
-        "epsilon",
-        "delta",
-        "outcome",
-        "text",
-        "reason",
-        "mu",
-        "rho",
-    )
     rows: list[tuple[_Value, ...]] = []
     for entry in entries:
         event = entry.charged(accountant)
@@ -244,7 +239,7 @@ def list_entries(
         when = datetime.fromisoformat(entry.when).astimezone().isoformat(" ", "seconds")
         rows.append((entry.statement_id or None, when, name_of(entry), entry.charge(accountant), float(epsilon), float(delta),
                      entry.outcome, entry.text, entry.reason, *_own_costs(entry, accountant)))  # fmt: skip
-    return names, rows
+    return LEDGER_COLUMNS, rows
 
 
 def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, float | None]:

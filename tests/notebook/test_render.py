@@ -40,6 +40,26 @@ def test_the_caption_is_folded_to_the_terminal(
     assert len(repr(result).splitlines()) == 2 + lines
 
 
+def test_the_ledger_shows_beginnings_and_keeps_whole_texts() -> None:
+    text = f"SELECT COUNT(*) AS n\nFROM visits WHERE plan IN ('{'x' * 200}', 'y')"
+    with dpsql.connect(policy=POLICY, ledger=":memory:") as session:
+        session.sql(text)
+        shown = session.sql("SHOW LEDGER")
+    assert shown.df()["text"].tolist() == [text]
+    assert max(map(len, repr(shown).splitlines())) < 200
+    assert "SELECT COUNT(*) AS n FROM visits" in repr(shown)
+    assert "xxx..." in repr(shown)
+    assert "texts are shown up to 60 characters; .df() has them whole" in repr(shown)
+    assert "x" * 100 not in shown._repr_mimebundle_()["text/html"]
+
+
+def test_a_paid_null_has_no_empty_column_of_intervals() -> None:
+    result = Result(
+        pa.table({"s": pa.array([None], pa.float64())}), intervals={"s": [(0.0, 5.0)]}, cost_line="cost ε=0.1"
+    )
+    assert repr(result).splitlines()[0].split() == ["s"]
+
+
 def test_a_comparison_has_no_interval_and_says_what_it_is() -> None:
     note = "a noisy comparison: near 100 it can be wrong either way"
     result = Result(pa.table({"busy": [True]}), cost_line="cost ε=0.1", notes=[note])
