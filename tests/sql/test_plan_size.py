@@ -175,3 +175,64 @@ def test_the_limit_is_public_and_counts_all_blocks(
     inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(3)))
     with pytest.raises(dpsql.BindError, match="are the most"):
         inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(4)))
+
+
+def joined(many: int, form: str = "SELECT COUNT(*) FROM t{0}") -> str:
+    return form.format("".join(f" JOIN g AS g{i} ON t.k = g{i}.k" for i in range(many)))
+
+
+def in_queries(many: int) -> str:
+    conditions = " AND ".join(f"k IN (SELECT k FROM g WHERE label > {i})" for i in range(many))
+    return f"SELECT COUNT(*) FROM t WHERE {conditions}"
+
+
+CUBE = "SELECT SUM(n) FROM t{0} GROUP BY CUBE(t.k, f)"
+KEYS = "SELECT t.k, COUNT(*) FROM t{0} GROUP BY t.k"
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        (joined(60), " UNION ALL ".join(joined(60, f"SELECT COUNT(*) + {i} FROM t{{0}}") for i in range(3))),
+        (joined(30, KEYS), joined(45, KEYS)),
+        (joined(20, CUBE), joined(40, CUBE)),
+        (in_queries(50), in_queries(90)),
+        (" UNION ALL ".join(joined(i % 9) for i in range(90)), joined(60, CUBE)),
+    ],
+    ids=["three blocks", "keys", "cube", "IN", "a wide union"],
+)
+def test_relations_that_meet_count_by_all_texts(session: dpsql.Session, few: str, many: str) -> None:
+    """A limit for each FROM would let a statement of several plan them all."""
+    inside.bind(session, few)
+    with pytest.raises(
+        dpsql.BindError, match=r"relations meet in one exact query .* 250,000 are the most"
+    ) as caught:
+        session.sql(many)
+    assert caught.value.hint is not None
+    assert "join the public ones first" in caught.value.hint
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+WRITTEN = {
+    "SELECT a FROM b": 1,
+    "SELECT a FROM b JOIN c ON b.x = c.x CROSS JOIN UNNEST([1]) AS u(v)": 3,
+    "SELECT a FROM (SELECT a FROM b JOIN c ON b.x = c.x) AS d WHERE a IN (SELECT a FROM e)": 3,
+    "SELECT a FROM (SELECT a FROM b UNION ALL SELECT a FROM b JOIN c ON b.x = c.x) AS d": 2,
+    "WITH d AS (SELECT a FROM b JOIN c ON b.x = c.x), e AS (SELECT * FROM d JOIN d AS f ON d.a = f.a) "
+    "SELECT * FROM e JOIN e AS g ON e.a = g.a": 8,
+    "WITH d AS (SELECT a FROM b JOIN c ON b.x = c.x) SELECT a FROM d LEFT JOIN b ON d.a = b.a": 2,
+    "SELECT a FROM b LEFT JOIN c ON b.x = c.x WHERE c.x > 1": 2,
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_relations_that_meet_are_counted(text: str) -> None:
+    """As a tree has them; what the words alone say is never less."""
+    met = WRITTEN[text]
+    assert plan_size._count_met(plan_size.parse_fragment(text), {}, outermost=True)[0] == met
+    assert plan_size._join_at_most(text) >= met
+
+
+def test_parts_of_a_union_are_counted_one_by_one() -> None:
+    parts = " UNION ALL ".join("SELECT a FROM b JOIN c ON b.x = c.x" for _ in range(9))
+    assert plan_size._count_met(plan_size.parse_fragment(parts), {}) == (2, 8 * 2**4)

@@ -36,7 +36,7 @@ from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import ShownEnds
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
 from dpsql.sql.relations.own_names import OwnNames
-from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, refuse_texts
+from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts
 from dpsql.sql.relations.relation import (
     CLAIMED,
     DETERMINES,
@@ -390,8 +390,8 @@ class Binder(ABC):
     """The finding of :func:`dpsql.sql.relations.unit_rows.find_held_columns` for the statement."""
     shared: dict[SharedQuery, None] = field(default_factory=dict)
     """The queries that its exact texts refer to by name."""
-    size: int = 0
-    """Characters of its exact texts so far."""
+    written: WrittenTexts = field(default_factory=WrittenTexts)
+    """Its exact texts so far."""
     own_names: OwnNames = field(default_factory=OwnNames)
 
     def name(self, kind: str) -> str:
@@ -425,7 +425,7 @@ class Binder(ABC):
         steps = {item.name: item.noise_step for item in released}
         self.noise_steps[name] = {column: step for column, step in steps.items() if step is not None}
         read = tuple(dict.fromkeys((*inputs, *self.lent_inputs)))
-        self.size = refuse_texts(operator.checked, self.catalog.shared, taken=self.size)
+        self.written.add(operator.checked, self.catalog.shared)
         self.blocks.append(PrivateBlock(name, operator, columns, read, sentences, confidence, asked))
 
     @abstractmethod
