@@ -1,7 +1,8 @@
 """The worker's side of an analyst's ledger: the same face as :class:`dpsql.ledger.ledger.Ledger`, asked from the front.
 
 A statement that is answered for the first time takes four calls: what is stored of it, what it was about before, the
-reservation, and the settlement, whose answer says what is left. What does not change while a policy holds is asked once.
+reservation, and the settlement, whose answer says what is left; a stored one takes the first alone. What does not change
+while a policy holds is asked once.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class LedgerProxy(Ledger):
         self._state: BudgetState | None = None
         self._promised: int | None = None
         """The statement that was settled last, where the front has given its word and writes it later."""
+        self._left: str | None = None
+        """What is left, as the last call told by the way."""
         self._dropped: dict[str, str | None] = {}
 
     def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:
@@ -59,7 +62,7 @@ class LedgerProxy(Ledger):
         Raises:
             Error: the front's own.
         """
-        self._state = self._promised = None
+        self._state = self._promised = self._left = None
         answer = self._ask({"method": method, **head}, payload)
         if answer.head.get("kind") == "error":
             raise read_error(answer)
@@ -177,6 +180,7 @@ class LedgerProxy(Ledger):
             pieces.append(self._call("more", start=held).payload)
             if not pieces[-1]:
                 raise LedgerError("A stored answer arrived in part.", hint="run the statement again.")
+        self._left = get_field(found, "left", str, "") or None
         number, debit = found.get("statement_id"), found.get("debit")
         return StoredRelease(
             b"".join(pieces),
@@ -214,7 +218,8 @@ class LedgerProxy(Ledger):
 
     def say_left(self) -> str:
         if self._promised is None:
-            return self.state().sentence
+            told, self._left = self._left, None
+            return self.state().sentence if told is None else told
         number, self._promised = self._promised, None
         return mark_left(number)
 

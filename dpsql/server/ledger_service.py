@@ -17,7 +17,7 @@ from typing import Any
 
 from dpsql.errors import Error, Interrupted, LedgerError
 from dpsql.ledger.entries import OUTCOMES
-from dpsql.ledger.ledger import KeptReleases, Ledger, Ticket
+from dpsql.ledger.ledger import BudgetState, KeptReleases, Ledger, Ticket
 from dpsql.ledger.own_statements import OwnStatements, conceal_entry
 from dpsql.report.data import PICTURES
 from dpsql.report.figures import FIGURES
@@ -76,7 +76,7 @@ class LedgerService:
         self._own = OwnStatements(ledger)
         self._figures = _FigureCache(ledger)
         self._sending = b""
-        self._told_state: tuple[int, dict[str, Any]] | None = None
+        self._told_state: tuple[int, BudgetState] | None = None
         self._untold: list[tuple[int, str, str]] = []
         self._unkept: list[Callable[[], None]] = []
         self.begin()
@@ -275,6 +275,7 @@ class LedgerService:
             "event": found.event.to_json(),
             "debit": None if found.debit is None else found.debit.to_json(),
             "size": len(found.release),
+            "left": self._find_state().sentence,
         }
         return Message({"kind": "answer", "found": told}, found.release[:PIECE])
 
@@ -308,10 +309,14 @@ class LedgerService:
         events, debit = _read_events(head)
         if events or debit is not None:
             return _answer(state=write_state(self.ledger.state(events, debit)))
-        row = self.ledger.last_row  # as long as nothing is written, nothing is left otherwise
+        return _answer(state=write_state(self._find_state()))
+
+    def _find_state(self) -> BudgetState:
+        """Return what is left; as long as nothing is written, that is not counted again."""
+        row = self.ledger.last_row
         if self._told_state is None or self._told_state[0] != row:
-            self._told_state = (row, write_state(self.ledger.state()))
-        return _answer(state=self._told_state[1])
+            self._told_state = (row, self.ledger.state())
+        return self._told_state[1]
 
     def _excess(self, head: dict[str, Any], payload: bytes) -> Message:
         events, debit = _read_events(head)

@@ -6,6 +6,7 @@ goes to standard error, one JSON object a line.
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 10.0
 """Seconds that statements which have paid may take to reach their answer time when the server ends."""
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 25.0
 """Seconds that the end of the server waits for all of them to be settled, whoever holds their ledgers."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
@@ -132,6 +133,8 @@ def run_server(
             _tell_start(served, log)
             scheme, _, rest = location.partition("://")
             where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
+            gc.collect()
+            gc.freeze()  # a reply at a public time is not held up by a look through what was imported
             print(f"listening on {scheme}://{where}", file=out, flush=True)
             if page is not None:
                 page.start()

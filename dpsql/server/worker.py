@@ -9,6 +9,7 @@ closing both.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -106,6 +107,8 @@ class AnalystWorker:
         self._frames.send({"kind": "ready", "dataset": self._unused[0].dataset, "held": held})
         with suppress(Exception):
             self._warm_up()
+        gc.collect()
+        gc.freeze()  # what was imported is never looked through again
 
     def _open(self, setup: dict[str, Any]) -> None:
         from dpsql.policy.model import Policy
@@ -195,6 +198,9 @@ class AnalystWorker:
         from dpsql.server.limits import RequestLimits
         from dpsql.wire import decode, write_error
 
+        limits = RequestLimits.of(self.policy.server)
+        if len(body) <= min(limits.statement_bytes, limits.parameter_bytes):
+            return None
         try:
             head = decode(body).head
         except Error:
@@ -207,7 +213,7 @@ class AnalystWorker:
         )
         texts = [item["text"] for item in asked if isinstance(item.get("text"), str)]
         size = sum(len(text.encode(errors="replace")) for text in texts)
-        said = RequestLimits.of(self.policy.server).explain_parts(size, len(body) - size)
+        said = limits.explain_parts(size, len(body) - size)
         return write_error(ParseError(said, hint="ask in several statements.")) if said else None
 
     def _find_session(self, name: str, analyst: str) -> Session:

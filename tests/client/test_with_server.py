@@ -223,6 +223,7 @@ def test_the_command_line_in_a_process_of_its_own(server: ServerProcess, folder:
 def test_a_notebook(server: ServerProcess, tmp_path: Path) -> None:
     token = make_token(server.policy, "ada")
     (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
     outputs = kernel.run(
         [
             "%load_ext dpsql",

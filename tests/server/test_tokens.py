@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.cli import main
+from dpsql.client.channel import find_token
 from dpsql.errors import PolicyError
 from dpsql.server import tokens
 from dpsql.server.tokens import TokenFile, TokenGuard, shorten_address
@@ -289,6 +290,22 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     assert "not in the policy" in capsys.readouterr().out
     assert main(["analyst", "remove", "ada", *where]) == 0
     assert held.list() == []
+
+
+@pytest.mark.parametrize("command", ["add", "rotate"])
+def test_a_file_that_a_token_is_printed_into_is_its_owners_alone(policy: Path, command: str) -> None:
+    """Clients take no token from a file that others may read."""
+    if command == "rotate":
+        TokenFile(policy).add("ada")
+    file = policy.with_name("ada.token")
+    with file.open("w") as out:
+        file.chmod(0o664)
+        line = [sys.executable, "-m", "dpsql.cli", "analyst", command, "ada", "--policy", str(policy)]
+        subprocess.run(
+            line, stdout=out, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert find_token(None, file)
 
 
 def test_a_missing_share_is_told_with_the_lines_to_paste(
