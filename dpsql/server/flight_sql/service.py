@@ -35,8 +35,9 @@ from dpsql.server.flight_sql.messages import make_message, pack_message, read_me
 from dpsql.server.flight_sql.parameters import read_parameters
 from dpsql.server.flight_sql.sql_info import SQL_INFO_SCHEMA, XDBC_SCHEMA, make_sql_info, make_xdbc_types
 from dpsql.server.served import Caller
-from dpsql.wire import Message, ResultReader, WireError, decode, encode, get_field, read_error
+from dpsql.wire import Message, ResultReader, WireError, encode, get_field, read_error
 from dpsql.wire_params import read_arrow_schemas
+from dpsql.wire_parcels import unpack_messages
 
 ACTIONS = {
     "CreatePreparedStatement": "Bind and price a statement; spends nothing.",
@@ -299,7 +300,8 @@ class FlightSqlService:
         begun, outcome = time.monotonic(), "failed"
         try:
             with self._stoppable(caller, context, call, mark):
-                told = [decode(reply) for reply in desk.answer(call, record, encode(Message(dict(head))))]
+                replies = desk.answer(call, record, encode(Message(dict(head))))
+                told = [message for reply in replies for message in unpack_messages(reply)]
             outcome = call.outcome
         finally:
             desk.log_call(call, _shorten(record), time.monotonic() - begun, outcome)
