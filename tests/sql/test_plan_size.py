@@ -186,6 +186,15 @@ def in_queries(many: int) -> str:
     return f"SELECT COUNT(*) FROM t WHERE {conditions}"
 
 
+def beside(many: int) -> str:
+    return f"SELECT COUNT(*) FROM t{''.join(f', LATERAL (SELECT n + {i} AS m) AS l{i}' for i in range(many))}"
+
+
+def correlated(many: int) -> str:
+    values = " OR ".join(f"n > (SELECT MAX(y) + {i} FROM s WHERE s.unit = t.unit)" for i in range(many))
+    return f"SELECT COUNT(*) FROM t WHERE {values}"
+
+
 CUBE = "SELECT SUM(n) FROM t{0} GROUP BY CUBE(t.k, f)"
 KEYS = "SELECT t.k, COUNT(*) FROM t{0} GROUP BY t.k"
 
@@ -197,9 +206,11 @@ KEYS = "SELECT t.k, COUNT(*) FROM t{0} GROUP BY t.k"
         (joined(30, KEYS), joined(45, KEYS)),
         (joined(20, CUBE), joined(40, CUBE)),
         (in_queries(50), in_queries(90)),
+        (beside(30), beside(50)),
+        (correlated(20), correlated(40)),
         (" UNION ALL ".join(joined(i % 9) for i in range(90)), joined(60, CUBE)),
     ],
-    ids=["three blocks", "keys", "cube", "IN", "a wide union"],
+    ids=["three blocks", "keys", "cube", "IN", "LATERAL", "values", "a wide union"],
 )
 def test_relations_that_meet_count_by_all_texts(session: dpsql.Session, few: str, many: str) -> None:
     """A limit for each FROM would let a statement of several plan them all."""
@@ -215,7 +226,9 @@ def test_relations_that_meet_count_by_all_texts(session: dpsql.Session, few: str
 
 WRITTEN = {
     "SELECT a FROM b": 1,
-    "SELECT a FROM b JOIN c ON b.x = c.x CROSS JOIN UNNEST([1]) AS u(v)": 3,
+    "SELECT a FROM b JOIN c ON b.x = c.x CROSS JOIN UNNEST([1]) AS u(v)": 4,
+    "SELECT a FROM b CROSS JOIN LATERAL (SELECT b.x FROM c) AS u(v)": 3,
+    "SELECT a FROM b WHERE x > (SELECT MAX(c.x) FROM c WHERE c.a = b.a) AND EXISTS (SELECT 1 FROM c WHERE c.a = b.a)": 4,
     "SELECT a FROM (SELECT a FROM b JOIN c ON b.x = c.x) AS d WHERE a IN (SELECT a FROM e)": 3,
     "SELECT a FROM (SELECT a FROM b UNION ALL SELECT a FROM b JOIN c ON b.x = c.x) AS d": 2,
     "WITH d AS (SELECT a FROM b JOIN c ON b.x = c.x), e AS (SELECT * FROM d JOIN d AS f ON d.a = f.a) "

@@ -213,8 +213,9 @@ class WrittenTexts:
     """The exact texts of one statement, and what they take an engine, in characters.
 
     Relations that meet in one query count besides: their fourth power by :data:`JOINING_PER_CHARACTER`. Subqueries in
-    conditions meet what stands around them, and so does each reading of a CTE. In a set operation those of one part do
-    not meet those of another, so that a wide UNION ALL of small queries costs what its parts do.
+    conditions meet what stands around them, and so does each reading of a CTE; what is read for each row (LATERAL, UNNEST
+    and subqueries in place of a value) counts twice. In a set operation those of one part do not meet those of another,
+    so that a wide UNION ALL of small queries costs what its parts do.
     """
 
     characters: int = 0
@@ -272,6 +273,7 @@ def _join_at_most(text: str) -> int:
     Our own CTEs are read three times at most, those that an analyst wrote any number of times.
     """
     reads = 1 if "WITH " not in text else 4 if SHARED_PREFIX not in text else 1 << 10
+    reads *= 2 if "(SELECT" in text or "LATERAL" in text or "UNNEST" in text else 1
     return reads * len(_ITEM.findall(text))
 
 
@@ -291,10 +293,16 @@ def _count_met(
             ctes[cte.alias] = _count_met(cte.this, ctes)
     if isinstance(query, exp.Table):
         return ctes.get(query.name, (1, 0))
-    if isinstance(query, exp.Subquery | exp.Lateral):
+    if isinstance(query, exp.Lateral | exp.Unnest):
+        return _count_per_row(query.this if isinstance(query, exp.Lateral) else query, ctes)
+    if isinstance(query, exp.Subquery):
         return _count_met(query.this, ctes)
     if isinstance(query, exp.Select):
-        parts = [_count_met(item, ctes) for item in (*from_items(query), *inner_queries(query))]
+        parts = [_count_met(item, ctes) for item in from_items(query)]
+        parts += [
+            (_count_met if _is_membership(inner) else _count_per_row)(inner, ctes)
+            for inner in inner_queries(query)
+        ]
         conditions = any(query.args.get(key) for key in ("where", "having", "qualify"))
         if (
             outermost
@@ -311,6 +319,21 @@ def _count_met(
             parts.append(_count_met(query, ctes))
             break
     return _stay_apart(parts)
+
+
+def _is_membership(query: exp.Expr) -> bool:
+    """Return whether a query in an expression is that of IN or EXISTS."""
+    around = query.parent.parent if isinstance(query.parent, exp.Subquery) else query.parent
+    return isinstance(around, exp.In | exp.Exists)
+
+
+def _count_per_row(query: exp.Expr, ctes: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Count relations twice that an engine reads for each row of others: it joins those anew.
+
+    DuckDB 2.0 takes 2.3 s to plan 40 LATERAL subqueries, and 1.8 s for 40 numbers of correlated ones.
+    """
+    joined, apart = (1, 0) if isinstance(query, exp.Unnest) else _count_met(query, ctes)
+    return 2 * joined, 16 * apart
 
 
 def _stay_apart(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
