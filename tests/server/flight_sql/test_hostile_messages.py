@@ -25,7 +25,7 @@ from tests.support.served import SECRET, ServerProcess, make_token, write_data, 
 TEXTS = [
     "SELECT 1 AS a", "SELECT * FROM visits", "SELECT city FROM visits", "SELEC", "", "\0", "SELECT " + "(" * 3000, "; ; ;", "$x",
     "SELECT COUNT(*) FROM '/etc/passwd'", "SELECT ? AS a", "SELECT $a AS a, ? AS b", "SELECT " + "?, " * 2000 + "1",
-    "SELECT * FROM read_parquet('visits.parquet')", "COPY visits TO '/tmp/x'", "SHOW POLICY", "SHOW LEDGER", "x << SELECT 1 AS a",
+    "SELECT * FROM read_parquet('visits.pq')", "COPY visits TO '/tmp/x'", "SHOW POLICY", "SHOW LEDGER", "x << SELECT 1 AS a",
     "SELECT COUNT(*) FROM visits WHERE city = ?", "SELECT COUNT(*) AS n FROM visits", "SELECT city::INTEGER FROM visits",
     "EXPLAIN SELECT AVG(cost) FROM visits", "SELECT getenv('HOME')", "SELECT repeat('x', 1000000000)", "\u202e" * 50,
     "SELECT WITH DP OPTIONS (epsilon = 1e999) COUNT(*) FROM visits", "SELECT 1" + " -- x" * 5000, "CLOSE x", "DECLARE x",
@@ -44,6 +44,7 @@ NAMES = [
     "main",
     "x" * 50_000,
 ]
+QUERIES = ("CommandStatementQuery", "CommandPreparedStatementQuery")
 FORBIDDEN = ("Traceback", SECRET, ".parquet", "site-packages", "/dpsql/", "pyarrow/", ".py", "bob")
 PATH = b"/arrow.flight.protocol.FlightService/"
 VALUES: list[pa.Array] = [
@@ -120,8 +121,8 @@ class Attacker:
             changed[self.rng.randrange(len(changed))] = self.rng.randrange(256)
         return bytes(changed)
 
-    def message(self) -> bytes:
-        """Return a message that is almost, or not at all, one of the protocol."""
+    def message(self, *likely: str) -> bytes:
+        """Return a message that is almost, or not at all, one of the protocol; half of them have one of the likely names."""
         kind = self.rng.random()
         if kind < 0.05:
             return self.rng.randbytes(self.rng.randrange(300))
@@ -133,7 +134,7 @@ class Attacker:
             return encode_field(
                 1, b"type.googleapis.com/arrow.flight.protocol.sql.CommandGetTables"
             ) + encode_field(2, nested)
-        name = self.rng.choice(list(MESSAGES))
+        name = self.rng.choice(likely if likely and self.rng.random() < 0.5 else list(MESSAGES))
         fields = {
             field.partition(":")[0]: self.value(field)
             for field in MESSAGES[name]
@@ -154,14 +155,18 @@ class Attacker:
 
     def command(self) -> Any:
         ask = self.rng.choice([self.client.get_flight_info, self.client.get_schema])
-        found = ask(flight.FlightDescriptor.for_command(self.message()), self.options())
+        found = ask(flight.FlightDescriptor.for_command(self.message(*QUERIES)), self.options())
         return [found.schema, getattr(found, "endpoints", None)]
 
     def ticket(self) -> Any:
-        return self.client.do_get(flight.Ticket(self.message()), self.options()).read_all()
+        return self.client.do_get(
+            flight.Ticket(self.message("TicketStatementQuery")), self.options()
+        ).read_all()
 
     def action(self) -> Any:
         kind, body = self.rng.choice(list(ACTIONS)), self.message()
+        if self.rng.random() < 0.4:
+            kind, body = "CreatePreparedStatement", self.message("ActionCreatePreparedStatementRequest")
         if self.rng.random() < 0.3:
             held = make_message("CancelFlightInfoRequest")
             held.info.endpoint.add().ticket.ticket = self.message()
