@@ -2,9 +2,9 @@
 
     call -> (opened | ledger | touch | journal | reply)* -> done
 
-Where answers wait for the grid, a settlement is only promised to the worker, and written when its time has come: so the worker
-has its reply ready long before that time, and nothing is left to do then whose pace could tell how long the statement took. What
-the settlement says (the budget that is left) is filled into the reply afterwards.
+A settlement is only promised to the worker, and written when its time has come: so the worker has its reply ready long before
+that time, and nothing is left to do then whose pace could tell how long the statement took. Where answers leave when they are
+ready, the two work at once. What the settlement says (the budget that is left) is filled into the reply afterwards.
 
 Replies are held until the call is done, and where private data were touched until the next time of the public grid
 (:mod:`dpsql.server.answer_times`). A stop takes effect at once while nothing was paid: then the worker may pay nothing more, and
@@ -205,7 +205,7 @@ class AnalystCall:
         if not isinstance(method, str):
             raise FrameError("a call without a method")
         self._keep_promise()
-        if method == "settle" and self.clock.touched and self.clock.has_times:
+        if method == "settle" and self.clock.touched:
             self._promise(frame)
             return
         if method in _SEEN_BY_OTHERS:

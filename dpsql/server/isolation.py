@@ -80,7 +80,11 @@ def yield_to_this_thread(known: set[int]) -> None:
         known: the threads that stand back already; the others are added.
     """
     with suppress(OSError):
-        for thread in {int(name) for name in os.listdir("/proc/self/task")} - known:
+        if os.stat("/proc/self/task").st_nlink - 2 == len(known):
+            return
+        threads = {int(name) for name in os.listdir("/proc/self/task")}
+        known &= threads
+        for thread in threads - known:
             known.add(thread)
             if thread != threading.get_native_id():
                 _stand_back(thread)
