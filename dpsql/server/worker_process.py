@@ -114,7 +114,7 @@ class WorkerProcess:
             os.close(read)
         self._frames = Frames(ours)
         self._ending = threading.Lock()
-        self._ended = False
+        self._ended = self._killed = self._reaped = False
         try:
             if self._group is not None:
                 (self._group / "cgroup.procs").write_text(str(self._process.pid))
@@ -130,7 +130,7 @@ class WorkerProcess:
     @property
     def is_alive(self) -> bool:
         """Tell whether its process runs."""
-        return not self._ended and self._process.poll() is None
+        return not self._killed and self._process.poll() is None
 
     def wait_until_ready(self) -> None:
         """Send what it needs, and wait until it has opened the data.
@@ -186,13 +186,17 @@ class WorkerProcess:
                 os.write(self._stop_pipe, number.to_bytes(8, "big"))
 
     def kill(self) -> None:
-        """End the process at once, and what it has started."""
+        """End the process at once, and what it has started.
+
+        Nobody waits until it is gone: to free what it held takes a time that tells how much that was.
+        """
+        if self._reaped:
+            return
+        self._killed = True
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._frames.shut()  # what it started in a session of its own may hold the other end
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSING_SECONDS)
 
     def close(self) -> None:
         """Forget a worker that has ended or was killed."""
@@ -202,6 +206,12 @@ class WorkerProcess:
             self._ended = True
             os.close(self._stop_pipe)
         self.kill()
+        threading.Thread(target=self._reap, daemon=True, name="dpsql-reap").start()
+
+    def _reap(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSING_SECONDS)
+            self._reaped = True
         self._frames.close()
         self._remove_group()
 

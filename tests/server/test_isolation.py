@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,12 @@ class FakeGroups:
     def workers(self) -> list[Path]:
         return sorted(self.own.glob("worker-*"))
 
+    def wait_until_empty(self) -> None:
+        end = time.monotonic() + 20
+        while self.workers():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
@@ -170,7 +178,7 @@ def test_the_front_moves_and_a_worker_has_a_group_of_its_own(tmp_path: Path, gro
         assert re.search(r"Max address space +unlimited", limits), "the group bounds it, and nothing else"
     finally:
         worker.close()
-    assert groups.workers() == []
+    groups.wait_until_empty()
 
 
 @pytest.mark.parametrize("controllers", ["", "cpu io"])
@@ -199,7 +207,7 @@ def test_a_group_that_can_t_be_made_leaves_no_worker_without_a_bound(
     try:
         worker.wait_until_ready()
         assert worker.held["memory"] == "address space"
-        assert groups.workers() == []
+        groups.wait_until_empty()
     finally:
         worker.close()
 
@@ -218,7 +226,7 @@ def test_a_worker_that_can_t_enter_its_group_is_not_used(
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(OSError, match="busy"):
         start_worker(tmp_path, opened)
-    assert groups.workers() == []
+    groups.wait_until_empty()
 
 
 def test_a_worker_stands_back_for_the_front_and_its_threads_for_replies() -> None:
@@ -240,3 +248,23 @@ def test_a_worker_stands_back_for_the_front_and_its_threads_for_replies() -> Non
     if kind == 0:
         assert mine == min(19, before + 5)
         assert other == min(19, mine + 5), "once, however often it is told"
+
+
+def test_nobody_waits_until_a_killed_worker_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To free what it held takes a time that tells how much that was, and a reply would leave later."""
+    worker = start_worker(tmp_path, MemoryGroups(tmp_path, tmp_path / "none"))
+    waited = threading.Event()
+    wait = worker._process.wait
+
+    def linger(seconds: float) -> int:
+        time.sleep(1)
+        waited.set()
+        return wait(seconds)
+
+    monkeypatch.setattr(worker._process, "wait", linger)
+    begun = time.monotonic()
+    worker.kill()
+    worker.close()
+    assert time.monotonic() - begun < 0.5
+    assert not worker.is_alive
+    assert waited.wait(20)
