@@ -33,6 +33,7 @@ from dpsql.sql.relations.intervals import (
 )
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.own_names import OwnNames, list_taken
+from dpsql.sql.relations.plan_size import refuse_public_joins
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -105,6 +106,7 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
 
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
+    refuse_public_joins(tree)
     levels = {item.kept.confidence for item in kept}
     intervals: list[IntervalColumns] = []
     results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}

@@ -36,7 +36,7 @@ from dpsql.sql.parse.dialect import is_not_null, privacy_error, span_of, to_sql
 from dpsql.sql.relations.intervals import ShownEnds
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
 from dpsql.sql.relations.own_names import OwnNames
-from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts
+from dpsql.sql.relations.plan_size import SharedQueries, SharedQuery, WrittenTexts, write_public
 from dpsql.sql.relations.relation import (
     CLAIMED,
     DETERMINES,
@@ -473,7 +473,7 @@ class Binder(ABC):
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
         """Return a public query, with the CTEs it needs, as a relation that is lent; the finisher says its columns' types."""
-        sql = to_sql(add_ctes(query, env))
+        sql = write_public(add_ctes(query, env))
         columns = public_columns(self.finish, sql, self.blocks, self.public)
         listed = ", ".join(column_name(place) for place in range(len(columns)))
         found = Input(self.name("input"), f"SELECT * FROM ({sql}) AS given({listed})")

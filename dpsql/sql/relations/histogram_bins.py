@@ -33,6 +33,8 @@ def find_map_width(tree: exp.Expr, body: exp.Expr | None, name: str, widths: Bin
         name: the column, by the name that it has there.
         widths: those of the relations that the statement reads.
     """
+    if not any(widths.values()):
+        return None  # without a histogram names need not be compared with one another
     found = _trace(tree, body, name, widths)
     return found.pop() if len(found) == 1 else None
 

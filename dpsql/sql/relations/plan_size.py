@@ -10,12 +10,14 @@ A plan holds the queries that its texts refer to; what no plan holds any more is
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpsql.errors import BindError, Span
 from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
@@ -33,6 +35,12 @@ JOINING_PER_CHARACTER = 128
 Engines compare each condition with every other: DuckDB 1.5 takes up to 2.6 s to plan 64 relations that meet on one key, DuckDB
 2.0 up to 0.6 s, and a text is planned twice.
 """
+CANDIDATE_NUMBERS_PER_CHARACTER = 72
+"""Numbers of candidates (their columns, place and terms) that take as much as one character: 18 million need some 800 MB."""
+BLOCK_RESULTS_PER_CHARACTER = 6
+"""Results of subsample blocks that take as long as one character, where one query gives them all."""
+BLOCK_CHARACTERS = 160
+"""Characters that a query of one block costs besides its own; four of them take as long as one of exact SQL."""
 MAX_GROUP_KEYS = 64
 """Keys of one GROUP BY: the engine's time grows with their third power."""
 MAX_COUNTED_ROWS = 2**62
@@ -223,6 +231,8 @@ class WrittenTexts:
     """The fourth powers, by all texts whose trees were looked at."""
     joined: int = 1
     """The relations that meet in the largest of these."""
+    other: int = 0
+    """Other work, in characters that take an engine as long."""
     _waiting: list[str] = field(default_factory=list)
     """Texts whose trees were not needed, since even by the words in them they are small."""
     _rough: int = 0
@@ -243,8 +253,43 @@ class WrittenTexts:
         if self._weigh(self.joining + self._rough) > MAX_WRITTEN_SIZE:
             self._look()
 
+    def add_candidates(self, count: int, numbers: int, span: Span | None) -> None:
+        """Add candidates of so many numbers each.
+
+        Raises:
+            BindError: they are too many, with what was added before.
+        """
+        self.other += count * numbers // CANDIDATE_NUMBERS_PER_CHARACTER
+        what = f"{count:,} candidates with {numbers} numbers each are too many for one statement"
+        self._refuse_other(what, "choose a range among few candidates first, and then within it.", span)
+
+    def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
+        """Add subsample blocks of so many outputs; ``query`` runs on each of them, where it can't run on all at once.
+
+        Raises:
+            BindError: they are too many, with what was added before.
+        """
+        self.other += count * outputs // BLOCK_RESULTS_PER_CHARACTER
+        what, hint = (
+            f"{count:,} blocks of {outputs} outputs are too many for one statement",
+            "take fewer blocks.",
+        )
+        if query is not None:
+            joined, apart = _count_met(parse_fragment(query), {})
+            length = BLOCK_CHARACTERS + len(query) + (joined**4 + apart) // JOINING_PER_CHARACTER
+            self.other += count * length // 4
+            what = f"{count:,} blocks are too many where a query of {len(query):,} characters runs on each of them"
+            hint = "take fewer blocks, or aggregate without ORDER BY, LIMIT and subqueries: then one query does for all."
+        self._refuse_other(what, hint, span)
+
+    def _refuse_other(self, what: str, hint: str, span: Span | None) -> None:
+        size = self._weigh(self.joining)
+        if size > MAX_WRITTEN_SIZE:
+            told = f"with the rest they take as long as {size:,} characters of exact SQL, and {MAX_WRITTEN_SIZE:,}"
+            raise BindError(f"{what}: {told} are the most.", span=span, hint=hint)
+
     def _weigh(self, joining: int) -> int:
-        return self.characters + joining // JOINING_PER_CHARACTER
+        return self.characters + self.other + joining // JOINING_PER_CHARACTER
 
     def _look(self) -> None:
         """Count what the trees of waiting texts join, which takes longer than to count words."""
@@ -255,13 +300,37 @@ class WrittenTexts:
             size = self._weigh(self.joining)
             if size > MAX_WRITTEN_SIZE:
                 what = (
-                    f"up to {self.joined} relations meet in one exact query of this statement: with its other queries it "
-                    f"would take the engine as long as {size:,} characters of SQL, and {MAX_WRITTEN_SIZE:,} are the most."
+                    f"the statement's exact queries would take the engine as long as {size:,} characters of SQL, and "
+                    f"{MAX_WRITTEN_SIZE:,} are the most; up to {self.joined} relations meet in one of them."
                 )
                 hint = "join the public ones first, out << SELECT ... keeps the answer; or ask for fewer numbers."
                 raise bind_error(None, what, hint)
         self._waiting.clear()
         self._rough = 0
+
+
+def write_public(query: exp.Expr) -> str:
+    """Return the text of a public query; an engine takes as long to plan it as an exact one.
+
+    Raises:
+        BindError: too many relations meet in it.
+    """
+    refuse_public_joins(query)
+    return to_sql(query)
+
+
+def refuse_public_joins(query: exp.Expr) -> None:
+    """Refuse a public query in which too many relations meet.
+
+    Raises:
+        BindError: they do.
+    """
+    joined, apart = _count_met(query, {})
+    if (joined**4 + apart) // JOINING_PER_CHARACTER > MAX_WRITTEN_SIZE:
+        most = math.isqrt(math.isqrt(MAX_WRITTEN_SIZE * JOINING_PER_CHARACTER))
+        what = f"up to {joined} relations meet above the private part, where each subquery in place of a value counts twice"
+        hint = "join, instead of asking for one value after another; or keep an answer, out << SELECT ..., and go on with it."
+        raise bind_error(None, f"{what}: {most} are about the most.", hint)
 
 
 _ITEM = re.compile(r"\b(?:FROM|JOIN|UNNEST)\b")

@@ -23,7 +23,7 @@ from dpsql.sql.expressions import total_expressions
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env, Released, install
-from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
+from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column
@@ -159,6 +159,7 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     this = kind(binder, select, options, env)
     name = binder.name("block")
     found = _exact(this)
+    _add_work(this, found)
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
     operator, released, said, asked = _combine(this, found)
@@ -182,6 +183,7 @@ def question_block(
     this = Sampling(binder, select, replace(options, values=values), env)
     name = binder.name("block")
     found = _exact(this)
+    _add_work(this, found)
     if len(found.fields) != 1:
         what = "a stable question has one output."
         raise bind_error(select.expressions[1], what, "ask for the others in questions of their own.")
@@ -196,6 +198,19 @@ def question_block(
     binder.add_block(name, operator, [released], (), (this.sentence,), options.confidence)
     shown = [(output.name, column(output.name))]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
+
+
+def _add_work(this: Sampling, found: _Found) -> None:
+    """Count what the blocks take to the size of the statement; the textbook's runs are priced by EXPLAIN and not limited.
+
+    Raises:
+        BindError: they are too many.
+    """
+    if isinstance(this, Textbook):
+        return
+    query = found.source.query if isinstance(found.source, block_sources.BlockQueries) else None
+    place = this.options.nodes.get("blocks") or this.options.mode_node
+    this.binder.written.add_blocks(this.total, len(found.fields), query, span_of(place))
 
 
 def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...], Amount]:
