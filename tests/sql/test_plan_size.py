@@ -13,6 +13,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import fill_parameters
 from dpsql.sql.parse import tokens
+from dpsql.sql.parse.dialect import parse_fragment
 from dpsql.sql.parse.statements import parse
 from dpsql.sql.relations import plan_size
 from tests.support import inside
@@ -240,13 +241,13 @@ WRITTEN = {
 def test_relations_that_meet_are_counted(text: str) -> None:
     """As a tree has them; what the words alone say is never less."""
     met = WRITTEN[text]
-    assert plan_size._count_met(plan_size.parse_fragment(text), {}, outermost=True)[0] == met
+    assert plan_size._count_met(parse_fragment(text), {}, outermost=True)[0] == met
     assert plan_size._join_at_most(text) >= met
 
 
 def test_parts_of_a_union_are_counted_one_by_one() -> None:
     parts = " UNION ALL ".join("SELECT a FROM b JOIN c ON b.x = c.x" for _ in range(9))
-    assert plan_size._count_met(plan_size.parse_fragment(parts), {}) == (2, 8 * 2**4)
+    assert plan_size._count_met(parse_fragment(parts), {}) == (2, 8 * 2**4)
 
 
 def values_above(many: int) -> str:
