@@ -143,6 +143,11 @@ class Cursor:
         return None if self.result is None else self.result.loss
 
     @property
+    def cost(self) -> str | None:
+        """The cost of the last statement and what is left, as a notebook shows it; None before anything ran."""
+        return None if self.result is None else self.result.cost_line
+
+    @property
     def intervals(self) -> dict[str, list[LowHigh | None]] | None:
         """Intervals of the last rows, by column; None before anything ran."""
         return None if self.result is None else self.result.intervals
@@ -282,3 +287,19 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
     warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with _translated():
         return Connection(connect_session(database, **options))
+
+
+def connect_server(url: str, **options: Any) -> Connection:
+    """Open a session on an owner's server as a PEP 249 connection.
+
+    Args:
+        url: its address.
+        options: ``token`` or ``token_file``, ``tls_ca``, ``tls_client_cert``, ``tls_client_key``: as for :func:`dpsql.connect`.
+
+    Raises:
+        OperationalError: it can't be reached, or does not take the token.
+    """
+    from dpsql.client import connect as connecting
+
+    with _translated():
+        return Connection(connecting.connect_server(url, **options))

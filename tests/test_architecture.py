@@ -40,7 +40,17 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "why",
         "asked_statement",
     ),
-    ("notebook", "cli", "policy.lint", "policy.init", "policy.smartnoise", "dbapi", "demo", "server"),
+    (
+        "notebook",
+        "cli",
+        "policy.lint",
+        "policy.init",
+        "policy.smartnoise",
+        "dbapi",
+        "demo",
+        "server",
+        "sqlalchemy_dialect",
+    ),
 )
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -54,6 +64,7 @@ HOMES = {
     "prompt_toolkit": ("dpsql.notebook",),
     "matplotlib": ("dpsql.notebook",),
     "sqlite3": ("dpsql.ledger",),
+    "sqlalchemy": ("dpsql.sqlalchemy_dialect",),
 }
 EVERYWHERE = {"numpy", "pyarrow", "mpmath"}
 # Extras: only inside the function that wants them, so that nobody else needs or waits for them.

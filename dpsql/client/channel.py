@@ -75,7 +75,7 @@ def parse_address(text: str) -> ServerAddress:
         return _parse_socket(parts.netloc, parts.path)
     if not _HOST.fullmatch(host) or parts.path.strip("/"):
         raise ServerError("this is no address of a server.", hint=_ADDRESSES)
-    if parts.scheme == "grpc+tcp" and not _is_loopback(host):
+    if parts.scheme == "grpc+tcp" and not is_this_machine(host):
         raise ServerError(
             f"grpc+tcp:// is for servers on this machine: to {host} the token would travel in the clear.",
             hint=f"grpc+tls://{host}:{port or PORT}",
@@ -94,7 +94,8 @@ def _parse_socket(host: str, path: str) -> ServerAddress:
     return ServerAddress(f"grpc+unix://{path}", f"grpc+unix://{path}", socket=Path(path))
 
 
-def _is_loopback(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
+    """Tell whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,0 +1,354 @@
+"""Dialects of SQLAlchemy over the PEP 249 driver, for tools that take the address of a database as a URL.
+
+    dpsql:///policy.toml?database=visits.duckdb          data at hand; dpsql:////srv/policy.toml with a whole path
+    dpsql+grpc://host:31337?token_file=ana.token         an owner's server, by TLS but on this machine
+    dpsql+grpc:///run/dpsql/dpsql.sock?token_file=...    the same over a socket
+
+An engine has one session, which its connections share: kept results and thresholds belong to it. Reflection tells what the policy
+tells, and spends nothing. There are no transactions, and nothing can be written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import __version__, exc, pool, types
+from sqlalchemy.engine import default, reflection
+from sqlalchemy.sql import compiler
+
+from dpsql.client.channel import is_this_machine
+from dpsql.description import SQL_TYPE
+from dpsql.errors import ServerError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.url import URL
+
+_IS_OLD = __version__.startswith("1.")
+"""Whether it is SQLAlchemy 1.4, which calls the driver by another name."""
+SCHEMA = "main"
+"""The one schema that tools are told of. Statements do without it."""
+_LOCAL = ("database", "ledger", "analyst")
+_REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls")
+_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
+
+
+class DuckType(types.UserDefinedType[Any]):
+    """A type of DuckDB's that SQLAlchemy has no name for: lists, structs, maps, intervals. Values come as they are.
+
+    Args:
+        text: how SQL writes it.
+    """
+
+    cache_ok = True
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get_col_spec(self, **given: object) -> str:
+        """Return how SQL writes the type."""
+        return self.text
+
+
+_TYPES: Mapping[str, Any] = {
+    "BOOLEAN": types.Boolean, "TINYINT": types.SmallInteger, "SMALLINT": types.SmallInteger, "INTEGER": types.Integer,
+    "BIGINT": types.BigInteger, "UTINYINT": types.SmallInteger, "USMALLINT": types.Integer, "UINTEGER": types.BigInteger,
+    "UBIGINT": types.Numeric(20, 0), "HUGEINT": types.Numeric(38, 0), "UHUGEINT": types.Numeric(39, 0), "FLOAT": types.REAL,
+    "DOUBLE": types.Float(53), "VARCHAR": types.String, "ENUM": types.String, "UUID": types.String, "JSON": types.String,
+    "BLOB": types.LargeBinary, "DATE": types.Date, "TIME": types.Time, "TIMESTAMP": types.TIMESTAMP,
+    "TIMESTAMP_S": types.TIMESTAMP, "TIMESTAMP_MS": types.TIMESTAMP, "TIMESTAMP_NS": types.TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": types.TIMESTAMP(timezone=True),
+}  # fmt: skip
+_DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
+
+
+def find_type(text: str) -> Any:
+    """Return SQLAlchemy's type for one of DuckDB's.
+
+    >>> find_type("DECIMAL(10,2)"), find_type("INTEGER[]").text
+    (Numeric(precision=10, scale=2), 'INTEGER[]')
+    """
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal:
+        return types.Numeric(int(decimal[1]), int(decimal[2]))
+    found = _TYPES.get(text) or _TYPES.get(text.partition("(")[0] if text.startswith("ENUM(") else "")
+    if found is None:
+        return DuckType(text)
+    return found() if isinstance(found, type) else found
+
+
+class DpsqlCompiler(compiler.SQLCompiler):
+    """A writer of statements: LIMIT and OFFSET each stand alone where the other is missing."""
+
+    def limit_clause(self, select: Any, **given: Any) -> str:
+        """Return LIMIT and OFFSET."""
+        text = ""
+        if select._limit_clause is not None:
+            text += f"\n LIMIT {self.process(select._limit_clause, **given)}"
+        if select._offset_clause is not None:
+            text += f"\n OFFSET {self.process(select._offset_clause, **given)}"
+        return text
+
+
+class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
+    """A writer of types: a float of Python's is a DOUBLE, and texts have no length."""
+
+    def visit_FLOAT(self, type_: Any, **given: Any) -> str:  # noqa: N802 - the name is SQLAlchemy's
+        """Return DOUBLE: FLOAT has 32 bits."""
+        return "DOUBLE"
+
+    def visit_VARCHAR(self, type_: Any, **given: Any) -> str:  # noqa: N802
+        """Return VARCHAR."""
+        return "VARCHAR"
+
+    def visit_DATETIME(self, type_: Any, **given: Any) -> str:  # noqa: N802
+        """Return TIMESTAMP."""
+        return "TIMESTAMP"
+
+    def visit_BLOB(self, type_: Any, **given: Any) -> str:  # noqa: N802
+        """Return BLOB."""
+        return "BLOB"
+
+
+def _find_schema(table: Any) -> str | None:
+    """Return the schema to write before a table's name: none for the one that there is."""
+    return None if table.schema == SCHEMA else table.schema
+
+
+class DpsqlPreparer(compiler.IdentifierPreparer):
+    """A writer of names, which leaves the schema out: tables have none."""
+
+    schema_for_object = staticmethod(_find_schema)
+
+
+class DpsqlDialect(default.DefaultDialect):
+    """The dialect for data at hand: ``dpsql:///policy.toml?database=visits.duckdb&ledger=...&analyst=...``."""
+
+    name = "dpsql"
+    driver = "dpsql"
+    default_paramstyle = "qmark"
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_sane_rowcount = False
+    supports_sane_multi_rowcount = False
+    supports_default_values = False
+    supports_empty_insert = False
+    supports_alter = False
+    supports_comments = True
+    postfetch_lastrowid = False
+    returns_unicode_strings = True
+    max_identifier_length = 255
+    default_schema_name = SCHEMA
+    statement_compiler = DpsqlCompiler
+    type_compiler = DpsqlTypeCompiler
+    preparer = DpsqlPreparer
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        """Return the driver."""
+        from dpsql import dbapi
+
+        return dbapi
+
+    if _IS_OLD:
+        dbapi = import_dbapi
+
+    @classmethod
+    def get_pool_class(cls, url: URL) -> type[pool.Pool]:
+        """Return a pool of one session, which is safe for threads."""
+        return pool.StaticPool
+
+    # -- connecting -----------------------------------------------------------------------------------------------
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """Read a URL.
+
+        Raises:
+            ArgumentError: it names no policy, or says what is not known.
+        """
+        given = _read_query(url, _LOCAL)
+        if url.host or url.username or url.password or url.port:
+            raise exc.ArgumentError(
+                "data at hand have no host: dpsql:///policy.toml, or dpsql+grpc://host:31337"
+            )
+        if not url.database:
+            raise exc.ArgumentError(
+                "the path of a policy is missing: dpsql:///policy.toml?database=visits.duckdb"
+            )
+        return [given.pop("database", ":memory:")], {"policy": url.database, **given}
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Do nothing: there are no transactions."""
+
+    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        """Return that each statement stands alone."""
+        return "AUTOCOMMIT"
+
+    def get_isolation_level_values(self, dbapi_connection: Any) -> Any:
+        """Return the one level that there is."""
+        return ["AUTOCOMMIT"]
+
+    def get_default_isolation_level(self, dbapi_connection: Any) -> Any:
+        """Return the one level that there is."""
+        return "AUTOCOMMIT"
+
+    def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
+        """Do nothing: each statement stands alone whatever is set."""
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        """Tell whether a server is gone, or has ended the session: the pool connects again then."""
+        return isinstance(getattr(e, "reason", None), ServerError)
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
+        from dpsql import __version__ as version
+
+        return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+    def _get_default_schema_name(self, connection: Any) -> str:
+        return SCHEMA
+
+    # -- reflection: nothing is read but what the policy tells ------------------------------------------------------
+
+    def get_schema_names(self, connection: Any, **given: Any) -> list[str]:
+        """Return the one schema that there is."""
+        return [SCHEMA]
+
+    def get_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+        """Return the tables that the policy names."""
+        return list(self._find_tables(connection, given)) if schema in (None, SCHEMA) else []
+
+    def get_view_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+        """Return none: kept results belong to the session alone."""
+        return []
+
+    def get_temp_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
+        """Return the results that the session keeps."""
+        tables = self._find_tables(connection, given)
+        return [name for name in _open_session(connection).tables()["table"] if name not in tables]
+
+    def has_table(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> bool:
+        """Tell whether the policy names a table."""
+        return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
+
+    def get_columns(
+        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
+    ) -> list[dict[str, Any]]:
+        """Return names and types of a table's columns, as its source declares them.
+
+        Raises:
+            NoSuchTableError: the policy names no such table.
+        """
+        if not self.has_table(connection, table_name, schema, **given):
+            raise exc.NoSuchTableError(table_name)
+        fields = self._find_tables(connection, given)[table_name]
+        return [
+            {"name": field.name, "type": find_type(field.metadata[SQL_TYPE.encode()].decode()), "nullable": True,
+             "default": None, "autoincrement": False}
+            for field in fields
+        ]  # fmt: skip
+
+    def get_table_comment(
+        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
+    ) -> dict[str, Any]:
+        """Return whom the policy protects in a table.
+
+        Raises:
+            NoSuchTableError: the policy names no such table.
+        """
+        if not self.has_table(connection, table_name, schema, **given):
+            raise exc.NoSuchTableError(table_name)
+        table = _open_session(connection).policy.tables[table_name]
+        return {"text": "public" if table.public else f"private: protects {table.unit_words}"}
+
+    def get_pk_constraint(
+        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
+    ) -> dict[str, Any]:
+        """Return none: the policy declares no keys."""
+        return {"constrained_columns": [], "name": None}
+
+    def _find_nothing(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
+        """Return none: the policy declares no such thing."""
+        return []
+
+    get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _find_nothing
+
+    @reflection.cache  # type: ignore[call-arg]
+    def _list_tables(self, connection: Any, **given: Any) -> Any:
+        return _open_session(connection).table_schemas()
+
+    def _find_tables(self, connection: Any, given: Mapping[str, Any]) -> Any:
+        return self._list_tables(connection, info_cache=given.get("info_cache"))
+
+
+class DpsqlServerDialect(DpsqlDialect):
+    """The dialect for an owner's server: ``dpsql+grpc://host:31337?token_file=...``, or a socket's path in place of the host.
+
+    The token is the first line of ``token_file``, the password of the URL, or the value of ``DPSQL_TOKEN``. A user in the URL
+    has to be the analyst whose token it is. On this machine ``tls`` is false, else true.
+    """
+
+    driver = "grpc"
+    supports_statement_cache = True
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """Read a URL.
+
+        Raises:
+            ArgumentError: it names no server, or says what is not known.
+        """
+        given = _read_query(url, _REMOTE)
+        tls = given.pop("tls", None)
+        if tls is not None and tls.lower() not in (*_TRUE, *_FALSE):
+            raise exc.ArgumentError("tls is true or false.")
+        if url.host and url.database:
+            raise exc.ArgumentError("a server has a host, or a socket's path: not both")
+        if url.host:
+            secure = not is_this_machine(url.host) if tls is None else tls.lower() in _TRUE
+            host = f"[{url.host}]" if ":" in url.host else url.host
+            address = f"grpc+{'tls' if secure else 'tcp'}://{host}" + (f":{url.port}" if url.port else "")
+        elif url.database:
+            path = url.database if url.database.startswith("/") else f"/{url.database}"
+            address = f"grpc+unix://{path}"
+        else:
+            raise exc.ArgumentError(
+                "the host of a server is missing: dpsql+grpc://host:31337?token_file=ana.token"
+            )
+        if url.password is not None:
+            given["token"] = str(url.password)
+        return [address], {**given, "analyst": url.username}
+
+    def connect(self, *arguments: Any, **given: Any) -> Any:
+        """Connect to the server.
+
+        Raises:
+            OperationalError: it can't be reached, or the token is another analyst's than the user of the URL.
+        """
+        from dpsql import dbapi
+
+        analyst = given.pop("analyst", None)
+        opened = dbapi.connect_server(*arguments, **given)
+        if analyst is not None and opened.session.analyst != analyst:
+            opened.close()
+            raise dbapi.OperationalError(f"the token is not one of {analyst}.")
+        return opened
+
+
+def _read_query(url: URL, known: tuple[str, ...]) -> dict[str, Any]:
+    """Return what stands behind the question mark.
+
+    Raises:
+        ArgumentError: something that is not known, or twice.
+    """
+    for name, value in url.query.items():
+        if name not in known:
+            raise exc.ArgumentError(f"{name} is not known here; there are {', '.join(known)}.")
+        if not isinstance(value, str):
+            raise exc.ArgumentError(f"{name} is given twice.")
+    return dict(url.query)
+
+
+def _open_session(connection: Any) -> Any:
+    """Return the session behind a connection of SQLAlchemy's."""
+    return connection.connection.dbapi_connection.session
