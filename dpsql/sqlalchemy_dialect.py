@@ -19,7 +19,6 @@ from sqlalchemy.engine import default, reflection
 from sqlalchemy.sql import compiler
 
 from dpsql.client.channel import is_this_machine
-from dpsql.description import SQL_TYPE
 from dpsql.errors import ServerError
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ _IS_OLD = __version__.startswith("1.")
 """Whether it is SQLAlchemy 1.4, which calls the driver by another name."""
 SCHEMA = "main"
 """The one schema that tools are told of. Statements do without it."""
+SQL_TYPE_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME"
+"""The key of a column's metadata that has its SQL type. Its home is not imported, since that brings in the engine."""
 _LOCAL = ("database", "ledger", "analyst")
 _REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls")
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -232,9 +233,7 @@ class DpsqlDialect(default.DefaultDialect):
         """Tell whether the policy names a table."""
         return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
 
-    def get_columns(
-        self, connection: Any, table_name: str, schema: str | None = None, **given: Any
-    ) -> list[dict[str, Any]]:
+    def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
         """Return names and types of a table's columns, as its source declares them.
 
         Raises:
@@ -244,14 +243,14 @@ class DpsqlDialect(default.DefaultDialect):
             raise exc.NoSuchTableError(table_name)
         fields = self._find_tables(connection, given)[table_name]
         return [
-            {"name": field.name, "type": find_type(field.metadata[SQL_TYPE.encode()].decode()), "nullable": True,
+            {"name": field.name, "type": find_type(field.metadata[SQL_TYPE_KEY].decode()), "nullable": True,
              "default": None, "autoincrement": False}
             for field in fields
         ]  # fmt: skip
 
     def get_table_comment(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Return whom the policy protects in a table.
 
         Raises:
@@ -264,7 +263,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     def get_pk_constraint(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Return none: the policy declares no keys."""
         return {"constrained_columns": [], "name": None}
 
@@ -274,7 +273,7 @@ class DpsqlDialect(default.DefaultDialect):
 
     get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _find_nothing
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def _list_tables(self, connection: Any, **given: Any) -> Any:
         return _open_session(connection).table_schemas()
 
@@ -329,7 +328,7 @@ class DpsqlServerDialect(DpsqlDialect):
 
         analyst = given.pop("analyst", None)
         opened = dbapi.connect_server(*arguments, **given)
-        if analyst is not None and opened.session.analyst != analyst:
+        if analyst is not None and getattr(opened.session, "analyst", None) != analyst:
             opened.close()
             raise dbapi.OperationalError(f"the token is not one of {analyst}.")
         return opened

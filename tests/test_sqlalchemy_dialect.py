@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +18,12 @@ from sqlalchemy import exc, inspect, text
 from sqlalchemy.dialects import registry
 
 import dpsql
-from dpsql.sqlalchemy_dialect import DuckType, find_type
+from dpsql.description import SQL_TYPE
+from dpsql.sqlalchemy_dialect import SQL_TYPE_KEY, DuckType, find_type
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 from tests.support.thirty_statements import THIRTY
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
     "sqlalchemy.dialects"
 ]
@@ -52,6 +56,7 @@ def server(folder: Path) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def remote(server: ServerProcess, folder: Path) -> Iterator[Any]:
     (folder / "ada.token").write_text(make_token(server.policy, "ada"))
+    (folder / "ada.token").chmod(0o600)
     engine = sqlalchemy.create_engine(f"dpsql+grpc:///{folder}/s.sock?token_file={folder}/ada.token")
     yield engine
     engine.dispose()
@@ -202,6 +207,20 @@ def test_reflection_tells_the_policy_and_spends_nothing(engine: Any) -> None:
     meta.reflect(engine)
     assert set(meta.tables) == {"visits", "wards"}
     assert spent(engine) == before
+
+
+def test_a_server_needs_no_engine_here(remote: Any) -> None:
+    code = (
+        "import sys, sqlalchemy\nfrom sqlalchemy.dialects import registry\n"
+        "registry.register('dpsql.grpc', 'dpsql.sqlalchemy_dialect', 'DpsqlServerDialect')\n"
+        f"engine = sqlalchemy.create_engine({remote.url.render_as_string()!r})\n"
+        "assert sqlalchemy.inspect(engine).get_columns('visits')\n"
+        "print([name for name in ('duckdb', 'sqlglot', 'sqlite3') if name in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "[]", done
+    assert SQL_TYPE_KEY.decode() == SQL_TYPE
 
 
 def test_types() -> None:
