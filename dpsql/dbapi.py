@@ -289,7 +289,7 @@ def connect(database: Any = ":memory:", **options: Any) -> Connection:
         return Connection(connect_session(database, **options))
 
 
-def connect_server(url: str, **options: Any) -> Connection:
+def connect_to_server(url: str, **options: Any) -> Connection:
     """Open a session on an owner's server as a PEP 249 connection.
 
     Args:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import __version__, exc, pool, types
-from sqlalchemy.engine import default, reflection
+from sqlalchemy.engine import default
 from sqlalchemy.sql import compiler
 
 from dpsql.client.channel import is_this_machine
@@ -112,7 +112,7 @@ class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
         return "BLOB"
 
 
-def _find_schema(table: Any) -> str | None:
+def _find_schema(table: Any) -> Any:
     """Return the schema to write before a table's name: none for the one that there is."""
     return None if table.schema == SCHEMA else table.schema
 
@@ -154,7 +154,7 @@ class DpsqlDialect(default.DefaultDialect):
         return dbapi
 
     if _IS_OLD:
-        dbapi = import_dbapi
+        dbapi = import_dbapi  # type: ignore[assignment]
 
     @classmethod
     def get_pool_class(cls, url: URL) -> type[pool.Pool]:
@@ -273,12 +273,13 @@ class DpsqlDialect(default.DefaultDialect):
 
     get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _find_nothing
 
-    @reflection.cache
-    def _list_tables(self, connection: Any, **given: Any) -> Any:
-        return _open_session(connection).table_schemas()
-
     def _find_tables(self, connection: Any, given: Mapping[str, Any]) -> Any:
-        return self._list_tables(connection, info_cache=given.get("info_cache"))
+        """Return the schemas of the policy's tables; an inspector asks for them once."""
+        cache: Any = given.get("info_cache")
+        cache = {} if cache is None else cache
+        if self.name not in cache:
+            cache[self.name] = _open_session(connection).table_schemas()
+        return cache[self.name]
 
 
 class DpsqlServerDialect(DpsqlDialect):
@@ -327,7 +328,7 @@ class DpsqlServerDialect(DpsqlDialect):
         from dpsql import dbapi
 
         analyst = given.pop("analyst", None)
-        opened = dbapi.connect_server(*arguments, **given)
+        opened = dbapi.connect_to_server(*arguments, **given)
         if analyst is not None and getattr(opened.session, "analyst", None) != analyst:
             opened.close()
             raise dbapi.OperationalError(f"the token is not one of {analyst}.")
