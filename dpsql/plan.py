@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,6 +173,8 @@ class Plan:
     """What output columns are made of, in order: :mod:`dpsql.sql.relations.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
     """Columns of maps of noisy counts, and how far each count may be off."""
+    size: int = field(default=0, compare=False, repr=False)
+    """What its exact queries take an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 
     @property
     def expected_errors(self) -> dict[str, float]:

@@ -23,6 +23,7 @@ from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.parameters import Params
 from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
+from dpsql.plan import Plan
 from dpsql.policy.model import Policy
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
@@ -30,6 +31,7 @@ from dpsql.result import Result, import_notebook
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import PRICED, Statement, parse
+from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.stored_blocks import RequestedBlock
@@ -164,6 +166,7 @@ class Session:
                 statements = parse(text, params)
                 cell = line.open_cell(epsilon)
                 admitted = [self._admit(statement, cell) for statement in statements]
+                refuse_cell([bound.size for bound in admitted if isinstance(bound, Plan)])
             alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):

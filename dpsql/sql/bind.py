@@ -145,7 +145,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases),
+        traced=trace_columns(tree, releases), size=binder.written.size,
         spreads=tuple(
             (name, width)
             for name in columns

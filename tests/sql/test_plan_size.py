@@ -298,3 +298,19 @@ def test_candidates_and_blocks_count(session: dpsql.Session, few: str, many: str
         session.sql(many)
     assert caught.value.span is not None
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+def test_large_statements_of_a_cell_count_together(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven statements of 600 sums in one text took more than a minute; many small ones are as cheap as before."""
+    size = inside.bind(session, sums(60)).size
+    assert size > plan_size.SMALL_STATEMENT
+    monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 2 * size)
+    session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE n > {i}") for i in range(2)))
+    session.sql("; ".join(f"SELECT COUNT(*) FROM t WHERE n = {i}" for i in range(9)))
+    before = session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"]
+    with pytest.raises(dpsql.BindError, match="large statements of this cell") as caught:
+        session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE x > {i}") for i in range(4)))
+    assert caught.value.hint == "run them in several cells."
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before

@@ -25,6 +25,8 @@ from dpsql.sql.relations.relation import From, Relation
 
 MAX_WRITTEN_SIZE = 250_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
+SMALL_STATEMENT = 5_000
+"""Characters of exact SQL of each statement that do not count against the limit on all of a cell."""
 MAX_PLAN_SIZE = 2_000_000
 """The same, where each CTE counts as often as it is read."""
 MAX_JOINED_RELATIONS = 64
@@ -88,6 +90,18 @@ def refuse_written(size: int, place: exp.Expr | None = None) -> None:
         BindError: it is.
     """
     refuse_size(size, MAX_WRITTEN_SIZE, place)
+
+
+def refuse_cell(sizes: Sequence[int]) -> None:
+    """Refuse a cell whose large statements are too much together, by the sizes of its statements.
+
+    Raises:
+        BindError: they are.
+    """
+    size = sum(max(0, one - SMALL_STATEMENT) for one in sizes)
+    if size > MAX_WRITTEN_SIZE:
+        what = f"the large statements of this cell would have {size:,} characters of exact SQL together"
+        raise BindError(f"{what}, and {MAX_WRITTEN_SIZE:,} are the most.", hint="run them in several cells.")
 
 
 def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
@@ -287,6 +301,11 @@ class WrittenTexts:
         if size > MAX_WRITTEN_SIZE:
             told = f"with the rest they take as long as {size:,} characters of exact SQL, and {MAX_WRITTEN_SIZE:,}"
             raise BindError(f"{what}: {told} are the most.", span=span, hint=hint)
+
+    @property
+    def size(self) -> int:
+        """What they take, as far as trees were looked at."""
+        return self._weigh(self.joining)
 
     def _weigh(self, joining: int) -> int:
         return self.characters + self.other + joining // JOINING_PER_CHARACTER
