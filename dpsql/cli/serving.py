@@ -47,6 +47,11 @@ def add_serve_command(commands: Any) -> None:
         metavar="PLACE",
         help=f"unix:/path of a socket, or HOST:PORT; port 0 takes a free one; default {DEFAULT_LISTEN}",
     )
+    serve.add_argument(
+        "--pg",
+        metavar="HOST:PORT",
+        help="also speak PostgreSQL's protocol there, to psql and other clients; port 0 takes a free one",
+    )
     serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
     serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
     serve.add_argument(
@@ -78,7 +83,12 @@ def _serve(given: argparse.Namespace) -> int:
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
     return run_server(
-        places, given.listen, certificate, client_authority=given.tls_client_ca, console=given.console
+        places,
+        given.listen,
+        certificate,
+        client_authority=given.tls_client_ca,
+        console=given.console,
+        postgres=given.pg,
     )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpsql.server.ledger_service import LedgerService
     from dpsql.server.worker_process import WorkerProcess
 
-_PAYING = frozenset({"run", "plan"})
+_PAYING = frozenset({"run", "plan", "postgres_run"})
 """Operations during which a worker may reserve."""
 STOP_SECONDS = 5.0
 """Seconds that a worker has to end a call that paid nothing, before it is killed."""

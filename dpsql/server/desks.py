@@ -8,6 +8,7 @@ request brings them back.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 import time
@@ -83,6 +84,11 @@ class SessionRecord:
     home: WorkerProcess | None = None
     journal: list[bytes] = field(default_factory=list)
     ended: bool = False
+
+    @property
+    def log_name(self) -> str:
+        """What a log calls it: its handle would open it."""
+        return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
 
 
 class Desk:

@@ -4,6 +4,7 @@
     describe, schemas, explain, why, budget, ledger, columns, tables, check_name, plot, panel
                         spend nothing, and read no private row
     keep                a result that the session gave, by its handle
+    postgres_run, postgres_describe     what a client of PostgreSQL's protocol asks; the first may pay
 
 A reply ends in ``end``, or in ``error``: one of ours with its class, sentence, caret and hint. For everything else there is one
 fixed sentence, since what Python says of an exception may hold paths and values.
@@ -30,7 +31,7 @@ from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.result import Result
 from dpsql.session import Session
-from dpsql.sql.parse.statements import parse
+from dpsql.sql.parse.statements import Statement, parse
 from dpsql.wire import (
     CHUNK,
     MAX_RESULT,
@@ -368,10 +369,26 @@ def _panel(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterat
     yield Message({"kind": "value", **head})
 
 
+def _postgres_run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    from dpsql.server.postgres.answers import answer_postgres  # what few sessions need
+
+    def note_kept(statement: Statement, params: Mapping[str, Any] | None) -> None:
+        question = _Question(statement.source, params)
+        memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
+
+    yield from answer_postgres(session, head, note_kept)
+
+
+def _postgres_describe(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    from dpsql.server.postgres.answers import describe_postgres
+
+    yield from describe_postgres(session, head)
+
+
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
     "run": _run, "plan": _plan, "describe": _describe, "schemas": _schemas, "explain": _explain, "why": _why, "budget": _budget,
     "ledger": _ledger, "columns": _columns, "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot,
-    "panel": _panel,
+    "panel": _panel, "postgres_run": _postgres_run, "postgres_describe": _postgres_describe,
 }  # fmt: skip
 OPERATIONS = frozenset(_OPERATIONS)
 """All of them."""

@@ -24,6 +24,7 @@ from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.front import Front, withhold_tracebacks
 from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.listening import clear_socket, is_loopback
+from dpsql.server.postgres.listener import find_postgres_place, listen_postgres
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def run_server(
     err: TextIO = sys.stderr,
     client_authority: Path | None = None,
     console: str | None = None,
+    postgres: str | None = None,
 ) -> int:
     """Serve policies until SIGTERM; return the exit status.
 
@@ -94,6 +96,7 @@ def run_server(
         err: gets the log.
         client_authority: the file of the authority that signs analysts' certificates; then nobody is let in without one.
         console: where the owner's page listens: ``host:port`` of this machine, or ``unix:/path``.
+        postgres: ``host:port`` for clients of PostgreSQL's protocol; None where there is no such port.
 
     Raises:
         PolicyError, LedgerError, ServerError: it can't start, and says why.
@@ -106,6 +109,7 @@ def run_server(
         )
     certificates = [_read_certificate(*certificate)] if certificate is not None else None
     authority = None if client_authority is None else _read_authority(client_authority)
+    postgres_place = None if postgres is None else find_postgres_place(postgres, certificate is not None)
     names = [place.policy.stem for place in places]
     if len(set(names)) < len(names):
         raise ServerError(
@@ -131,14 +135,21 @@ def run_server(
             page = Console(console, served, log, out)
         with _Listening(location, served, log, certificates, authority) as front:
             _tell_start(served, log)
+            port = None
+            if postgres_place is not None:
+                port = listen_postgres(postgres_place, served, log, certificate, authority)
             scheme, _, rest = location.partition("://")
             where = rest if scheme == "grpc+unix" else f"{rest.rpartition(':')[0]}:{front.port}"
             gc.collect()
             gc.freeze()  # a reply at a public time is not held up by a look through what was imported
             print(f"listening on {scheme}://{where}", file=out, flush=True)
+            if port is not None:
+                print(f"listening on postgresql://{port.place}", file=out, flush=True)
             if page is not None:
                 page.start()
             _run(served, signals, log, certificates is not None, page)
+            if port is not None:
+                port.close()
             for one in served:
                 one.give_up_reading()
             settled = run_together([partial(one.stop, PATIENCE_SECONDS) for one in served], SETTLE_SECONDS)

@@ -28,7 +28,7 @@ from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
-from dpsql.server.tokens import Identity, TokenFile, TokenGuard
+from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
 CHECK_SECONDS = 600.0
@@ -240,6 +240,18 @@ class ServedPolicy:
         except PolicyError as error:
             self._log.write("no tokens", policy=self.name, why=error.message)
             return None
+
+    def find_token(self, name: str) -> TokenRecord | None:
+        """Return the record of an analyst's token; None where there is none that holds, or the file can't be read."""
+        try:
+            return self.tokens.find(name)
+        except PolicyError as error:
+            self._log.write("no tokens", policy=self.name, why=error.message)
+            return None
+
+    def note_wrong_token(self, peer: str) -> None:
+        """Count a wrong token of an address that was not sent as one, but used as a password."""
+        self._guard.note_wrong(peer)
 
     def seconds_turned_away(self, peer: str) -> float:
         """Return for how long wrong tokens of an address are not even told to be wrong."""

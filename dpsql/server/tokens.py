@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.errors import PolicyError, did_you_mean
+from dpsql.policy.validate import fold
+from dpsql.server.postgres.authentication import Verifier
 
 TOKEN_BITS = 256
 MAX_TOKEN_DAYS = 3650
@@ -38,7 +40,8 @@ _FORMAT = 1
 class TokenRecord:
     """The file's record of one analyst's token. Times are in UTC.
 
-    ``paused`` says why the analyst may not ask for now; it is empty for those who may.
+    ``paused`` says why the analyst may not ask for now; it is empty for those who may. ``scram`` is the verifier by which a
+    client of PostgreSQL's protocol proves that it has the token; a token that was made before there was one has none.
     """
 
     name: str
@@ -47,6 +50,7 @@ class TokenRecord:
     made: str
     expires: str
     paused: str = ""
+    scram: str = ""
 
     def has_expired(self, now: datetime | None = None) -> bool:
         """Tell whether the token is past its time."""
@@ -179,6 +183,15 @@ class TokenFile:
             return None
         return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
 
+    def find(self, name: str) -> TokenRecord | None:
+        """Return the record of an analyst's token that has not expired, whatever the name's case; None where there is none.
+
+        Raises:
+            PolicyError: the file can't be read or trusted.
+        """
+        found = next((r for known, r in self._load().items() if fold(known) == fold(name)), None)
+        return None if found is None or found.has_expired() else found
+
     def _load(self) -> dict[str, TokenRecord]:
         with self._lock:
             version = self.version
@@ -207,7 +220,8 @@ def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
     token, salt = _PREFIX + secrets.token_urlsafe(TOKEN_BITS // 8), secrets.token_hex(16)
     now = datetime.now(UTC)
     made, expires = (at.isoformat(timespec="seconds") for at in (now, now + timedelta(days=days)))
-    return token, TokenRecord(name, salt, _hash_token(salt, token), made, expires)
+    scram = str(Verifier.make(token))
+    return token, TokenRecord(name, salt, _hash_token(salt, token), made, expires, scram=scram)
 
 
 def _hash_token(salt: str, token: str) -> str:
@@ -258,6 +272,8 @@ def _read_record(body: Any) -> TokenRecord:
     record.hash.encode("ascii")
     if datetime.fromisoformat(record.expires).tzinfo is None:
         raise ValueError("a time without a zone")
+    if record.scram:
+        Verifier.read(record.scram)
     return record
 
 
@@ -330,12 +346,16 @@ class TokenGuard:
         """
         found = self.tokens.identify(token)
         if found is None:
-            address, now = shorten_address(peer), time.monotonic()
-            with self._lock:
-                failed = self._failures.get(address)
-                if failed is None or now >= failed.until:
-                    self._note_failure(address, now)
+            self.note_wrong(peer)
         return found
+
+    def note_wrong(self, peer: str) -> None:
+        """Count a wrong token of an address, unless the address is turned away already."""
+        address, now = shorten_address(peer), time.monotonic()
+        with self._lock:
+            failed = self._failures.get(address)
+            if failed is None or now >= failed.until:
+                self._note_failure(address, now)
 
     def seconds_left(self, peer: str) -> float:
         """Return for how long an address is turned away still."""

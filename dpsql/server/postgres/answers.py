@@ -1,0 +1,318 @@
+"""The worker's side of PostgreSQL's wire: a client's text is read, answered by the session, and written as its messages.
+
+    postgres_run        statements with their parameters: rows, tags and notices; it may pay
+    postgres_describe   one statement: its parameters, columns and price; it is run in a call that can pay nothing
+
+The front gets bytes for the client in the payloads, which it passes on unread, and in the heads what its connection has to know.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from dpsql.errors import BindError, Error, ParseError
+from dpsql.result import Result
+from dpsql.server.postgres import types
+from dpsql.server.postgres.catalog import Catalogue
+from dpsql.server.postgres.commands import FIXED, Done, Settings, run_command
+from dpsql.server.postgres.messages import (
+    ResultField,
+    spread_formats,
+    write_description,
+    write_parameter_kinds,
+    write_report,
+    write_row,
+)
+from dpsql.server.postgres.parameters import read_parameter
+from dpsql.session import Session
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.postgres.statements import Part, split_parts
+from dpsql.wire import CHUNK, Message, WireError, get_field
+
+MAX_PARAMETERS = 1000
+
+
+@dataclass
+class _State:
+    """What a PostgreSQL client's session has besides dpsql's own."""
+
+    settings: Settings
+    catalogue: Catalogue
+
+
+_STATES: WeakKeyDictionary[Session, _State] = WeakKeyDictionary()
+
+
+def _state_of(session: Session, head: Mapping[str, Any]) -> _State:
+    """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
+    if session not in _STATES:
+        analyst = next(iter(session.policy.analysts), "")
+        settings = Settings(analyst)
+        for name, value in get_field(head, "startup", dict, {}).items():
+            if settings.find(name) is not None and name not in FIXED:
+                with suppress(Error):
+                    settings.change(name, str(value))
+        catalogue = Catalogue(session, analyst, get_field(head, "database", str, "dpsql"))
+        _STATES[session] = _State(settings, catalogue)
+    return _STATES[session]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A client's text with its parameters."""
+
+    text: str
+    kinds: tuple[int, ...] = ()
+    values: tuple[Any, ...] = ()
+    result_formats: tuple[int, ...] = ()
+    fields: tuple[ResultField, ...] | None = None
+    """The columns that the client was told of before; values are written as their types have them."""
+    bound: bool = False
+    """Whether its parameters have values."""
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        return {str(place): value for place, value in enumerate(self.values, 1)} or None
+
+
+def _read_asked(head: Mapping[str, Any]) -> _Asked:
+    """Read what the front passes on.
+
+    Raises:
+        WireError: it is no such message. BindError: a parameter is no value.
+    """
+    kinds, formats = tuple(_read_numbers(head, "kinds")), _read_numbers(head, "formats")
+    given = get_field(head, "values", list, [])
+    if len(given) > MAX_PARAMETERS or len(kinds) > MAX_PARAMETERS:
+        raise BindError(f"a statement may have {MAX_PARAMETERS:,} parameters.")
+    if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
+        raise WireError("parameters arrived that are none.")
+    values = []
+    for place, (value, form) in enumerate(zip(given, formats, strict=True)):
+        kind = kinds[place] if place < len(kinds) else 0
+        values.append(
+            read_parameter(place + 1, kind, form, None if value is None else base64.b64decode(value))
+        )
+    fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
+    shown = tuple(_read_numbers(head, "result_formats"))
+    return _Asked(get_field(head, "text", str), kinds, tuple(values), shown, fields, bool(given))
+
+
+def _read_numbers(head: Mapping[str, Any], name: str) -> list[int]:
+    found = get_field(head, name, list, [])
+    if not all(type(number) is int for number in found):
+        raise WireError("parameters arrived that are none.")
+    return found
+
+
+def _read_field(item: Any) -> ResultField:
+    if not isinstance(item, list) or len(item) != 4 or not isinstance(item[0], str):
+        raise WireError("columns arrived that are none.")
+    return ResultField(item[0], *(int(number) for number in item[1:]))
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------------
+
+
+def answer_postgres(
+    session: Session,
+    head: Mapping[str, Any],
+    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+) -> Iterator[Message]:
+    """Answer a client's text: for each statement its columns, its rows and its end.
+
+    Args:
+        session: the analyst's.
+        head: what the front passes on: the text, and types, values and formats of parameters.
+        note_kept: called with each statement whose result was kept.
+    """
+    asked, state = _read_asked(head), _state_of(session, head)
+    simple = get_field(head, "simple", bool, False)
+    parts = split_parts(asked.text, _list_tables(session))
+    if not simple and len(parts) > 1:
+        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    if not parts:
+        yield Message({"kind": "value", "part": "end", "tag": ""})
+    for part in parts:
+        if part.kind == "command":
+            yield from _write_done(run_command(part.words, state.settings), asked)
+        elif part.kind == "catalog":
+            table = state.catalogue.answer(part, asked.values, state.settings)
+            yield from _write_rows(Result(table), asked)
+            yield _write_end(Result(table), state.settings, table.num_rows)
+        else:
+            yield from _answer_queries(session, part, asked, state, simple, note_kept)
+
+
+def _answer_queries(
+    session: Session,
+    part: Part,
+    asked: _Asked,
+    state: _State,
+    simple: bool,
+    note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
+) -> Iterator[Message]:
+    statements = parse(part.text, asked.params) if simple or "<<" in part.text else []
+    if len(statements) > 1 and not simple:
+        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    failed: Error | None = None
+    try:
+        results = session.run(part.text, asked.params)
+    except Error as error:
+        failed, results = error, [result for result in error.answered if isinstance(result, Result)]
+    for place, result in enumerate(results):
+        if place < len(statements) and statements[place].keep:
+            note_kept(statements[place], asked.params)
+        yield from _write_rows(result, asked)
+        yield _write_end(result, state.settings, len(result))
+    if failed is not None:
+        raise failed
+
+
+def _list_tables(session: Session) -> set[str]:
+    return {name.lower() for name in (*session.policy.tables, *session.kept)}
+
+
+def _find_fields(result: Result) -> list[ResultField]:
+    kinds = [types.find_arrow_type(kind) for kind in result.table.schema.types]
+    return [kind.name_field(name) for name, kind in zip(result.columns, kinds, strict=True)]
+
+
+def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
+    """Yield the messages of a result's columns and rows, of some :data:`~dpsql.wire.CHUNK` bytes."""
+    fields = asked.fields if asked.fields is not None else _find_fields(result)
+    if len(fields) != len(result.columns):
+        raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
+    formats = spread_formats(asked.result_formats, len(fields))
+    yield Message({"kind": "value", "part": "fields"}, write_description(fields, formats))
+    encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
+    written: list[list[bytes | None]] = []
+    for column, encode in zip(result.table.columns, encoders, strict=True):
+        written.append([None if value is None else encode(value) for value in types.read_values(column)])
+    page = bytearray()
+    for row in zip(*written, strict=True):
+        page += write_row(row)
+        if len(page) > CHUNK:
+            yield Message({"kind": "value", "part": "rows"}, bytes(page))
+            page.clear()
+    if page:
+        yield Message({"kind": "value", "part": "rows"}, bytes(page))
+
+
+def _write_end(result: Result, settings: Settings, rows: int) -> Message:
+    """Return the end of a statement: its tag, and as notices what it cost and the notes under it."""
+    notices = b""
+    if not settings.quiet and (result.loss or result.notes):
+        fields = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000")]
+        fields += [("M", result.cost_line or "no charge"), ("D", "\n".join(result.notes))]
+        notices = write_report(b"N", fields)
+    return Message({"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}, notices)
+
+
+def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
+    if done.names:
+        fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
+        yield Message(
+            {"kind": "value", "part": "fields"},
+            write_description(fields, spread_formats(asked.result_formats, len(fields))),
+        )
+        rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
+        yield Message({"kind": "value", "part": "rows"}, rows)
+    head = {
+        "kind": "value",
+        "part": "end",
+        "tag": done.tag,
+        "transaction": done.transaction,
+        "forget": done.forget,
+    }
+    yield Message({**head, "changed": [list(pair) for pair in done.changed]})
+
+
+# -- schema before payment -------------------------------------------------------------------------------------------------
+
+
+def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Say what a statement's parameters and columns are, and what it would cost. Spends nothing, and reads no private row."""
+    asked, state = _read_asked(head), _state_of(session, head)
+    parts = split_parts(asked.text, _list_tables(session))
+    if len(parts) > 1:
+        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    kinds, fields, price = asked.kinds, None, ""
+    if parts and parts[0].kind == "command":
+        names = run_command(parts[0].words, state.settings, only_describe=True).names
+        fields = [types.PgType(types.TEXT).name_field(name) for name in names] or None
+    elif parts and parts[0].kind == "catalog":
+        kinds = (*kinds, *[types.TEXT] * (state.catalogue.count_parameters(parts[0]) - len(kinds)))
+        values = asked.values if asked.bound else tuple(_sample(kind) for kind in kinds)
+        table = state.catalogue.answer(parts[0], values, state.settings)
+        fields = _find_fields(Result(table))
+    elif parts:
+        kinds, fields, price = _describe_query(session, parts[0], asked)
+    kinds = tuple(kind or types.TEXT for kind in kinds)
+    yield Message({"kind": "value", "part": "parameters", "kinds": list(kinds)}, write_parameter_kinds(kinds))
+    if fields is None:
+        yield Message({"kind": "value", "part": "no data"})
+        return
+    formats = spread_formats(asked.result_formats, len(fields))
+    listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
+    notice = b""
+    if price and not state.settings.quiet:
+        said = f"it would cost {price}; nothing was charged"
+        notice = write_report(b"N", [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", said)])
+    described = Message(
+        {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
+    )
+    yield Message({"kind": "value", "part": "notice"}, notice)
+    yield described
+
+
+def _describe_query(
+    session: Session, part: Part, asked: _Asked
+) -> tuple[tuple[int, ...], list[ResultField], str]:
+    """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit.
+
+    Raises:
+        BindError: no such types are found.
+    """
+    params = asked.params
+    if not asked.bound and any(asked.kinds):
+        params = {str(place): _sample(kind) for place, kind in enumerate(asked.kinds, 1)}
+    found = session.describe(part.text, params)
+    if found.schema is None:
+        raise BindError(
+            "the columns depend on the parameters.", hint="name the types of the parameters, as $1::INTEGER."
+        )
+    kinds = list(asked.kinds)
+    for name, kind in zip(found.parameters.names, found.parameters.types, strict=True):
+        if not name.isdigit() or not 1 <= int(name) <= MAX_PARAMETERS:
+            raise BindError(
+                f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
+            )
+        kinds += [0] * (int(name) - len(kinds))
+        kinds[int(name) - 1] = types.find_arrow_type(kind).kind
+    fields = [
+        types.find_arrow_type(kind).name_field(name)
+        for name, kind in zip(found.schema.names, found.schema.types, strict=True)
+    ]
+    return tuple(kinds), fields, found.price
+
+
+_NUMBERS = frozenset(
+    {types.INT2, types.INT4, types.INT8, types.FLOAT4, types.FLOAT8, types.NUMERIC, types.OID}
+)
+_SAMPLES: dict[int, Any] = {
+    types.BOOL: True, types.DATE: datetime.date(2000, 1, 1), types.TIMESTAMP: datetime.datetime(2000, 1, 1),
+    types.TIMESTAMPTZ: datetime.datetime(2000, 1, 1), **dict.fromkeys(_NUMBERS, 1),
+}  # fmt: skip
+
+
+def _sample(kind: int) -> Any:
+    """Return a value of a type."""
+    item = next((item for item, array in types.ARRAYS.items() if array == kind), None)
+    return _SAMPLES.get(kind, "1") if item is None else [_sample(item)]

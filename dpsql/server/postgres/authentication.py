@@ -1,0 +1,195 @@
+"""SCRAM-SHA-256 with an analyst's token as the password (RFC 5802, RFC 7677).
+
+The server keeps a verifier beside the token's hash: salted keys from which neither token nor password can be computed, and
+which let nobody in. A client proves that it knows the token without sending it. Where there is no such analyst the exchange runs
+to its end all the same, with a salt made from the name, so that it tells nobody who is known here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+
+MECHANISM = "SCRAM-SHA-256"
+MECHANISM_BOUND = "SCRAM-SHA-256-PLUS"
+"""The same, bound to the TLS connection by the server's certificate."""
+ROUNDS = 4096
+"""Rounds of the password hash. A token has 256 bits from the operating system, so more of them would protect nothing."""
+_SALT_BYTES = 16
+_NONCE_BYTES = 18
+_MAX_NONCE = 512
+
+
+class ScramError(Exception):
+    """An exchange that breaks the rules. Its end is that of a wrong password."""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """The server's half of a password: salt, rounds, and two keys.
+
+    >>> verifier = Verifier.make("pencil", salt=b"0123456789abcdef")
+    >>> Verifier.read(str(verifier)) == verifier
+    True
+    """
+
+    salt: bytes
+    rounds: int
+    stored_key: bytes
+    server_key: bytes
+
+    @classmethod
+    def make(cls, password: str, salt: bytes | None = None, rounds: int = ROUNDS) -> Verifier:
+        """Make the verifier of a password that is ASCII."""
+        salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+        salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        stored_key = hashlib.sha256(client_key).digest()
+        return cls(salt, rounds, stored_key, hmac.digest(salted, b"Server Key", "sha256"))
+
+    @classmethod
+    def make_mock(cls, secret: bytes, name: str) -> Verifier:
+        """Make a verifier that nobody has a password for: always the same one for a name, as a real one would be."""
+        salt = hmac.digest(secret, name.encode(errors="replace"), "sha256")[:_SALT_BYTES]
+        return cls(salt, ROUNDS, secrets.token_bytes(32), secrets.token_bytes(32))
+
+    def __str__(self) -> str:
+        salt, stored, server = (_encode(part) for part in (self.salt, self.stored_key, self.server_key))
+        return f"{MECHANISM}${self.rounds}:{salt}${stored}:{server}"
+
+    @classmethod
+    def read(cls, text: str) -> Verifier:
+        """Read what ``str`` wrote.
+
+        Raises:
+            ValueError: it is none.
+        """
+        kind, first, second = text.split("$")
+        rounds, salt = first.split(":")
+        stored, server = (_decode(part) for part in second.split(":"))
+        found = cls(_decode(salt), int(rounds), stored, server)
+        if kind != MECHANISM or len(stored) != 32 or len(server) != 32 or not 1 <= found.rounds <= 10**7:
+            raise ValueError("no verifier")
+        return found
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("no base64") from None
+
+
+class ScramExchange:
+    """The server's side of one exchange: :meth:`begin`, then :meth:`finish`.
+
+    Args:
+        verifier: the analyst's, or a mock.
+        binding: the certificate's digest where the client may bind the exchange to it; None where it can't.
+    """
+
+    def __init__(self, verifier: Verifier, binding: bytes | None = None) -> None:
+        self._verifier, self._binding = verifier, binding
+        self._bound = False
+        self._header = self._first_bare = self._server_first = self._nonce = ""
+
+    def begin(self, mechanism: str, message: bytes) -> bytes:
+        """Take the client's first message, and return the server's.
+
+        Raises:
+            ScramError: it breaks the rules.
+        """
+        text = _read_ascii(message)
+        flag, _, rest = text.partition(",")
+        authorized, _, bare = rest.partition(",")
+        self._bound = mechanism == MECHANISM_BOUND
+        if mechanism not in (MECHANISM, MECHANISM_BOUND) or (self._bound and self._binding is None):
+            raise ScramError
+        allowed = {"p=tls-server-end-point"} if self._bound else {"n"} if self._binding else {"n", "y"}
+        fields = bare.split(",")
+        if flag not in allowed or authorized or len(fields) < 2 or not fields[0].startswith("n="):
+            raise ScramError
+        nonce = fields[1].removeprefix("r=")
+        if not fields[1].startswith("r=") or not 0 < len(nonce) <= _MAX_NONCE:
+            raise ScramError
+        self._header, self._first_bare = f"{flag},,", bare
+        self._nonce = nonce + _encode(secrets.token_bytes(_NONCE_BYTES))
+        self._server_first = f"r={self._nonce},s={_encode(self._verifier.salt)},i={self._verifier.rounds}"
+        return self._server_first.encode()
+
+    def finish(self, message: bytes) -> bytes:
+        """Take the client's proof, and return the server's own.
+
+        Raises:
+            ScramError: the password is wrong, or the message breaks the rules.
+        """
+        text = _read_ascii(message)
+        without_proof, separator, proof_text = text.rpartition(",p=")
+        fields = without_proof.split(",")
+        if not separator or len(fields) < 2:
+            raise ScramError
+        try:
+            channel, proof = _decode(fields[0].removeprefix("c=")), _decode(proof_text)
+        except ValueError:
+            raise ScramError from None
+        expected = self._header.encode() + ((self._binding or b"") if self._bound else b"")
+        said = f"{self._first_bare},{self._server_first},{without_proof}".encode()
+        signature = hmac.digest(self._verifier.stored_key, said, "sha256")
+        if len(proof) != len(signature):
+            raise ScramError
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        known = hmac.compare_digest(hashlib.sha256(client_key).digest(), self._verifier.stored_key)
+        fits = hmac.compare_digest(channel, expected) and fields[1] == f"r={self._nonce}"
+        if not (known and fits and fields[0].startswith("c=")):
+            raise ScramError
+        return b"v=" + _encode(hmac.digest(self._verifier.server_key, said, "sha256")).encode()
+
+
+def _read_ascii(message: bytes) -> str:
+    try:
+        return message.decode("ascii")
+    except UnicodeDecodeError:
+        raise ScramError from None
+
+
+# -- the certificate that an exchange may be bound to --------------------------------------------------------------------
+
+_DIGESTS = {
+    "2a864886f70d01010b": "sha256", "2a864886f70d01010c": "sha384", "2a864886f70d01010d": "sha512",
+    "2a8648ce3d040302": "sha256", "2a8648ce3d040303": "sha384", "2a8648ce3d040304": "sha512",
+    "2a864886f70d010105": "sha256", "2a864886f70d010104": "sha256",
+}  # fmt: skip
+"""The digest to take of a certificate by the algorithm that it is signed with (RSA, ECDSA); for MD5 and SHA-1 it is SHA-256."""
+
+
+def digest_certificate(der: bytes) -> bytes | None:
+    """Return what ``tls-server-end-point`` binds to (RFC 5929); None where the signature's algorithm names no digest."""
+    try:
+        inside = _contents(der, 0)[0]
+        first = _contents(der, inside)[1]
+        algorithm = _contents(der, first)[0]
+        start, end = _contents(der, algorithm)
+    except IndexError:
+        return None
+    name = _DIGESTS.get(der[start:end].hex()) if der[algorithm : algorithm + 1] == b"\x06" else None
+    return None if name is None else hashlib.new(name, der).digest()
+
+
+def _contents(der: bytes, at: int) -> tuple[int, int]:
+    """Return where the contents of a DER element begin and end."""
+    size, start = der[at + 1], at + 2
+    if size & 0x80:
+        count = size & 0x7F
+        size = int.from_bytes(der[start : start + count], "big")
+        start += count
+    if start + size > len(der):
+        raise IndexError
+    return start, start + size

@@ -1,0 +1,315 @@
+"""The bytes of PostgreSQL's protocol, version 3: what a client sends is cut into checked parts, what it gets is put together.
+
+Nothing here knows a statement. Every length and every count that a client sends is checked against what has arrived, so no
+message makes the server take more memory than its own bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+PROTOCOL_3 = 196608
+SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
+MAX_STARTUP = 10_000
+"""Bytes of a client's first message."""
+MAX_PASSWORD = 4096
+"""Bytes of a message of the password exchange."""
+MAX_FIELDS = 32_767
+"""Parameters of a statement, and columns of an answer: the protocol counts them in two bytes."""
+_MAX_NAME = 256
+_ENDED = "the message ends too early."
+
+
+class ProtocolError(Exception):
+    """A message that does not follow the protocol; its text is one of ours and repeats nothing of it."""
+
+
+class MessageReader:
+    r"""A cursor over the body of one message.
+
+    >>> reader = MessageReader(b"ada\\0" + struct.pack(">h", 7))
+    >>> reader.text(), reader.int16(), reader.end()
+    ('ada', 7, None)
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._at = body, 0
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ProtocolError: there are fewer.
+        """
+        if size < 0 or size > len(self._body) - self._at:
+            raise ProtocolError(_ENDED)
+        self._at += size
+        return self._body[self._at - size : self._at]
+
+    def int16(self) -> int:
+        """Return the next two bytes as an integer with a sign."""
+        return int(struct.unpack(">h", self.take(2))[0])
+
+    def int32(self) -> int:
+        """Return the next four bytes as an integer with a sign."""
+        return int(struct.unpack(">i", self.take(4))[0])
+
+    def count(self, least_bytes: int) -> int:
+        """Return a count of things that follow, each of so many bytes at least.
+
+        Raises:
+            ProtocolError: there is no room for so many.
+        """
+        found = self.int16()
+        if found < 0 or found * least_bytes > len(self._body) - self._at:
+            raise ProtocolError(_ENDED)
+        return found
+
+    def text(self) -> str:
+        """Return the text up to the next zero byte.
+
+        Raises:
+            ProtocolError: there is no such byte, or what stands before it is no UTF-8.
+        """
+        end = self._body.find(b"\0", self._at)
+        if end < 0:
+            raise ProtocolError("a text in the message has no end.")
+        found = self._body[self._at : end]
+        self._at = end + 1
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            raise ProtocolError("a text in the message is not UTF-8.") from None
+
+    def name(self) -> str:
+        """Return a text that names a statement or a portal.
+
+        Raises:
+            ProtocolError: as for :meth:`text`, or it is too long.
+        """
+        found = self.text()
+        if len(found) > _MAX_NAME:
+            raise ProtocolError(f"a name may have {_MAX_NAME} characters.")
+        return found
+
+    def rest(self) -> bytes:
+        """Return all bytes that are left."""
+        return self.take(len(self._body) - self._at)
+
+    def end(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            ProtocolError: something is.
+        """
+        if self._at != len(self._body):
+            raise ProtocolError("the message is longer than its parts.")
+
+
+@dataclass(frozen=True)
+class ParseMessage:
+    """A client's ``Parse``: the text of a statement, its name, and the types that are known of its parameters."""
+
+    name: str
+    text: str
+    kinds: tuple[int, ...]
+
+    @classmethod
+    def read(cls, body: bytes) -> ParseMessage:
+        """Read the body of the message."""
+        reader = MessageReader(body)
+        name, text = reader.name(), reader.text()
+        kinds = tuple(reader.int32() & 0xFFFFFFFF for _ in range(reader.count(4)))
+        reader.end()
+        return cls(name, text, kinds)
+
+
+@dataclass(frozen=True)
+class BindMessage:
+    """A client's ``Bind``: values for a statement's parameters, and the formats of values and results (0 text, 1 binary)."""
+
+    portal: str
+    statement: str
+    formats: tuple[int, ...]
+    values: tuple[bytes | None, ...]
+    result_formats: tuple[int, ...]
+
+    @classmethod
+    def read(cls, body: bytes) -> BindMessage:
+        """Read the body of the message."""
+        reader = MessageReader(body)
+        portal, statement = reader.name(), reader.name()
+        formats = _read_formats(reader)
+        values = []
+        for _ in range(reader.count(4)):
+            size = reader.int32()
+            values.append(None if size == -1 else reader.take(size))
+        result_formats = _read_formats(reader)
+        reader.end()
+        if len(formats) > 1 and len(formats) != len(values):
+            raise ProtocolError("there are more or fewer formats than parameters.")
+        return cls(portal, statement, formats, tuple(values), result_formats)
+
+
+def _read_formats(reader: MessageReader) -> tuple[int, ...]:
+    found = tuple(reader.int16() for _ in range(reader.count(2)))
+    if not {*found} <= {0, 1}:
+        raise ProtocolError("a format is neither text nor binary.")
+    return found
+
+
+def spread_formats(formats: Sequence[int], count: int) -> list[int]:
+    """Return a format for each of so many values: none given means text, a single one holds for all.
+
+    Raises:
+        ProtocolError: there are more or fewer of them.
+
+    >>> spread_formats((), 2), spread_formats((1,), 2)
+    ([0, 0], [1, 1])
+    """
+    if len(formats) <= 1:
+        return [formats[0] if formats else 0] * count
+    if len(formats) != count:
+        raise ProtocolError("there are more or fewer formats than columns.")
+    return list(formats)
+
+
+def read_target(body: bytes) -> tuple[str, str]:
+    """Read a ``Describe`` or ``Close``: ``S`` for a statement or ``P`` for a portal, and its name.
+
+    Raises:
+        ProtocolError: it is neither.
+    """
+    reader = MessageReader(body)
+    kind, name = reader.take(1), reader.name()
+    reader.end()
+    if kind not in (b"S", b"P"):
+        raise ProtocolError("only statements and portals can be described or closed.")
+    return kind.decode(), name
+
+
+def read_execute(body: bytes) -> tuple[str, int]:
+    """Read an ``Execute``: the portal, and the most rows (0: all)."""
+    reader = MessageReader(body)
+    portal, most = reader.name(), reader.int32()
+    reader.end()
+    return portal, max(0, most)
+
+
+def read_query(body: bytes) -> str:
+    """Read a simple query's text."""
+    reader = MessageReader(body)
+    text = reader.text()
+    reader.end()
+    return text
+
+
+def read_startup(body: bytes) -> dict[str, str]:
+    """Read the parameters of a startup message behind its version.
+
+    Raises:
+        ProtocolError: they are no pairs of texts.
+    """
+    reader = MessageReader(body)
+    found: dict[str, str] = {}
+    while name := reader.text():
+        found[name] = reader.text()
+    reader.end()
+    return found
+
+
+# -- what a client is told -----------------------------------------------------------------------------------------------
+
+
+def write(kind: bytes, *parts: bytes) -> bytes:
+    """Return a message: its kind, its length, its parts."""
+    body = b"".join(parts)
+    return kind + struct.pack(">i", len(body) + 4) + body
+
+
+def write_text(text: str) -> bytes:
+    """Return a text as the protocol has it: UTF-8 up to a zero byte."""
+    return text.encode(errors="replace").replace(b"\0", b"?") + b"\0"
+
+
+def write_request(code: int, *parts: bytes) -> bytes:
+    """Return an ``Authentication`` message."""
+    return write(b"R", struct.pack(">i", code), *parts)
+
+
+def write_status(name: str, value: str) -> bytes:
+    """Return a ``ParameterStatus``."""
+    return write(b"S", write_text(name), write_text(value))
+
+
+def write_ready(transaction: str) -> bytes:
+    """Return ``ReadyForQuery``: ``I`` outside a transaction block, ``T`` inside."""
+    return write(b"Z", transaction.encode())
+
+
+def write_complete(tag: str) -> bytes:
+    """Return ``CommandComplete``."""
+    return write(b"C", write_text(tag))
+
+
+@dataclass(frozen=True)
+class ResultField:
+    """A column of an answer: its name, its type's number, the bytes of a value (-1: they vary) and the type's modifier."""
+
+    name: str
+    kind: int
+    size: int = -1
+    modifier: int = -1
+
+
+def write_description(fields: Sequence[ResultField], formats: Sequence[int]) -> bytes:
+    """Return ``RowDescription``."""
+    parts = [struct.pack(">h", len(fields))]
+    for field, form in zip(fields, formats, strict=True):
+        parts.append(write_text(field.name))
+        parts.append(struct.pack(">ihIhih", 0, 0, field.kind, field.size, field.modifier, form))
+    return write(b"T", *parts)
+
+
+def write_parameter_kinds(kinds: Sequence[int]) -> bytes:
+    """Return ``ParameterDescription``."""
+    return write(b"t", struct.pack(">h", len(kinds)), *(struct.pack(">I", kind) for kind in kinds))
+
+
+def write_row(values: Iterable[bytes | None]) -> bytes:
+    r"""Return a ``DataRow``; None is NULL.
+
+    >>> write_row([b"A", None])
+    b'D\\x00\\x00\\x00\\x0f\\x00\\x02\\x00\\x00\\x00\\x01A\\xff\\xff\\xff\\xff'
+    """
+    parts = [b"\xff\xff\xff\xff" if v is None else struct.pack(">i", len(v)) + v for v in values]
+    return write(b"D", struct.pack(">h", len(parts)), *parts)
+
+
+def write_report(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
+    """Return an ``ErrorResponse`` (``E``) or a ``NoticeResponse`` (``N``) of fields by their letters; empty ones are left out."""
+    parts = [letter.encode() + write_text(value) for letter, value in fields if value]
+    return write(kind, *parts, b"\0")
+
+
+def count_rows(rows: bytes, start: int, most: int) -> tuple[int, int]:
+    """Return where a run of at most ``most`` rows ends that begins at ``start``, and how many they are.
+
+    Raises:
+        ProtocolError: what stands there are no rows.
+    """
+    at, found = start, 0
+    while at < len(rows) and found < most:
+        if rows[at : at + 1] != b"D" or at + 5 > len(rows):
+            raise ProtocolError(_ENDED)
+        at += 1 + int(struct.unpack_from(">i", rows, at + 1)[0])
+        found += 1
+    if at > len(rows):
+        raise ProtocolError(_ENDED)
+    return at, found
+
+
+PARSE_COMPLETE, BIND_COMPLETE, CLOSE_COMPLETE = write(b"1"), write(b"2"), write(b"3")
+NO_DATA, EMPTY_QUERY, PORTAL_SUSPENDED = write(b"n"), write(b"I"), write(b"s")

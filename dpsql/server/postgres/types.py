@@ -1,0 +1,391 @@
+"""Values on PostgreSQL's wire: which of its types a column of ours is, its values as text or binary, and parameters back.
+
+Nothing is rounded on the way out: integers beyond 64 bits are ``numeric``, doubles have as many digits as tell them apart, and
+dates beyond Python's years are counted in days. Structs, maps and nested lists are ``json``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+import re
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.server.postgres.messages import ResultField
+
+BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 25, 26, 114, 700, 701
+DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = 1082, 1083, 1114, 1184, 1186, 1700, 2950
+UNKNOWN, VARCHAR, BPCHAR, NAME, JSONB = 705, 1043, 1042, 19, 3802
+_SIZES = {
+    BOOL: 1, INT2: 2, INT4: 4, INT8: 8, OID: 4, FLOAT4: 4, FLOAT8: 8, DATE: 4, TIME: 8, TIMESTAMP: 8,
+    TIMESTAMPTZ: 8, INTERVAL: 16, UUID: 16,
+}  # fmt: skip
+ARRAYS = {
+    BOOL: 1000, BYTEA: 1001, INT2: 1005, INT4: 1007, TEXT: 1009, INT8: 1016, FLOAT4: 1021, FLOAT8: 1022, OID: 1028,
+    TIMESTAMP: 1115, DATE: 1182, TIME: 1183, TIMESTAMPTZ: 1185, INTERVAL: 1187, NUMERIC: 1231, UUID: 2951, VARCHAR: 1015,
+    JSON: 199, BPCHAR: 1014, NAME: 1003,
+}  # fmt: skip
+"""The arrays of types."""
+_ITEMS = {array: item for item, array in ARRAYS.items()}
+NAMES = {
+    BOOL: "bool", BYTEA: "bytea", INT8: "int8", INT2: "int2", INT4: "int4", TEXT: "text", OID: "oid", JSON: "json",
+    FLOAT4: "float4", FLOAT8: "float8", DATE: "date", TIME: "time", TIMESTAMP: "timestamp", TIMESTAMPTZ: "timestamptz",
+    INTERVAL: "interval", NUMERIC: "numeric", UUID: "uuid", UNKNOWN: "unknown", VARCHAR: "varchar", BPCHAR: "bpchar",
+    NAME: "name",
+}  # fmt: skip
+"""The names of types in ``pg_type``."""
+SPOKEN = {
+    BOOL: "boolean", INT8: "bigint", INT2: "smallint", INT4: "integer", FLOAT4: "real", FLOAT8: "double precision",
+    TIME: "time without time zone", TIMESTAMP: "timestamp without time zone", TIMESTAMPTZ: "timestamp with time zone",
+    VARCHAR: "character varying", BPCHAR: "character",
+}  # fmt: skip
+"""The names of types in SQL, where these are others."""
+
+_EPOCH_DAYS = 10_957
+"""Days from 1970 to 2000, where PostgreSQL begins to count."""
+_DAY_MICROS = 86_400_000_000
+_LAST_DAY = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class PgType:
+    """A type of PostgreSQL: its number, and its modifier (digits of a numeric; -1: none)."""
+
+    kind: int
+    modifier: int = -1
+
+    def name_field(self, name: str) -> ResultField:
+        """Return a column of this type."""
+        return ResultField(name, self.kind, _SIZES.get(self.kind, -1), self.modifier)
+
+    @property
+    def spoken(self) -> str:
+        """The type as SQL writes it."""
+        if self.kind in _ITEMS:
+            return f"{PgType(_ITEMS[self.kind]).spoken}[]"
+        if self.kind == NUMERIC and self.modifier >= 0:
+            width, scale = divmod(self.modifier - 4, 1 << 16)
+            return f"numeric({width},{scale})"
+        return SPOKEN.get(self.kind, NAMES.get(self.kind, "text"))
+
+
+_BY_SQL = {
+    "BOOLEAN": BOOL, "TINYINT": INT2, "SMALLINT": INT2, "INTEGER": INT4, "BIGINT": INT8, "HUGEINT": NUMERIC, "UTINYINT": INT2,
+    "USMALLINT": INT4, "UINTEGER": INT8, "UBIGINT": NUMERIC, "UHUGEINT": NUMERIC, "BIGNUM": NUMERIC, "FLOAT": FLOAT4,
+    "DOUBLE": FLOAT8, "DATE": DATE, "TIME": TIME, "TIMESTAMP": TIMESTAMP, "TIMESTAMP_S": TIMESTAMP, "TIMESTAMP_MS": TIMESTAMP,
+    "TIMESTAMP_NS": TIMESTAMP, "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "INTERVAL": INTERVAL, "BLOB": BYTEA, "UUID": UUID,
+    "JSON": JSON,
+}  # fmt: skip
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_LIST = re.compile(r"(.+)\[\d*\]", re.DOTALL)
+_NESTED = re.compile(r"(STRUCT|MAP|UNION)\b")
+
+
+def find_sql_type(kind: str) -> PgType:
+    """Return the type of a column by its type in DuckDB's SQL.
+
+    >>> find_sql_type("DECIMAL(9,2)").spoken, find_sql_type("INTEGER[]").spoken, find_sql_type("MAP(VARCHAR, INTEGER)").spoken
+    ('numeric(9,2)', 'integer[]', 'json')
+    """
+    if (listed := _LIST.fullmatch(kind)) is not None:
+        item = find_sql_type(listed[1]).kind
+        return PgType(ARRAYS[item] if item in ARRAYS and item != JSON else JSON)
+    if (number := _DECIMAL.fullmatch(kind)) is not None:
+        return _make_numeric(int(number[1]), int(number[2]))
+    return PgType(JSON if _NESTED.match(kind) else _BY_SQL.get(kind, TEXT))
+
+
+def _make_numeric(width: int, scale: int) -> PgType:
+    return PgType(NUMERIC, (width << 16 | scale) + 4)
+
+
+_BY_ARROW: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
+    (pa.types.is_boolean, BOOL),
+    (lambda kind: kind in (pa.int8(), pa.uint8(), pa.int16()), INT2),
+    (lambda kind: kind in (pa.uint16(), pa.int32()), INT4),
+    (lambda kind: kind in (pa.uint32(), pa.int64()), INT8),
+    (lambda kind: kind == pa.uint64(), NUMERIC),
+    (lambda kind: pa.types.is_float16(kind) or pa.types.is_float32(kind), FLOAT4),
+    (pa.types.is_float64, FLOAT8),
+    (pa.types.is_date, DATE),
+    (pa.types.is_time, TIME),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, TIMESTAMPTZ),
+    (pa.types.is_timestamp, TIMESTAMP),
+    (lambda kind: pa.types.is_interval(kind) or pa.types.is_duration(kind), INTERVAL),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), BYTEA),
+    (lambda kind: pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_union(kind), JSON),
+)
+
+
+def find_arrow_type(kind: pa.DataType) -> PgType:
+    """Return the type of an answer's column by its Arrow type."""
+    if pa.types.is_decimal(kind):
+        return (
+            PgType(NUMERIC)
+            if kind.scale == 0 and kind.precision >= 38
+            else _make_numeric(kind.precision, kind.scale)
+        )
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        item = find_arrow_type(kind.value_type).kind
+        return PgType(ARRAYS[item] if item in ARRAYS and item != JSON else JSON)
+    return PgType(next((number for test, number in _BY_ARROW if test(kind)), TEXT))
+
+
+# -- values of a column ---------------------------------------------------------------------------------------------------
+
+
+def read_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Python's; dates are days and timestamps microseconds since 1970."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return read_values(column.cast(kind.value_type))
+    if pa.types.is_date(kind):
+        return list(column.cast(pa.date32()).cast(pa.int32()).to_pylist())
+    if pa.types.is_timestamp(kind):
+        return _count_micros(column.cast(pa.int64()).to_pylist(), kind.unit)
+    if pa.types.is_time(kind):
+        return _count_micros(
+            column.cast(pa.int64() if kind.bit_width == 64 else pa.int32()).to_pylist(), kind.unit
+        )
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _read_lists(column)
+    return list(column.to_pylist())
+
+
+def _count_micros(counts: Sequence[int | None], unit: str) -> list[int | None]:
+    factor, divisor = {"s": (10**6, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}[unit]
+    return [None if count is None else count * factor // divisor for count in counts]
+
+
+def _read_lists(column: pa.ChunkedArray) -> list[Any]:
+    """Return lists whose items are read as those of a column; JSON needs nested ones as Python's."""
+    if find_arrow_type(column.type).kind == JSON:
+        return list(column.to_pylist())
+    return [None if item is None else read_values(pa.chunked_array([item])) for item in _list_items(column)]
+
+
+def _list_items(column: pa.ChunkedArray) -> list[Any]:
+    return [scalar.values if scalar.is_valid else None for scalar in column]
+
+
+Encoder = Callable[[Any], bytes]
+
+
+def find_encoder(kind: int, form: int) -> Encoder:
+    """Return what writes a value of a type: as text where ``form`` is 0, as binary where it is 1."""
+    if kind in _ITEMS:
+        item = _ITEMS[kind]
+        return (lambda v: _write_array(item, v)) if form else (lambda v: _write_array_text(item, v).encode())
+    if form:
+        return _BINARY.get(kind, _write_plain)
+    return lambda value: _TEXTS.get(kind, _say_plain)(value).encode(errors="replace")
+
+
+def _say_plain(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _write_plain(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else _say_plain(value).encode(errors="replace")
+
+
+def say_double(value: float) -> str:
+    """Return a double's shortest text.
+
+    >>> say_double(150.0), say_double(1e300), say_double(float("-inf"))
+    ('150', '1e+300', '-Infinity')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(float(value)).removesuffix(".0")
+
+
+def _say_single(value: float) -> str:
+    return say_double(value) if not math.isfinite(value) else str(np.float32(value)).removesuffix(".0")
+
+
+def _say_decimal(value: Any) -> str:
+    return f"{value:f}" if isinstance(value, decimal.Decimal) and value.is_finite() else str(value)
+
+
+def _say_date(days: int) -> str:
+    """Return a date by its days since 1970; the first and the last of DuckDB's stand for infinity."""
+    if abs(days) >= _LAST_DAY:
+        return "infinity" if days > 0 else "-infinity"
+    year, month, day = _find_date(days)
+    return f"{year:04}-{month:02}-{day:02}" if year > 0 else f"{1 - year:04}-{month:02}-{day:02} BC"
+
+
+def _find_date(days: int) -> tuple[int, int, int]:
+    """Return year, month and day of the Gregorian calendar, by days since 1970; any year, also before the first."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    moved = (5 * of_year + 2) // 153
+    month = moved + 3 if moved < 10 else moved - 9
+    return year + era * 400 + (month <= 2), month, of_year - (153 * moved + 2) // 5 + 1
+
+
+def _say_time(micros: int) -> str:
+    seconds, rest = divmod(micros, 10**6)
+    said = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{said}.{rest:06}".rstrip("0") if rest else said
+
+
+def _say_timestamp(micros: int, zone: str = "") -> str:
+    if abs(micros) >= 2**63 - 1:
+        return "infinity" if micros > 0 else "-infinity"
+    days, rest = divmod(micros, _DAY_MICROS)
+    date, _, era = _say_date(days).partition(" ")
+    return f"{date} {_say_time(rest)}{zone}{f' {era}' if era else ''}"
+
+
+def _split_interval(value: Any) -> tuple[int, int, int]:
+    """Return months, days and microseconds."""
+    if isinstance(value, datetime.timedelta):
+        return 0, value.days, value.seconds * 10**6 + value.microseconds
+    months, days, nanos = value
+    return months, days, nanos // 1000
+
+
+def _say_interval(value: Any) -> str:
+    """Return an interval as ``1 year 2 mons 3 days 04:05:06``."""
+    months, days, micros = _split_interval(value)
+    years, months = int(months / 12), int(math.fmod(months, 12))
+    units = ((years, "year"), (months, "mon"), (days, "day"))
+    parts = [f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in units if count]
+    if micros or not parts:
+        parts.append(f"{'-' if micros < 0 else ''}{_say_time(abs(micros))}")
+    return " ".join(parts)
+
+
+def _say_json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(_make_plain(value), ensure_ascii=False)
+
+
+def _make_plain(value: Any) -> Any:
+    """Return a nested value as JSON has it; what it has not is a text, and so is a number that it can't hold."""
+    if isinstance(value, dict):
+        return {_say_key(key): _make_plain(item) for key, item in value.items()}
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, tuple) and len(item) == 2 for item in value)
+    ):
+        return {_say_key(key): _make_plain(item) for key, item in value}  # a map, as Arrow gives it
+    if isinstance(value, list | tuple):
+        return [_make_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else say_double(value)
+    if isinstance(value, decimal.Decimal):
+        return (
+            int(value)
+            if value == value.to_integral_value() and value.as_tuple().exponent == 0
+            else str(value)
+        )
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _say_key(key: Any) -> str:
+    return key if isinstance(key, str) else json.dumps(_make_plain(key))
+
+
+_TEXTS: dict[int, Callable[[Any], str]] = {
+    BOOL: lambda value: "t" if value else "f",
+    BYTEA: lambda value: "\\x" + bytes(value).hex(),
+    FLOAT4: _say_single, FLOAT8: say_double, NUMERIC: _say_decimal, DATE: _say_date, TIME: _say_time, TIMESTAMP: _say_timestamp,
+    TIMESTAMPTZ: lambda micros: _say_timestamp(micros, "+00"),
+    INTERVAL: _say_interval, JSON: _say_json,
+}  # fmt: skip
+
+
+def _write_date(days: int) -> bytes:
+    if abs(days) >= _LAST_DAY:
+        return struct.pack(">i", _LAST_DAY if days > 0 else -_LAST_DAY - 1)
+    return struct.pack(">i", days - _EPOCH_DAYS)
+
+
+def _write_timestamp(micros: int) -> bytes:
+    if abs(micros) >= 2**63 - 1:
+        return struct.pack(">q", 2**63 - 1 if micros > 0 else -(2**63))
+    return struct.pack(">q", max(-(2**63) + 1, micros - _EPOCH_DAYS * _DAY_MICROS))
+
+
+def _write_interval(value: Any) -> bytes:
+    months, days, micros = _split_interval(value)
+    return struct.pack(">qii", micros, days, months)
+
+
+def _write_numeric(value: Any) -> bytes:
+    """Write a number in PostgreSQL's base of ten thousand: how many digits, the first one's weight, sign, scale, digits."""
+    number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(value)
+    if not number.is_finite():
+        return struct.pack(">hhHh", 0, 0, 0xC000, 0)
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    scale, whole = max(0, -exponent), int("".join(map(str, digits))) * 10 ** max(0, exponent)
+    padding = -scale % 4
+    whole *= 10**padding
+    groups = []
+    while whole:
+        whole, rest = divmod(whole, 10_000)
+        groups.append(rest)
+    weight = len(groups) - 1 - (scale + padding) // 4
+    while groups and groups[0] == 0:
+        groups.pop(0)
+    head = struct.pack(">hhHh", len(groups), weight if groups else 0, 0x4000 if sign else 0, scale)
+    return head + struct.pack(f">{len(groups)}h", *reversed(groups))
+
+
+_BINARY: dict[int, Encoder] = {
+    BOOL: lambda value: b"\1" if value else b"\0",
+    INT2: lambda value: struct.pack(">h", value),
+    INT4: lambda value: struct.pack(">i", value),
+    OID: lambda value: struct.pack(">I", value),
+    INT8: lambda value: struct.pack(">q", value),
+    FLOAT4: lambda value: struct.pack(">f", value),
+    FLOAT8: lambda value: struct.pack(">d", value),
+    NUMERIC: _write_numeric, DATE: _write_date, TIMESTAMP: _write_timestamp, TIMESTAMPTZ: _write_timestamp,
+    TIME: lambda micros: struct.pack(">q", micros),
+    INTERVAL: _write_interval,
+    UUID: lambda value: uuid.UUID(str(value)).bytes,
+    JSON: lambda value: _say_json(value).encode(errors="replace"),
+}  # fmt: skip
+
+_BARE = re.compile(r"[^\s{}\",\\]+")
+
+
+def _write_array_text(kind: int, values: Sequence[Any]) -> str:
+    say = _TEXTS.get(kind, _say_plain)
+    return "{" + ",".join("NULL" if value is None else _quote_item(say(value)) for value in values) + "}"
+
+
+def _quote_item(text: str) -> str:
+    if _BARE.fullmatch(text) and text.upper() != "NULL":
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _write_array(kind: int, values: Sequence[Any]) -> bytes:
+    write = find_encoder(kind, 1)
+    empty = any(value is None for value in values)
+    head = struct.pack(">iiI", 1 if values else 0, empty, kind) + (
+        struct.pack(">ii", len(values), 1) if values else b""
+    )
+    written = [None if value is None else write(value) for value in values]
+    return head + b"".join(
+        b"\xff\xff\xff\xff" if w is None else struct.pack(">i", len(w)) + w for w in written
+    )

@@ -1,0 +1,129 @@
+"""The parts of a PostgreSQL client's text: dpsql statements, commands of a PostgreSQL session, and catalogue questions.
+
+Nothing is answered here. Parts keep their places in the text, so an error's caret is under the client's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+from dpsql.errors import Error
+from dpsql.sql.parse.statements import SHOW_WORDS
+from dpsql.sql.parse.tokens import tokenize
+
+PartKind = Literal["query", "command", "catalog"]
+PUBLIC = "public"
+"""The schema of all tables of a policy, as PostgreSQL's clients see it."""
+_CATALOGS = ("pg_catalog", "information_schema")
+_COMMANDS = frozenset(
+    {
+        "SET", "RESET", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "DISCARD",
+        "DEALLOCATE", "LISTEN", "UNLISTEN",
+    }
+)  # fmt: skip
+_CATALOG_CALLS = frozenset(
+    {
+        "version", "current_schema", "current_schemas", "current_database", "current_setting", "set_config", "to_regtype",
+        "to_regclass", "format_type", "obj_description", "col_description", "shobj_description", "has_table_privilege",
+        "has_schema_privilege", "has_database_privilege", "has_any_column_privilege", "has_column_privilege", "txid_current",
+        "inet_server_addr", "inet_server_port", "quote_ident",
+    }
+)  # fmt: skip
+_CATALOG_WORDS = frozenset({"current_user", "session_user", "current_role", "current_catalog"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a client's text: statements of dpsql, one command, or one catalogue question.
+
+    ``text`` is as long as the whole text up to its end, with blanks in place of what stands before it. ``words`` are those of a
+    command, its texts in quotes without them.
+    """
+
+    kind: PartKind
+    text: str
+    start: int
+    end: int
+    words: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> str:
+        """Its own words alone."""
+        return self.text[self.start : self.end]
+
+
+def split_parts(text: str, tables: Collection[str]) -> list[Part]:
+    """Return the parts of a client's text, in order; neighbouring dpsql statements are one.
+
+    Args:
+        text: what the client sent.
+        tables: names of the policy's tables and of kept results, in lower case.
+
+    >>> [(part.kind, part.own) for part in split_parts("SET a = 1; SELECT COUNT(*) FROM public.visits", {"visits"})]
+    [('command', 'SET a = 1'), ('query', 'SELECT COUNT(*) FROM        visits')]
+    """
+    try:
+        tokens = tokenize(text)
+    except Error:
+        return [Part("query", text, 0, len(text))] if text.strip() else []
+    found: list[Part] = []
+    shown = _hide_schema(text, tokens, tables)
+    for ends, group in groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON):
+        if ends:
+            continue
+        part = list(group)
+        kind, start, end = _find_kind(part, tables), part[0].start, part[-1].end + 1
+        if kind == "query" and found and found[-1].kind == "query":
+            start = found.pop().start
+        words = tuple(token.text for token in part) if kind == "command" else ()
+        found.append(Part(kind, _blank(shown if kind == "query" else text, start, end), start, end, words))
+    return found
+
+
+def _blank(text: str, start: int, end: int) -> str:
+    """Return a text up to ``end`` with blanks in place of what stands before ``start``; lines stay lines."""
+    return "".join(sign if sign == "\n" else " " for sign in text[:start]) + text[start:end]
+
+
+def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str]) -> str:
+    """Write blanks over ``public.`` before a table's name: tables have no schema in dpsql."""
+    signs = list(text)
+    for schema, dot, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if dot.token_type == TokenType.DOT and schema.text.lower() == PUBLIC and name.text.lower() in tables:
+            signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
+    return "".join(signs)
+
+
+def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
+    word = tokens[0].text.upper()
+    if word in _COMMANDS or (word == "CLOSE" and len(tokens) == 2 and tokens[1].text.upper() == "ALL"):
+        return "command"
+    if word == "SHOW":
+        return "query" if len(tokens) > 1 and tokens[1].text.upper() in SHOW_WORDS else "command"
+    return "catalog" if _asks_catalog(tokens, tables) else "query"
+
+
+def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:
+    """Tell whether a query asks PostgreSQL's catalogue: its schemas, its relations, or functions about the session."""
+    calls = False
+    reads = False
+    for place, token in enumerate(tokens):
+        if token.token_type in (TokenType.STRING, TokenType.NUMBER):
+            continue
+        name = token.text.lower()
+        follows = tokens[place + 1].token_type if place + 1 < len(tokens) else None
+        before = tokens[place - 1].token_type if place else None
+        if name in _CATALOGS and follows == TokenType.DOT:
+            return True
+        if name.startswith("pg_") and name not in tables and before != TokenType.ALIAS:
+            return True
+        if before == TokenType.DCOLON and name.startswith("reg"):
+            return True
+        reads = reads or (before in (TokenType.FROM, TokenType.JOIN) and name not in _CATALOG_CALLS)
+        calls = calls or (name in _CATALOG_CALLS and follows == TokenType.L_PAREN) or name in _CATALOG_WORDS
+    return calls and not reads
