@@ -8,6 +8,7 @@ every handler and every generator is run inside :func:`_guarded`.
 
 from __future__ import annotations
 
+import hashlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,7 +120,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         desk = caller.desk
         record = desk.open(caller.token)
         policy = desk.edition.policy
-        self._log.write("open", analyst=desk.analyst, session=record.log_name, policy=caller.served.name)
+        self._log.write("open", analyst=desk.analyst, session=_short(record), policy=caller.served.name)
         yield encode(
             Message(
                 {
@@ -142,7 +143,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         record = self._find_session(caller, context)
         caller.desk.close_session(record)
         self._log.write(
-            "close", analyst=caller.desk.analyst, session=record.log_name, policy=caller.served.name
+            "close", analyst=caller.desk.analyst, session=_short(record), policy=caller.served.name
         )
         yield _END
 
@@ -166,7 +167,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             outcome = call.outcome
             raise
         finally:
-            desk.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+            desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
 
     def _take_rate(self, caller: Caller) -> None:
         """Count a request.
@@ -401,6 +402,11 @@ def _guarded_stream(log: EventLog, work: Callable[[], Iterator[Any]]) -> Iterato
             yield step
     finally:
         _guarded(log, steps.close)
+
+
+def _short(record: SessionRecord) -> str:
+    """Return what a log calls a session: its handle would open it."""
+    return hashlib.sha256(record.handle.encode()).hexdigest()[:8]
 
 
 _NO_SCHEMA = flight.SchemaResult(pa.schema([]))

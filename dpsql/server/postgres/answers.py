@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,10 +33,14 @@ from dpsql.server.postgres.messages import (
 from dpsql.server.postgres.parameters import read_parameter
 from dpsql.session import Session
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.postgres.statements import Part, split_parts
+from dpsql.sql.postgres.statements import Part, list_array_parameters, split_parts
 from dpsql.wire import CHUNK, Message, WireError, get_field
 
 MAX_PARAMETERS = 1000
+
+
+_OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
+"""A setting in the options that a client connects with."""
 
 
 @dataclass
@@ -54,7 +59,8 @@ def _state_of(session: Session, head: Mapping[str, Any]) -> _State:
     if session not in _STATES:
         analyst = next(iter(session.policy.analysts), "")
         settings = Settings(analyst)
-        for name, value in get_field(head, "startup", dict, {}).items():
+        startup = get_field(head, "startup", dict, {})
+        for name, value in [*startup.items(), *_OPTION.findall(str(startup.get("options", "")))]:
             if settings.find(name) is not None and name not in FIXED:
                 with suppress(Error):
                     settings.change(name, str(value))
@@ -94,14 +100,18 @@ def _read_asked(head: Mapping[str, Any]) -> _Asked:
     if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
         raise WireError("parameters arrived that are none.")
     values = []
+    text = get_field(head, "text", str)
+    lists = list_array_parameters(text) if given else set()
     for place, (value, form) in enumerate(zip(given, formats, strict=True)):
         kind = kinds[place] if place < len(kinds) else 0
+        if not kind and not form and place + 1 in lists:
+            kind = types.ARRAYS[types.TEXT]
         values.append(
             read_parameter(place + 1, kind, form, None if value is None else base64.b64decode(value))
         )
     fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
     shown = tuple(_read_numbers(head, "result_formats"))
-    return _Asked(get_field(head, "text", str), kinds, tuple(values), shown, fields, bool(given))
+    return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
 
 
 def _read_numbers(head: Mapping[str, Any], name: str) -> list[int]:

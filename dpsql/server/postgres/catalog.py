@@ -201,6 +201,7 @@ class Catalogue:
                 {
                     "attrelid": oid, "attname": column, "atttypid": found.kind, "attnum": place, "atttypmod": found.modifier,
                     "attlen": found.name_field(column).size, "attidentity": "", "attgenerated": "", "attislocal": True,
+                    "attstattarget": -1, "attstorage": "x" if found.name_field(column).size < 0 else "p",
                 }
             )  # fmt: skip
             rows.setdefault(f"{INFORMATION}_columns", []).append(

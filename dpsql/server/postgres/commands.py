@@ -28,6 +28,9 @@ _DEFAULTS = {
     "transaction_deferrable": "off", "is_superuser": "off", "in_hot_standby": "off", "application_name": "",
     "client_min_messages": "notice", "extra_float_digits": "1", "statement_timeout": "0", "max_identifier_length": "63",
     "max_index_keys": "32", "lc_collate": "C", "lc_ctype": "C", "row_security": "on", "wal_level": "replica",
+    "default_table_access_method": "heap", "default_tablespace": "", "lock_timeout": "0", "max_connections": "100",
+    "idle_in_transaction_session_timeout": "0", "enable_seqscan": "on", "work_mem": "4MB", "ssl": "off", "log_statement": "none",
+    "quote_all_identifiers": "off", "synchronous_commit": "on", "temp_tablespaces": "", "block_size": "8192",
 }  # fmt: skip
 REPORTED = {
     "application_name": "application_name", "client_encoding": "client_encoding", "datestyle": "DateStyle",

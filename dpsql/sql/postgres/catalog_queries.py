@@ -78,6 +78,7 @@ _TEMPLATES = {
     "array_upper": "array_length(_1)",
     "array_lower": "1",
     "generate_subscripts": "unnest(range(1, array_length(_1) + 1))",
+    "regexp_split_to_table": "unnest(regexp_split_to_array(_1, _2))",
     "_pg_expandarray": "CAST(NULL AS STRUCT(x BIGINT, n BIGINT))",
 }
 _ALL_ARGUMENTS = frozenset({"json_build_object", "jsonb_build_object"})
@@ -124,7 +125,8 @@ class SessionFacts:
         """Return the value of a function without arguments, or with those that do not matter; None for any other."""
         known = {
             "version": self.version, "current_database": self.database, "current_catalog": self.database,
-            "current_schema": "public", "current_user": self.analyst, "session_user": self.analyst, "user": self.analyst, "current_role": self.analyst,
+            "current_schema": "public", "current_user": self.analyst,
+            "session_user": self.analyst, "user": self.analyst, "current_role": self.analyst,
         }  # fmt: skip
         if name == "current_schemas":
             return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
@@ -172,6 +174,7 @@ def write_catalog_query(
         if not 1 <= number <= len(values):
             raise BindError(f"the parameter ${number} has no value.")
         node.replace(_make_value(values[number - 1], number))
+    _name_outputs(tree)
     tree = exp.Paren(this=tree)  # so that each node may be replaced
     read = _name_relations(tree, relations)
     for change in (
@@ -194,6 +197,9 @@ def _parse(text: str) -> exp.Expr:
     for schema, dot in itertools.pairwise(tokens):
         if schema.text.lower() == "pg_catalog" and dot.text == ".":
             signs[schema.start : dot.end + 1] = " " * (dot.end + 1 - schema.start)
+    for word, opening, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if word.text.lower().startswith("reg") and opening.text + closing.text == "[]":
+            signs[word.start : word.end + 1] = "text".ljust(word.end + 1 - word.start)
     try:
         found = sqlglot.parse("".join(signs), read="postgres")
     except (SqlglotError, RecursionError):
@@ -240,6 +246,39 @@ def _name_relations(tree: exp.Expr, relations: Mapping[str, Collection[str]]) ->
         column.set("db", None)
         column.set("catalog", None)
     return read
+
+
+def _name_outputs(tree: exp.Expr) -> None:
+    """Give the columns of the answer the names that PostgreSQL gives them: of a column, of a function, of a type."""
+    for select in [tree, *tree.find_all(exp.Subquery, exp.CTE)]:
+        first = select if isinstance(select, exp.Select) else select.this
+        for item in list(first.expressions) if isinstance(first, exp.Select) else ():
+            if not isinstance(item, exp.Alias | exp.Column | exp.Star | exp.Subquery):
+                item.replace(exp.alias_(item.copy(), _name_output(item), quoted=True))
+
+
+def _name_output(node: exp.Expr) -> str:
+    if isinstance(node, exp.GenerateSeries | exp.ExplodingGenerateSeries):
+        return "generate_series"
+    while isinstance(node, exp.Cast | exp.Paren | exp.Collate) and not isinstance(
+        node.this, exp.Literal | exp.Query
+    ):
+        node = node.this
+    if isinstance(node, exp.Dot):
+        node = node.expression
+    if isinstance(node, exp.Window):
+        node = node.this
+    if isinstance(node, exp.Explode):
+        return "unnest"
+    if isinstance(node, exp.Cast):
+        return _name_type(node.args["to"]).lower()
+    if isinstance(node, exp.Column | exp.Identifier):
+        return node.name
+    if isinstance(node, exp.Case):
+        return "case"
+    if isinstance(node, exp.Anonymous) or type(node) in _KEYWORDS:
+        return _name_call(node)
+    return node.sql_name().lower() if isinstance(node, exp.Func) else "?column?"
 
 
 def _drop_collations(tree: exp.Expr) -> None:
@@ -290,9 +329,16 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
             row = exp.Select(expressions=[exp.alias_(made, alias)])
             source.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
             continue
-        if isinstance(place.parent, exp.Select) and place.arg_key == "expressions":
-            made = exp.alias_(made, name)  # an unnamed column is called as the function is
         (place if isinstance(place, exp.Dot) and place.expression is node else node).replace(made)
+    for column in [c for c in tree.find_all(exp.Column) if not c.table and not c.this.args.get("quoted")]:
+        if column.name.lower() in ("user", "session_user", "current_role"):
+            column.replace(exp.Literal.string(facts.analyst))
+    for table in [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Func)]:
+        name = _name_output(table.this)
+        if name not in ("generate_series", "unnest"):  # its one row
+            alias = table.alias or name
+            row = exp.Select(expressions=[exp.alias_(table.this, alias)])
+            table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
     for dot in [
         d
         for d in tree.find_all(exp.Dot)
@@ -326,6 +372,7 @@ def _fill_template(template: str, given: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _write_setting(name: str, given: Sequence[exp.Expr], facts: SessionFacts) -> exp.Expr:
+    given = [item.this if isinstance(item, exp.Cast) else item for item in given]
     if not given or not all(isinstance(item, exp.Literal | exp.Boolean | exp.Null) for item in given[:2]):
         raise BindError(f"{name} takes literals here.")
     setting = given[0].name
@@ -365,7 +412,13 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
         and kind in _NUMBERS_OF
     ):
         name = inside.name.rpartition(".")[2].strip('"')
+        if isinstance(node.parent, exp.Alias):  # shown, by its name
+            return exp.Literal.string(name)
         return _fill_template(_TEMPLATES[_NUMBERS_OF[kind]], [exp.Literal.string(name)])
+    if isinstance(inside, exp.Literal) and inside.is_string and kind in ("REGPROC", "REGPROCEDURE"):
+        return exp.Literal.string(inside.name.removeprefix("pg_catalog."))
+    if isinstance(inside, exp.Literal) and inside.is_string:
+        inside = exp.cast(inside.copy(), "BIGINT", dialect="duckdb")
     parent = node.parent
     compared = isinstance(parent, exp.Binary | exp.In | exp.Paren | exp.Any) and not isinstance(
         parent, exp.DPipe | exp.Dot

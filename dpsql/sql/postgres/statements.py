@@ -85,6 +85,24 @@ def split_parts(text: str, tables: Collection[str]) -> list[Part]:
     return found
 
 
+def list_array_parameters(text: str) -> set[int]:
+    """Return the numbers of the parameters that stand in ``ANY ($1)``: their values are lists.
+
+    >>> list_array_parameters("SELECT 1 WHERE 'a' = ANY($2) AND $1")
+    {2}
+    """
+    try:
+        words = [token.text.upper() for token in tokenize(text)]
+    except Error:
+        return set()
+    found = zip(words, words[1:], words[2:], words[3:], strict=False)
+    return {
+        int(n)
+        for word, opening, sign, n in found
+        if word in ("ANY", "ALL") and opening + sign == "($" and n.isdigit()
+    }
+
+
 def _blank(text: str, start: int, end: int) -> str:
     """Return a text up to ``end`` with blanks in place of what stands before ``start``; lines stay lines."""
     return "".join(sign if sign == "\n" else " " for sign in text[:start]) + text[start:end]

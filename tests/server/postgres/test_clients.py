@@ -1,0 +1,400 @@
+"""PostgreSQL's clients on a real server: psql, psycopg 3, SQLAlchemy, pgcli, and what Grafana, JDBC and Metabase ask.
+
+Each statement is paid once, by whoever asks it first; the answer is stored, so tables of all clients can be compared.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import dpsql
+from tests.support import postgres_tools
+from tests.support.postgres import PostgresServer
+from tests.support.served import make_token
+from tests.support.thirty_statements import THIRTY
+
+psycopg = pytest.importorskip("psycopg")
+sqlalchemy = pytest.importorskip("sqlalchemy")
+pytestmark = pytest.mark.timeout(300)
+PSQL = shutil.which("psql")
+
+
+@pytest.fixture(scope="module")
+def here(server: PostgresServer) -> Iterator[Any]:
+    """A session over Flight on the same server, whose tables are what others are compared with."""
+    with dpsql.connect(server.url, token=make_token(server.policy, "ada")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def connection(server: PostgresServer) -> Iterator[Any]:
+    with psycopg.connect(server.make_url(), autocommit=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def engine(server: PostgresServer) -> Iterator[Any]:
+    token = make_token(server.policy, "ada")
+    made = sqlalchemy.create_engine(f"postgresql+psycopg://ada:{token}@127.0.0.1:{server.port}/clinic")
+    yield made
+    made.dispose()
+
+
+def run_psql(server: PostgresServer, *arguments: str) -> str:
+    if PSQL is None:
+        pytest.skip("psql is not installed")
+    done = subprocess.run(
+        [PSQL, "-X", "-A", "-t", "-F", "\x1f", "-R", "\x1e", "-P", "null=<null>", *arguments], capture_output=True, text=True,
+        env={**os.environ, **server.environment(), "PGOPTIONS": "-c client_min_messages=warning"}, timeout=120,
+    )  # fmt: skip
+    assert done.stderr in ("", "Did not find any relations.\n"), done.stderr
+    return done.stdout.strip("\n")
+
+
+def same(mine: Any, theirs: Any) -> bool:
+    """Tell whether two values are one, whatever class a number has."""
+    if isinstance(mine, bool) or isinstance(theirs, bool) or mine is None or theirs is None:
+        return bool(mine == theirs)
+    numbers = (int, float, decimal.Decimal)
+    if isinstance(mine, numbers) and isinstance(theirs, numbers):
+        return math.isclose(mine, theirs, rel_tol=1e-6)
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return mine.keys() == theirs.keys() and all(same(mine[key], theirs[key]) for key in mine)
+    if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
+        return len(mine) == len(theirs) and all(same(a, b) for a, b in zip(mine, theirs, strict=True))
+    return bool(mine == theirs)
+
+
+def write_for_psql(value: Any) -> str:
+    if value is None:
+        return "<null>"
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return (
+        str(value).rstrip("0") if isinstance(value, datetime.datetime) and value.microsecond else str(value)
+    )
+
+
+def test_thirty_statements_give_the_same_table(
+    server: PostgresServer, here: Any, connection: Any, engine: Any
+) -> None:
+    different = []
+    for statement in THIRTY:
+        result = here.sql(statement)
+        rows = result.fetchall()
+        columns = result.columns
+        for binary in (False, True):
+            cursor = connection.cursor(binary=binary).execute(statement)
+            if [item.name for item in cursor.description] != columns or not same(rows, cursor.fetchall()):
+                different.append((f"psycopg, binary {binary}", statement))
+        cursor = connection.cursor().execute(statement, prepare=True)
+        if not same(rows, cursor.fetchall()):
+            different.append(("psycopg, prepared", statement))
+        with engine.connect() as opened:
+            answer = opened.exec_driver_sql(statement.replace("%", "%%"))
+            if list(answer.keys()) != list(columns) or not same(
+                rows, [tuple(row) for row in answer.fetchall()]
+            ):
+                different.append(("SQLAlchemy", statement))
+    assert not different
+
+
+def test_psql_gives_the_same_tables(server: PostgresServer, here: Any) -> None:
+    plain = [statement for statement in THIRTY if "HISTOGRAM" not in statement and "items" not in statement]
+    shown = run_psql(
+        server, *(part for statement in plain for part in ("-c", statement, "-c", "SELECT 'next'"))
+    )
+    blocks = [block.strip("\x1e\n") for block in shown.split("next")]
+    for statement, block in zip(plain, blocks, strict=False):
+        rows = here.sql(statement).fetchall()
+        lines = [line for line in block.replace("\n", "\x1e").split("\x1e") if line]
+        assert len(lines) == len(rows), (statement, block)
+        for line, row in zip(lines, rows, strict=True):
+            for cell, value in zip(line.split("\x1f"), row, strict=True):
+                if isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
+                    assert math.isclose(float(cell), value, rel_tol=1e-6), (statement, line, row)
+                else:
+                    assert cell == write_for_psql(value), (statement, line, row)
+
+
+def test_psql_lists_the_policys_tables(server: PostgresServer) -> None:
+    listed = run_psql(server, "-c", r"\d").replace("\x1e", "\n").splitlines()
+    assert [line.split("\x1f")[:3] for line in listed] == [
+        ["public", "visits", "table"],
+        ["public", "wards", "table"],
+    ]
+    described = run_psql(server, "-c", r"\d visits").replace("\x1e", "\n").splitlines()
+    assert [line.split("\x1f")[:2] for line in described] == [
+        ["patient", "bigint"], ["ward", "text"], ["cost", "double precision"], ["day", "integer"], ["city", "text"],
+    ]  # fmt: skip
+    assert "clinic" in run_psql(server, "-c", r"\l")
+    assert "public" in run_psql(server, "-c", r"\dn")
+    for command in (r"\dt+", r"\d+ wards", r"\dv", r"\df", r"\du", r"\di", r"\dx", r"\dT", r"\dp"):
+        run_psql(server, "-c", command)
+
+
+def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
+    with pytest.raises(psycopg.errors.SyntaxErrorOrAccessRuleViolation) as raised:
+        connection.execute("SELECT COUNT(*) AS n FROM visits WHERE cots > 3")
+    told = raised.value.diag
+    assert told.statement_position == "40"
+    assert told.message_hint == "did you mean cost?"
+    assert told.severity_nonlocalized == "ERROR"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SELECT cost FROM visits")
+    with pytest.raises(psycopg.errors.SyntaxError):
+        connection.execute("COPY visits TO STDOUT")
+
+
+def test_what_an_answer_costs_is_a_notice(server: PostgresServer) -> None:
+    heard: list[Any] = []
+    with psycopg.connect(server.make_url(), autocommit=True) as made:
+        made.add_notice_handler(lambda told: heard.append(told.message_primary))
+        made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")
+        assert heard
+        assert heard[-1].startswith("cost ε=")
+        assert "left" in heard[-1]
+        heard.clear()
+        made.execute("SET client_min_messages = warning")
+        made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 77")
+        assert not heard
+
+
+PARAMETERS: list[tuple[str, list[Any]]] = [
+    ("SELECT COUNT(*) AS n FROM visits WHERE ward = %s AND day > %s", ["A", 30]),
+    ("SELECT COUNT(*) AS n FROM visits WHERE cost < %s OR ward = ANY(%s)", [100.5, ["B", "C"]]),
+    (
+        "SELECT COUNT(*) AS n FROM visits WHERE cost < %s AND ward IN (%s, %s)",
+        [decimal.Decimal("99.5"), "A", "D"],
+    ),
+    (
+        "SELECT %s AS a, %s AS b, %s AS c, %s::VARCHAR AS d, %s AS e",
+        [datetime.date(2024, 2, 29), True, 2**70, None, -7],
+    ),
+    ("SELECT %s AS a, %s AS b", [datetime.datetime(2024, 2, 29, 1, 2, 3, 500_000), 'it\'s $1; -- "x" \\ é']),
+]
+
+
+@pytest.mark.parametrize(("statement", "values"), PARAMETERS)
+def test_parameters_stay_values(here: Any, connection: Any, statement: str, values: list[Any]) -> None:
+    marks = statement.replace("%s", "?")
+    expected = here.sql(marks, values).fetchall()
+    for sign in ("%s", "%t", "%b"):
+        if sign == "%b" and any(isinstance(value, list) for value in values):
+            continue
+        got = connection.execute(statement.replace("%s", sign), values).fetchall()
+        assert same(expected, got), sign
+
+
+TYPES = """
+SELECT 1::TINYINT AS a, 2::SMALLINT AS b, 3::INTEGER AS c, 4::BIGINT AS d, 170141183460469231731687303715884105727::HUGEINT AS e,
+  0.5::FLOAT AS f, 1e300::DOUBLE AS g, -1.25::DECIMAL(9, 2) AS h, TRUE AS i, 'é"\\ ,{}' AS j, DATE '1969-12-31' AS k,
+  TIMESTAMP '0044-03-15 12:00:00.000001' AS l, TIME '23:59:59.5' AS m, INTERVAL '2 days 3 hours' AS n, [1, NULL, 3] AS o,
+  ['a b', NULL, 'NULL'] AS p, {'x': 1, 'y': [1.5]} AS q, MAP {'k': 2} AS r, 'ab'::BLOB AS s, NULL AS t, [['z']] AS u,
+  'NaN'::DOUBLE IS NULL AS v, 18446744073709551615::UBIGINT AS w, 0.000012::DECIMAL(18, 6) AS x, 100000000::DECIMAL(20, 4) AS y,
+  TIMESTAMPTZ '2024-02-29 12:00:00+02' AS z, []::INTEGER[] AS za, 0::HUGEINT AS zb, [DATE '2024-02-29'] AS zc
+"""
+VALUES = (
+    1, 2, 3, 4, 170141183460469231731687303715884105727, 0.5, 1e300, decimal.Decimal("-1.25"), True, 'é"\\ ,{}',
+    datetime.date(1969, 12, 31), datetime.datetime(44, 3, 15, 12, 0, 0, 1), datetime.time(23, 59, 59, 500_000),
+    datetime.timedelta(days=2, hours=3), [1, None, 3], ["a b", None, "NULL"], {"x": 1, "y": ["1.5"]}, {"k": 2}, b"ab", None,
+    [["z"]], False, 18446744073709551615, decimal.Decimal("0.000012"), decimal.Decimal("100000000.0000"),
+    datetime.datetime(2024, 2, 29, 10, tzinfo=datetime.UTC), [], 0, [datetime.date(2024, 2, 29)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("prepare", [False, True])
+def test_types(connection: Any, binary: bool, prepare: bool) -> None:
+    cursor = connection.cursor(binary=binary).execute(TYPES, prepare=prepare)
+    (row,) = cursor.fetchall()
+    for item, mine, theirs in zip(cursor.description, VALUES, row, strict=True):
+        assert same(mine, theirs), (item.name, mine, theirs)
+
+
+def test_dates_beyond_pythons_years(connection: Any) -> None:
+    """psycopg can't hold them, so they are cast to text by the client's eyes alone: the bytes of the text format."""
+    asked = "SELECT DATE '12345-06-07' AS a, DATE '0044-03-15 (BC)' AS b"
+    result = connection.pgconn.exec_(asked.encode())
+    assert [result.get_value(0, i) for i in range(2)] == [b"12345-06-07", b"0044-03-15 BC"]
+
+
+def test_a_thousand_prepares_spend_nothing(server: PostgresServer, here: Any) -> None:
+    with psycopg.connect(server.make_url(), autocommit=True) as made:
+        before = str(here.budget())
+        entries = len(here.ledger())
+        for number in range(1000):
+            name = b"" if number % 2 else f"p{number}".encode()
+            made.pgconn.prepare(
+                name, f"SELECT COUNT(*) AS n FROM visits WHERE day = {number % 40} AND cost < $1".encode()
+            )
+            described = made.pgconn.describe_prepared(name)
+            assert described.nfields == 1
+            assert described.ftype(0) == 20
+        assert str(here.budget()) == before
+        assert len(here.ledger()) == entries
+        made.execute("SELECT COUNT(*) AS n FROM visits WHERE day = 1 AND cost < 400.5")
+        assert str(here.budget()) != before, "and what is asked is paid"
+
+
+def test_transactions_and_settings_are_taken(connection: Any, server: PostgresServer) -> None:
+    with psycopg.connect(server.make_url()) as made:
+        made.execute("SELECT 1")
+        assert made.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+        made.rollback()
+        assert made.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with made.transaction(), made.transaction():
+            made.execute("SELECT 1")
+        made.commit()
+    for text in (
+        "SET statement_timeout = 0",
+        "SET TIME ZONE 'Europe/Amsterdam'",
+        "RESET ALL",
+        "DISCARD ALL",
+        "DEALLOCATE ALL",
+    ):
+        connection.execute(text)
+    connection.execute("SET application_name TO 'report'")
+    assert connection.info.parameter_status("application_name") == "report"
+    assert connection.execute("SHOW application_name").fetchone() == ("report",)
+    assert connection.execute("SELECT current_setting('application_name')").fetchone() == ("report",)
+    for text in (
+        "SET client_encoding = LATIN1",
+        "SET ROLE bob",
+        "SET datestyle = German",
+        "SHOW nothing_like_it",
+    ):
+        with pytest.raises(psycopg.Error):
+            connection.execute(text)
+
+
+def test_kept_results_are_tables_of_the_session(connection: Any) -> None:
+    connection.execute("busy << SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    assert len(connection.execute('SELECT * FROM "public"."busy" ORDER BY n').fetchall()) == 4
+    listed = connection.execute("SELECT table_name FROM information_schema.tables ORDER BY 1").fetchall()
+    assert listed == [("busy",), ("visits",), ("wards",)]
+
+
+def test_sqlalchemy_inspects_and_reads(engine: Any, here: Any) -> None:
+    seen = sqlalchemy.inspect(engine)
+    assert sorted(seen.get_table_names()) == ["visits", "wards"]
+    assert seen.get_schema_names() == ["information_schema", "public"]
+    assert [column["name"] for column in seen.get_columns("visits")] == [
+        "patient",
+        "ward",
+        "cost",
+        "day",
+        "city",
+    ]
+    assert isinstance(seen.get_columns("visits")[2]["type"], sqlalchemy.Double)
+    assert not seen.get_pk_constraint("visits")["constrained_columns"]
+    assert not seen.get_foreign_keys("visits")
+    assert not seen.get_indexes("visits")
+    assert not seen.get_unique_constraints("visits")
+    assert not seen.get_view_names()
+    assert seen.has_table("wards")
+    assert not seen.has_table("nowhere")
+    assert "patient" in seen.get_table_comment("visits")["text"]
+    known = sqlalchemy.MetaData()
+    known.reflect(engine)
+    visits = known.tables["visits"]
+    asked = (
+        sqlalchemy.select(visits.c.ward, sqlalchemy.func.count().label("n"))
+        .group_by(visits.c.ward)
+        .order_by(visits.c.ward)
+    )
+    with engine.connect() as opened:
+        got = [tuple(row) for row in opened.execute(asked)]
+        some = sqlalchemy.select(sqlalchemy.func.count().label("n")).where(
+            visits.c.ward.in_(["A", "B"]), visits.c.day > 9
+        )
+        assert opened.execute(some).scalar() > 2000
+    assert same(got, here.sql(THIRTY[3]).fetchall())
+
+
+def test_pandas_reads_by_sqlalchemy(engine: Any, here: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    read = pandas.read_sql(THIRTY[3], engine)
+    assert same(read.values.tolist(), [list(row) for row in here.sql(THIRTY[3]).fetchall()])
+
+
+def test_pgcli_completes_names(server: PostgresServer) -> None:
+    executed = pytest.importorskip("pgcli.pgexecute")
+    token = make_token(server.policy, "ada")
+    opened = executed.PGExecute("clinic", "ada", token, "127.0.0.1", server.port, server.make_url())
+    assert ("public", "visits") in list(opened.tables())
+    columns = {tuple(row)[:4] for row in opened.table_columns()}
+    assert {("public", "visits", "cost", "double precision"), ("public", "wards", "name", "text")} <= columns
+    assert "public" in list(opened.schemata())
+    assert list(opened.databases()) == ["clinic"]
+    assert opened.search_path() == ["pg_catalog", "public"]
+    for rest in (
+        opened.views,
+        opened.view_columns,
+        opened.foreignkeys,
+        opened.functions,
+        opened.datatypes,
+        opened.casing,
+    ):
+        assert list(rest()) == []
+    (_, rows, headers, *_), *_ = opened.run(THIRTY[3])
+    assert headers == ["ward", "n"]
+    assert len(list(rows)) == 4
+    opened.conn.close()
+
+
+TOOLS = [*postgres_tools.GRAFANA, *postgres_tools.JDBC, *postgres_tools.METABASE, *postgres_tools.OTHERS]
+
+
+def test_what_tools_ask_when_they_connect_is_answered(server: PostgresServer) -> None:
+    with psycopg.connect(server.make_url(), autocommit=True) as made:
+        answers = {}
+        for asked in TOOLS:
+            cursor = made.execute(asked)
+            answers[asked] = cursor.fetchall() if cursor.description else None
+    tables = [
+        answers[postgres_tools.GRAFANA[3]],
+        answers[postgres_tools.METABASE[2]],
+        answers[postgres_tools.JDBC[5]],
+    ]
+    assert tables[0] == [("visits",), ("wards",)]
+    assert [row[1] for row in tables[1]] == ["visits", "wards"]
+    assert [row[2] for row in tables[2]] == ["visits", "wards"]
+    assert [row[3] for row in answers[postgres_tools.JDBC[6]]] == ["patient", "ward", "cost", "day", "city"]
+    granted = {row[2]: (row[3], row[4]) for row in answers[postgres_tools.METABASE[3]]}
+    assert granted == {"visits": (False, True), "wards": (False, True)}
+
+
+UNANSWERED = [
+    "SELECT pg_read_file('/etc/passwd')", "SELECT * FROM pg_shadow", "SELECT pg_sleep(10)", "SELECT * FROM pg_catalog.visits",
+    "SELECT lo_import('/etc/passwd') FROM pg_class", "SELECT getenv('HOME') FROM pg_class", "SELECT * FROM pg_ls_dir('/')",
+    "SELECT current_setting('data_directory')", "SELECT oid FROM pg_class WHERE relname IN (SELECT city FROM visits)",
+    "SELECT * FROM read_text('/etc/passwd') WHERE current_schema() = 'x'", "SELECT version() INTO x",
+    "SELECT pg_terminate_backend(1)", "COPY pg_class TO '/tmp/x'", "SELECT * FROM duckdb_settings() JOIN pg_class ON TRUE",
+    "WITH x AS (DELETE FROM pg_class RETURNING 1) SELECT * FROM x", "SELECT version() FROM information_schema.nothing",
+    "SELECT pg_catalog.system('id')",
+    "SELECT repeat('x', 1000000000) FROM pg_class",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", UNANSWERED)
+def test_what_the_catalogue_does_not_answer_is_a_clear_error(
+    server: PostgresServer, connection: Any, asked: str
+) -> None:
+    with pytest.raises(psycopg.Error) as raised:
+        connection.execute(asked)
+    told = str(raised.value)
+    assert not any(
+        word in told for word in ("Traceback", str(server.policy.parent), "root:", ".py", "keeps to itself")
+    ), told
+    assert raised.value.diag.sqlstate
+    assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -1,0 +1,594 @@
+"""PostgreSQL's protocol byte by byte: who is let in, portals, errors, cancel, TLS, and hostile bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.server.tokens import TokenFile
+from tests.support.postgres import (
+    BUDGET, END, FLUSH, SYNC, BarePostgres, PostgresServer, bind, describe, execute, message, parse, query, read_error, read_fields,
+    read_rows, text,
+)  # fmt: skip
+from tests.support.served import SECRET, ServerProcess, make_token, write_data, write_policy
+
+pytestmark = pytest.mark.timeout(300)
+WRONG = "no valid token of this analyst."
+
+
+def refused(server: PostgresServer, user: str, token: str, **more: str) -> dict[str, str]:
+    """Return the fields of the error that a login ends with."""
+    client = BarePostgres(server.port)
+    try:
+        client.log_in(user, token, more)
+    except PermissionError as error:
+        return dict(error.args[0])
+    finally:
+        client.close()
+    raise AssertionError("it was let in")
+
+
+# -- who is let in ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_token_and_an_unknown_analyst_hear_the_same(server: PostgresServer) -> None:
+    make_token(server.policy, "ada")
+    known, unknown = (refused(server, user, "dpsql_" + "A" * 43) for user in ("ada", "nobody"))
+    assert known == unknown
+    assert known["C"] == "28P01"
+    assert known["M"] in (WRONG, "too many wrong tokens came from your address; wait some seconds.")
+    assert refused(server, "bob", make_token(server.policy, "ada"))["C"] == "28P01"
+    server.open("ada").close()
+
+
+def test_salts_of_unknown_analysts_stay_the_same(server: PostgresServer) -> None:
+    salts = []
+    for user in ("nobody", "nobody", "nobody else"):
+        client = BarePostgres(server.port)
+        client.start({"user": user, "database": "clinic"})
+        first = b"n,,n=,r=abc"
+        _, body = client.prove(text("SCRAM-SHA-256") + struct.pack(">i", len(first)) + first)
+        salts.append(body.split(b",")[1:])
+        client.close()
+    assert salts[0] == salts[1] != salts[2]
+
+
+def test_another_database_is_told_after_the_token(server: PostgresServer) -> None:
+    client = BarePostgres(server.port)
+    with pytest.raises(PermissionError) as raised:
+        client.log_in("ada", make_token(server.policy, "ada"), {"database": "payroll"})
+    told = raised.value.args[0]
+    assert told["C"] == "3D000"
+    assert told["H"] == "yours are: clinic."
+    client.close()
+    for database in ("ada", "postgres", "CLINIC"):
+        client = server.open("ada", database=database)
+        client.close()
+
+
+def test_an_old_tokens_owner_is_told_to_rotate(server: PostgresServer, tmp_path: Path) -> None:
+    tokens = TokenFile(server.policy)
+    old = make_token(server.policy, "bob")
+    body = json.loads(tokens.path.read_text())
+    for record in body["analysts"]:
+        if record["name"] == "bob":
+            del record["scram"]
+    tokens.path.write_text(json.dumps(body))
+    told = refused(server, "bob", old)
+    assert "dpsql analyst rotate" in told.get("H", "dpsql analyst rotate")
+    assert tokens.identify(old) is not None, "over Flight it holds"
+    server.wait_for("refused token", why="a token from before the PostgreSQL port: dpsql analyst rotate")
+    new = tokens.rotate("bob")
+    client = server.open("bob", token=new)
+    assert client.kinds(query("SELECT 1")) == "TDCZ"
+    tokens.rotate("bob")
+    ended = client.until(b"E")
+    assert read_error(ended)["C"] == "57P01", "a token that is replaced ends its connections"
+    assert read_error(ended)["S"] == "FATAL"
+    client.close()
+
+
+def test_an_analyst_who_is_paused_is_not_let_in(server: PostgresServer) -> None:
+    tokens = TokenFile(server.policy)
+    token = tokens.rotate("bob")
+    tokens.pause("bob", "a test")
+    told = refused(server, "bob", token)
+    assert told["C"] == "28000"
+    assert "paused" in told["M"]
+    tokens.resume("bob")
+
+
+def test_a_proof_is_bound_to_its_exchange(server: PostgresServer) -> None:
+    token = make_token(server.policy, "ada")
+    client = BarePostgres(server.port)
+    sent: list[bytes] = []
+    plain = client.prove
+    client.prove = lambda body: (sent.append(body), plain(body))[1]  # type: ignore[assignment]
+    client.log_in("ada", token)
+    client.close()
+    again = BarePostgres(server.port)
+    again.start({"user": "ada", "database": "clinic"})
+    again.prove(sent[0])
+    kind, _ = again.prove(sent[1])
+    assert kind == b"E", "an exchange that was heard opens nothing"
+    again.close()
+
+
+def test_later_versions_are_talked_down(server: PostgresServer) -> None:
+    client = BarePostgres(server.port)
+    kind, body = client.start({"user": "ada", "database": "clinic", "_pq_.new": "1"}, version=196610)
+    assert kind == b"v"
+    assert struct.unpack(">ii", body[:8]) == (0, 1)
+    client.close()
+    client = BarePostgres(server.port)
+    kind, body = client.start({"user": "ada"}, version=2 << 16)
+    assert read_fields(body)["C"] == "0A000"
+    client.close()
+
+
+# -- extended queries ------------------------------------------------------------------------------------------------------
+
+
+def test_portals_give_rows_in_parts(server: PostgresServer) -> None:
+    client = server.open()
+    asked = parse("SELECT unnest([1, 2, 3, 4, 5]) AS i") + bind() + describe() + execute(most=2)
+    first = client.ask(query("BEGIN"))
+    assert first[-1] == (b"Z", b"T")
+    came = client.ask(asked, SYNC)
+    assert [kind for kind, _ in came] == [b"1", b"2", b"T", b"D", b"D", b"s", b"Z"]
+    came += client.ask(execute(most=2), SYNC)
+    came += client.ask(execute(), SYNC)
+    assert read_rows(came) == [[str(i).encode()] for i in range(1, 6)]
+    assert (b"C", b"SELECT 5\0") in came
+    assert client.kinds(execute(), SYNC) == "CZ", "nothing is left"
+    client.ask(query("COMMIT"))
+    assert read_error(client.ask(execute(), SYNC))["C"] == "34000", "and it ended with the transaction"
+    client.send(END)
+    client.close()
+
+
+def test_a_portal_is_paid_once(server: PostgresServer) -> None:
+    client = server.open()
+    budget = query("SELECT 1; SHOW BUDGET")
+    asked = "SELECT COUNT(*) AS n FROM visits WHERE day = 123 AND cost < 7"
+    before = read_rows(client.ask(budget))
+    client.ask(
+        parse(asked, "one"),
+        bind(name="one", portal="p"),
+        describe("P", "p"),
+        describe("S", "one"),
+        FLUSH,
+        SYNC,
+    )
+    assert read_rows(client.ask(budget)) == before, "to describe spends nothing"
+    client.ask(bind(name="one"), describe(), execute(), execute(), SYNC)
+    after = read_rows(client.ask(budget))
+    assert after != before
+    client.ask(bind(name="one"), execute(), SYNC)
+    assert read_rows(client.ask(budget)) == after, "what is stored is free"
+    client.close()
+
+
+def test_after_an_error_all_is_skipped_up_to_sync(server: PostgresServer) -> None:
+    client = server.open()
+    came = client.ask(parse("SELEC 1"), bind(), execute(), parse("SELECT 1"), bind(), execute(), SYNC)
+    assert [kind for kind, _ in came] == [b"1", b"2", b"E", b"Z"]
+    assert read_error(came)["P"] == "1"
+    assert client.kinds(parse("SELECT 1"), bind(), describe(), execute(), SYNC) == "12TDCZ"
+    assert client.kinds(parse(""), bind(), describe(), execute(), SYNC) == "12nIZ"
+    assert client.kinds(query("")) == "IZ"
+    assert client.kinds(query("; ;")) == "IZ"
+    client.close()
+
+
+UNKNOWN: list[tuple[str, bytes]] = [
+    ("26000", bind(name="nowhere")),
+    ("34000", execute("nowhere")),
+    ("26000", describe("S", "nowhere")),
+    ("34000", describe("P", "nowhere")),
+    ("08P01", message(b"D", b"Xa\0")),
+    ("08P01", message(b"B", b"\0\0\0\5")),
+    ("08P01", message(b"B", text("", ""), b"\0\1\0\7\0\0\0\0")),
+    ("08P01", message(b"P", b"no end")),
+    ("08P01", message(b"P", text("", "SELECT 1"), b"\x7f\xff")),
+    ("08P01", message(b"P", b"\0\xff\xfe\0\0\0")),
+    ("08P01", message(b"Q", b"SELECT 1\0more")),
+    ("0A000", message(b"F", b"\0\0\0\1\0\0\0\0\0\0")),
+    ("0A000", message(b"d", b"data")),
+    ("0A000", message(b"c")),
+]
+
+
+@pytest.mark.parametrize(("state", "sent"), UNKNOWN)
+def test_messages_that_do_not_fit_are_errors(server: PostgresServer, state: str, sent: bytes) -> None:
+    client = server.open()
+    came = client.ask(sent) if sent[:1] == b"Q" else client.ask(sent, SYNC)
+    assert read_error(came)["C"] == state
+    assert client.kinds(query("SELECT 1")) == "TDCZ"
+    client.close()
+
+
+def test_names_are_taken_once(server: PostgresServer) -> None:
+    client = server.open()
+    assert client.kinds(parse("SELECT 1", "a"), SYNC) == "1Z"
+    assert read_error(client.ask(parse("SELECT 2", "a"), SYNC))["C"] == "08P01"
+    assert client.kinds(message(b"C", b"S", text("a")), parse("SELECT 2", "a"), SYNC) == "31Z"
+    assert client.kinds(query("DEALLOCATE a"), bind(name="a"), SYNC) == "CZ"
+    assert read_error(client.until())["C"] == "26000"
+    client.close()
+
+
+def test_results_come_in_the_formats_asked_for(server: PostgresServer) -> None:
+    client = server.open()
+    asked = parse("SELECT $1 AS a, 'x' AS b, 7 AS c", kinds=(23,))
+    came = client.ask(
+        asked, bind([struct.pack(">i", 5)], formats=[1], results=[1, 0, 1]), describe(), execute(), SYNC
+    )
+    assert read_rows(came) == [[struct.pack(">i", 5), b"x", struct.pack(">i", 7)]]
+    came = client.ask(asked, bind([b"6"], results=[1, 0]), execute(), SYNC)
+    assert read_error(came)["C"] == "08P01"
+    came = client.ask(asked, bind([b"six"]), execute(), SYNC)
+    assert read_error(came)["M"] == "$1 is no integer."
+    client.close()
+
+
+def test_many_statements_of_a_simple_query(server: PostgresServer) -> None:
+    client = server.open()
+    came = client.ask(query("BEGIN; SET extra_float_digits = 2; SELECT 1 AS a; SELECT version(); COMMIT"))
+    tags = [body for kind, body in came if kind == b"C"]
+    assert tags == [b"BEGIN\0", b"SET\0", b"SELECT 1\0", b"SELECT 1\0", b"COMMIT\0"]
+    came = client.ask(query("SELECT 1 AS a; SELECT nothing_like_it; SELECT 2"))
+    assert read_error(came)["P"] == "23", "the place is one in the whole text"
+    assert read_error(client.ask(parse("SELECT 1; SELECT 2"), bind(), execute(), SYNC))["C"] == "42601"
+    client.close()
+
+
+# -- cancel, limits, the end -----------------------------------------------------------------------------------------------
+
+
+def test_cancel_stops_a_statement(server: PostgresServer) -> None:
+    client, other = server.open(), server.open()
+    long = "SELECT COUNT(*) FROM range(100000) a, range(100000) b, range(50) c WHERE (a.range + b.range * c.range) % 7 = 3"
+    client.send(query(long))
+    time.sleep(1.0)
+    for key in (client.key[:4] + bytes(4), client.key):
+        asker = socket.create_connection(("127.0.0.1", server.port))
+        asker.sendall(struct.pack(">ii", 16, 80877102) + key)
+        assert asker.recv(10) == b"", "nothing is said of whether that was right"
+        asker.close()
+        if key != client.key:
+            client.socket.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                client.take(1)
+            client.socket.settimeout(60)
+    begun = time.monotonic()
+    told = read_error(client.until())
+    assert told["C"] == "57014", told
+    assert time.monotonic() - begun < 10
+    assert client.kinds(query("SELECT 1")) == other.kinds(query("SELECT 1")) == "TDCZ"
+    client.close(), other.close()
+
+
+def test_a_statement_that_is_too_large_ends_the_connection(server: PostgresServer) -> None:
+    client = server.open()
+    assert "the owner allows" in read_error(client.ask(query("SELECT 1 -- " + "x" * 30_000)))["M"]
+    client.send(b"Q" + struct.pack(">i", 1 << 30))
+    told = read_error(client.until())
+    assert (told["S"], told["C"]) == ("FATAL", "54000")
+    client.close()
+
+
+def test_another_client_of_the_analyst_is_not_met(server: PostgresServer) -> None:
+    one, two = server.open(), server.open()
+    one.ask(parse("SELECT 1", "mine"), SYNC)
+    assert read_error(two.ask(bind(name="mine"), SYNC))["C"] == "26000"
+    one.ask(query("mine << SELECT 1 AS a"))
+    assert read_error(two.ask(query("SELECT * FROM mine")))["C"] == "42000"
+    one.close(), two.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += [
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    cert, key = certificate
+    write_data(tmp_path, 500)
+    policy = write_policy(tmp_path, {"ada": 1e12}, "answer_times = []", BUDGET)
+    with PostgresServer(policy, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        url = f"{server.make_url()} sslmode=verify-full sslrootcert={cert}"
+        with psycopg.connect(url, channel_binding="require", require_auth="scram-sha-256") as made:
+            assert made.pgconn.ssl_in_use
+            assert made.execute("SELECT 1").fetchone() == (1,)
+        with psycopg.connect(url, channel_binding="disable") as made:
+            assert made.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="TLS alone"):
+            psycopg.connect(f"{server.make_url()} sslmode=disable")
+        client = BarePostgres(server.port)
+        client.send(struct.pack(">ii", 8, 80877103), struct.pack(">ii", 8, 196608))
+        assert client.take(1) == b"E", "what came before TLS is not taken for what came after it"
+        client.close()
+        client = BarePostgres(server.port)
+        assert client.secure(ssl._create_unverified_context()) == b"S"
+        with pytest.raises(AssertionError):
+            client.log_in("ada", make_token(policy, "ada"))  # says that it could not bind, where it could
+        client.close()
+
+
+def test_beyond_this_machine_it_speaks_tls_alone(tmp_path: Path) -> None:
+    write_data(tmp_path, 50)
+    policy = write_policy(tmp_path, {"ada": 1})
+    with pytest.raises(AssertionError):
+        ServerProcess(policy, "--pg", "0.0.0.0:0")
+    assert "speaks TLS alone" in (tmp_path / "server.log").read_text()
+
+
+# -- hostile bytes ---------------------------------------------------------------------------------------------------------
+
+FORBIDDEN = ("Traceback", SECRET, ".parquet", "site-packages", "/dpsql/", ".py", "pyarrow")
+TEXTS = [
+    "SELECT 1", "SELECT * FROM visits", "SELECT city FROM visits", "SELECT COUNT(*) FROM visits", "SELEC", "", ";", "\u202e" * 50,
+    "SELECT " + "(" * 3000, "SELECT * FROM pg_class", r"SELECT * FROM pg_catalog.pg_class WHERE relname ~ '(((('", "SET x = y",
+    "SELECT pg_read_file('/etc/passwd')", "BEGIN", "ROLLBACK", "DEALLOCATE ALL", "SHOW ALL", "SHOW LEDGER", "DISCARD ALL", "SET",
+    "SELECT $1", "SELECT $1 + $99999999", "SELECT version(), $1::regclass", "COPY visits TO STDOUT", "x << SELECT 1 AS a",
+    "SELECT error(city) FROM visits", "SELECT city::INTEGER FROM visits", "SELECT set_config('a', 'b', false)", "EXPLAIN SELECT 1",
+    "SELECT ('x'::pg_catalog.regtype)[1]", "SELECT * FROM information_schema.columns", "RESET ALL", "SELECT 1" + " -- x" * 3000,
+    "SELECT COUNT(*) FROM visits WHERE city = $1 AND ward = ANY($2)", "SELECT '\\u0000'::regclass FROM pg_type t, pg_type s",
+]  # fmt: skip
+VALUES = [
+    None,
+    b"",
+    b"A",
+    b"5",
+    b"{a,b}",
+    b'{"',
+    b"\xff\xfe",
+    b"\0\0\0\1",
+    bytes(8),
+    b"x" * 5000,
+    b"1e999999999",
+    b"{" * 500,
+    b"NaN",
+]
+KINDS = [
+    0,
+    16,
+    20,
+    21,
+    23,
+    25,
+    700,
+    701,
+    1007,
+    1009,
+    1043,
+    1082,
+    1114,
+    1184,
+    1186,
+    1700,
+    2950,
+    17,
+    114,
+    4294967295,
+    2205,
+]
+
+
+class Attacker:
+    """A client that sends hostile bytes, and keeps what came back that should not have."""
+
+    def __init__(self, server: PostgresServer, seed: int) -> None:
+        self.server, self.rng = server, random.Random(seed)
+        self.found: list[str] = []
+        self.sent = 0
+        self.token = make_token(server.policy, "ada")
+        self.client: BarePostgres | None = None
+        self.messages: list[Callable[[], bytes]] = [
+            lambda: query(self.rng.choice(TEXTS)), self.make_parse, self.make_bind, self.make_bind, lambda: describe("S", self.name()),
+            lambda: describe("P", self.name()), lambda: execute(self.name(), self.rng.choice([0, 1, -1, 2**31 - 1])), lambda: SYNC,
+            lambda: FLUSH, lambda: message(b"C", self.rng.choice([b"S", b"P", b"?"]), text(self.name())), self.make_noise,
+        ]  # fmt: skip
+
+    def name(self) -> str:
+        return self.rng.choice(["", "", "a", "b", "é" * 40, "x" * 300])
+
+    def make_parse(self) -> bytes:
+        return parse(
+            self.rng.choice(TEXTS),
+            self.name(),
+            [self.rng.choice(KINDS) for _ in range(self.rng.randrange(3))],
+        )
+
+    def make_bind(self) -> bytes:
+        values = [self.rng.choice(VALUES) for _ in range(self.rng.randrange(4))]
+        formats = [self.rng.choice([0, 1, 1, 7]) for _ in range(self.rng.choice([0, 1, len(values)]))]
+        return bind(
+            values,
+            self.name(),
+            self.name(),
+            formats,
+            [self.rng.choice([0, 1]) for _ in range(self.rng.randrange(3))],
+        )
+
+    def make_noise(self) -> bytes:
+        kind = bytes([self.rng.randrange(256)])
+        return (
+            kind
+            + struct.pack(">i", self.rng.choice([0, 3, 4, 5, 100, -1, 2**31 - 1]))
+            + self.rng.randbytes(self.rng.randrange(30))
+        )
+
+    def change(self, sent: bytes) -> bytes:
+        """Change some bytes, cut some off, or leave the message as it is."""
+        chance = self.rng.random()
+        if chance < 0.15:
+            changed = bytearray(sent)
+            for _ in range(self.rng.randrange(1, 5)):
+                changed[self.rng.randrange(len(changed))] = self.rng.randrange(256)
+            return bytes(changed)
+        return sent[: self.rng.randrange(len(sent))] if chance < 0.18 else sent
+
+    def begin(self) -> None:
+        """Begin a connection, often in a way that leads nowhere."""
+        chance = self.rng.random()
+        self.client = BarePostgres(self.server.port, timeout=20)
+        if chance < 0.4:
+            pieces = [
+                self.rng.randbytes(self.rng.randrange(1, 200)), struct.pack(">ii", 8, 80877103) * 3, struct.pack(">i", 2**31 - 1),
+                struct.pack(">ii", 16, 80877102) + self.rng.randbytes(8), struct.pack(">ii", 9, 196608) + b"\0", b"GET / HTTP/1.1\r\n\r\n",
+                struct.pack(">ii", 30, 196608) + b"user\0ada\0database\0\0\0", struct.pack(">ii", 8, 80877104) + self.rng.randbytes(20),
+                struct.pack(">ii", 18, 196608) + b"user\0ada\0\0" + message(b"p", text("SCRAM-SHA-256"), self.rng.randbytes(60)),
+                struct.pack(">ii", 18, 196608) + b"user\0ada\0\0" + message(b"p", text("SCRAM-SHA-256"), b"\0\0\0\x0bn,,n=,r=abc")
+                + message(b"p", b"c=biws,r=abc,p=" + self.rng.randbytes(20)),
+                b"\x16\x03\x01\x02\x00\x01" + self.rng.randbytes(100),
+            ]  # fmt: skip
+            self.note(self.rng.choice(pieces))
+            self.end()
+        else:
+            self.client.log_in("ada", self.token)
+
+    def end(self) -> None:
+        if self.client is not None:
+            self.client.close()
+        self.client = None
+
+    def note(self, sent: bytes) -> None:
+        """Send bytes, and read what comes."""
+        assert self.client is not None
+        self.sent += 1
+        came = b""
+        try:
+            self.client.send(sent)
+            self.client.socket.shutdown(socket.SHUT_WR) if self.rng.random() < 0.02 else None
+            self.client.socket.settimeout(self.rng.choice([0.001, 0.001, 0.02]))
+            while piece := self.client.socket.recv(1 << 16):
+                came += piece
+                if len(came) > 1 << 20:
+                    break
+            self.end()
+        except TimeoutError:
+            pass
+        except OSError:
+            self.end()
+        told = came.decode(errors="replace")
+        if any(word in told for word in (*FORBIDDEN, str(self.server.policy.parent))):
+            self.found.append(f"{sent[:200]!r}: {told[:2000]}")
+
+    def send(self, count: int) -> None:
+        while self.sent < count:
+            try:
+                if self.client is None:
+                    self.begin()
+            except (OSError, EOFError, PermissionError, struct.error, AssertionError, KeyError, ValueError):
+                self.sent += 1
+                self.end()
+            if self.client is not None:
+                self.note(self.change(self.rng.choice(self.messages)()))
+        self.end()
+
+
+def read_memory(pid: int) -> int:
+    """Return the megabytes that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.stochastic)])
+def test_hostile_bytes(server: PostgresServer, count: int) -> None:
+    threads = 4
+    attackers = [Attacker(server, seed) for seed in range(threads)]
+    attackers[0].send(100)
+    attackers[0].sent = 0
+    begun = read_memory(server.process.pid)
+    lines = len(server.events)
+    running = [threading.Thread(target=attacker.send, args=(count // threads,)) for attacker in attackers]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert sum(attacker.sent for attacker in attackers) >= count - threads
+    found = [told for attacker in attackers for told in attacker.found]
+    assert not found, "\n".join(found[:10])
+    assert server.process.poll() is None
+    assert read_memory(server.process.pid) - begun < 200, "megabytes more"
+    assert "Traceback" not in server.log_path.read_text()
+    failures = [line for line in server.events[lines:] if line["event"] == "failure"]
+    assert not failures, failures[:5]
+    client = server.open("ada")
+    assert client.kinds(query("SELECT 1 AS x")) == "TDCZ"
+    client.close()
+
+
+def test_the_words_that_are_looked_for_would_be_found(server: PostgresServer) -> None:
+    attacker = Attacker(server, 1)
+    attacker.client = BarePostgres(server.port)
+    attacker.client.log_in("ada", attacker.token)
+    attacker.client.socket.settimeout(5)
+    attacker.note(query("SELECT 'visits.parquet' AS told"))
+    deadline = time.monotonic() + 20
+    while not attacker.found and time.monotonic() < deadline and attacker.client is not None:
+        attacker.note(query("SELECT 'visits.parquet' AS told"))
+    assert attacker.found
+    attacker.end()
+
+
+def test_those_who_say_nothing_are_sent_away(server: PostgresServer) -> None:
+    """A hundred may arrive at once, and each has some seconds; those who were let in are not met by it."""
+    inside = server.open()
+    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(105)]
+    time.sleep(0.5)
+    assert inside.kinds(query("SELECT 1")) == "TDCZ"
+    silent[-1].settimeout(5)
+    told: Any = silent[-1].recv(1000)
+    assert b"53300" in told
+    for one in silent:
+        one.close()
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            server.open().close()
+            break
+        except (PermissionError, EOFError, OSError):
+            time.sleep(0.2)
+    else:
+        raise AssertionError("nobody is let in any more")
+    inside.close()
