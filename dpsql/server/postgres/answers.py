@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,19 +21,20 @@ from dpsql.errors import BindError, Error, ParseError
 from dpsql.result import Result
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog import Catalogue
-from dpsql.server.postgres.commands import FIXED, Done, Settings, run_command
+from dpsql.server.postgres.commands import FIXED, ClientSettings, Done, run_command
 from dpsql.server.postgres.messages import (
+    ProtocolError,
     ResultField,
     spread_formats,
     write_description,
     write_parameter_kinds,
-    write_report,
+    write_response,
     write_row,
 )
 from dpsql.server.postgres.parameters import read_parameter
 from dpsql.session import Session
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.postgres.statements import Part, list_array_parameters, split_parts
+from dpsql.sql.postgres.statements import TextPart, list_array_parameters, split_parts
 from dpsql.wire import CHUNK, Message, WireError, get_field
 
 MAX_PARAMETERS = 1000
@@ -41,13 +42,14 @@ MAX_PARAMETERS = 1000
 
 _OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
 """A setting in the options that a client connects with."""
+_ONE, _APART = "a prepared statement is one statement.", "send them one after another."
 
 
 @dataclass
 class _State:
     """What a PostgreSQL client's session has besides dpsql's own."""
 
-    settings: Settings
+    settings: ClientSettings
     catalogue: Catalogue
 
 
@@ -58,7 +60,7 @@ def _state_of(session: Session, head: Mapping[str, Any]) -> _State:
     """Return a session's settings and catalogue; they begin with the parameters that its client connected with."""
     if session not in _STATES:
         analyst = next(iter(session.policy.analysts), "")
-        settings = Settings(analyst)
+        settings = ClientSettings(analyst)
         startup = get_field(head, "startup", dict, {})
         for name, value in [*startup.items(), *_OPTION.findall(str(startup.get("options", "")))]:
             if settings.find(name) is not None and name not in FIXED:
@@ -145,8 +147,8 @@ def answer_postgres(
     asked, state = _read_asked(head), _state_of(session, head)
     simple = get_field(head, "simple", bool, False)
     parts = split_parts(asked.text, _list_tables(session))
-    if not simple and len(parts) > 1:
-        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    if not simple and sum(part.count for part in parts) > 1:
+        raise ParseError(_ONE, hint=_APART)
     if not parts:
         yield Message({"kind": "value", "part": "end", "tag": ""})
     for part in parts:
@@ -157,20 +159,17 @@ def answer_postgres(
             yield from _write_rows(Result(table), asked)
             yield _write_end(Result(table), state.settings, table.num_rows)
         else:
-            yield from _answer_queries(session, part, asked, state, simple, note_kept)
+            yield from _answer_queries(session, part, asked, state, note_kept)
 
 
 def _answer_queries(
     session: Session,
-    part: Part,
+    part: TextPart,
     asked: _Asked,
     state: _State,
-    simple: bool,
     note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
 ) -> Iterator[Message]:
-    statements = parse(part.text, asked.params) if simple or "<<" in part.text else []
-    if len(statements) > 1 and not simple:
-        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    statements = parse(part.text, asked.params) if "<<" in part.own else []
     failed: Error | None = None
     try:
         results = session.run(part.text, asked.params)
@@ -194,12 +193,24 @@ def _find_fields(result: Result) -> list[ResultField]:
     return [kind.name_field(name) for name, kind in zip(result.columns, kinds, strict=True)]
 
 
+def _spread(formats: Sequence[int], count: int) -> list[int]:
+    """Return a format for each column.
+
+    Raises:
+        BindError: there are more or fewer of them.
+    """
+    try:
+        return spread_formats(formats, count)
+    except ProtocolError as error:
+        raise BindError(str(error)) from None
+
+
 def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
     """Yield the messages of a result's columns and rows, of some :data:`~dpsql.wire.CHUNK` bytes."""
     fields = asked.fields if asked.fields is not None else _find_fields(result)
     if len(fields) != len(result.columns):
         raise BindError("the statement's columns are others than they were.", hint="prepare it again.")
-    formats = spread_formats(asked.result_formats, len(fields))
+    formats = _spread(asked.result_formats, len(fields))
     yield Message({"kind": "value", "part": "fields"}, write_description(fields, formats))
     encoders = [types.find_encoder(item.kind, form) for item, form in zip(fields, formats, strict=True)]
     written: list[list[bytes | None]] = []
@@ -215,13 +226,13 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
         yield Message({"kind": "value", "part": "rows"}, bytes(page))
 
 
-def _write_end(result: Result, settings: Settings, rows: int) -> Message:
+def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
     """Return the end of a statement: its tag, and as notices what it cost and the notes under it."""
     notices = b""
     if not settings.quiet and (result.loss or result.notes):
         fields = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000")]
         fields += [("M", result.cost_line or "no charge"), ("D", "\n".join(result.notes))]
-        notices = write_report(b"N", fields)
+        notices = write_response(b"N", fields)
     return Message({"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}, notices)
 
 
@@ -230,7 +241,7 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
         fields = [types.PgType(types.TEXT).name_field(name) for name in done.names]
         yield Message(
             {"kind": "value", "part": "fields"},
-            write_description(fields, spread_formats(asked.result_formats, len(fields))),
+            write_description(fields, _spread(asked.result_formats, len(fields))),
         )
         rows = b"".join(write_row([value.encode() for value in row]) for row in done.rows)
         yield Message({"kind": "value", "part": "rows"}, rows)
@@ -251,8 +262,8 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
     """Say what a statement's parameters and columns are, and what it would cost. Spends nothing, and reads no private row."""
     asked, state = _read_asked(head), _state_of(session, head)
     parts = split_parts(asked.text, _list_tables(session))
-    if len(parts) > 1:
-        raise ParseError("a prepared statement is one statement.", hint="send them one after another.")
+    if sum(part.count for part in parts) > 1:
+        raise ParseError(_ONE, hint=_APART)
     kinds, fields, price = asked.kinds, None, ""
     if parts and parts[0].kind == "command":
         names = run_command(parts[0].words, state.settings, only_describe=True).names
@@ -269,12 +280,12 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
     if fields is None:
         yield Message({"kind": "value", "part": "no data"})
         return
-    formats = spread_formats(asked.result_formats, len(fields))
+    formats = _spread(asked.result_formats, len(fields))
     listed = [[item.name, item.kind, item.size, item.modifier] for item in fields]
     notice = b""
     if price and not state.settings.quiet:
         said = f"it would cost {price}; nothing was charged"
-        notice = write_report(b"N", [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", said)])
+        notice = write_response(b"N", [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", said)])
     described = Message(
         {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
     )
@@ -283,7 +294,7 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
 
 
 def _describe_query(
-    session: Session, part: Part, asked: _Asked
+    session: Session, part: TextPart, asked: _Asked
 ) -> tuple[tuple[int, ...], list[ResultField], str]:
     """Return types of parameters, columns and price of a query. Values that are missing are those of types that fit.
 

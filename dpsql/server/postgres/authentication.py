@@ -17,7 +17,7 @@ from dataclasses import dataclass
 MECHANISM = "SCRAM-SHA-256"
 MECHANISM_BOUND = "SCRAM-SHA-256-PLUS"
 """The same, bound to the TLS connection by the server's certificate."""
-ROUNDS = 4096
+SCRAM_ROUNDS = 4096
 """Rounds of the password hash. A token has 256 bits from the operating system, so more of them would protect nothing."""
 _SALT_BYTES = 16
 _NONCE_BYTES = 18
@@ -43,7 +43,7 @@ class Verifier:
     server_key: bytes
 
     @classmethod
-    def make(cls, password: str, salt: bytes | None = None, rounds: int = ROUNDS) -> Verifier:
+    def make(cls, password: str, salt: bytes | None = None, rounds: int = SCRAM_ROUNDS) -> Verifier:
         """Make the verifier of a password that is ASCII."""
         salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
         salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
@@ -55,7 +55,7 @@ class Verifier:
     def make_mock(cls, secret: bytes, name: str) -> Verifier:
         """Make a verifier that nobody has a password for: always the same one for a name, as a real one would be."""
         salt = hmac.digest(secret, name.encode(errors="replace"), "sha256")[:_SALT_BYTES]
-        return cls(salt, ROUNDS, secrets.token_bytes(32), secrets.token_bytes(32))
+        return cls(salt, SCRAM_ROUNDS, secrets.token_bytes(32), secrets.token_bytes(32))
 
     def __str__(self) -> str:
         salt, stored, server = (_encode(part) for part in (self.salt, self.stored_key, self.server_key))

@@ -20,7 +20,7 @@ from dpsql.errors import BindError
 from dpsql.policy.model import Budget, Policy
 from dpsql.server.postgres import types
 from dpsql.server.postgres.catalog_relations import CATALOGS, RELATIONS
-from dpsql.server.postgres.commands import SERVER_VERSION, Settings
+from dpsql.server.postgres.commands import SERVER_VERSION, ClientSettings
 from dpsql.session import Session
 from dpsql.sql.postgres.catalog_queries import (
     INFORMATION,
@@ -28,7 +28,7 @@ from dpsql.sql.postgres.catalog_queries import (
     count_numbered_parameters,
     write_catalog_query,
 )
-from dpsql.sql.postgres.statements import PUBLIC, Part
+from dpsql.sql.postgres.statements import PUBLIC, TextPart
 
 _PG_CATALOG_OID, _PUBLIC_OID, _INFORMATION_OID, _OWNER_OID, _DATABASE_OID, _ANALYST_OID = (
     11,
@@ -70,11 +70,11 @@ class Catalogue:
         self._key: tuple[Any, ...] = ()
         self._tables: dict[str, pa.Table] = {}
 
-    def count_parameters(self, part: Part) -> int:
+    def count_parameters(self, part: TextPart) -> int:
         """Return how many parameters a question has."""
         return count_numbered_parameters(part.own)
 
-    def answer(self, part: Part, values: Sequence[Any], settings: Settings) -> pa.Table:
+    def answer(self, part: TextPart, values: Sequence[Any], settings: ClientSettings) -> pa.Table:
         """Answer a question.
 
         Args:
@@ -238,7 +238,7 @@ class Catalogue:
             "datlocprovider": "c",
         }
 
-    def _settings_table(self, settings: Settings) -> pa.Table:
+    def _settings_table(self, settings: ClientSettings) -> pa.Table:
         rows = [
             {"name": name, "setting": value, "context": "user", "vartype": "string"}
             for name, value in settings.list()

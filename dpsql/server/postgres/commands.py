@@ -21,7 +21,7 @@ FIXED = {
     "bytea_output": ("hex",),
     "integer_datetimes": ("on",),
 }
-"""Settings that decide how values are written: what they are, and other spellings of that."""
+"""ClientSettings that decide how values are written: what they are, and other spellings of that."""
 _DEFAULTS = {
     "datestyle": "ISO, MDY", "timezone": "UTC", "search_path": '"$user", public', "transaction_isolation": "read committed",
     "default_transaction_isolation": "read committed", "transaction_read_only": "on", "default_transaction_read_only": "on",
@@ -39,17 +39,17 @@ REPORTED = {
     "standard_conforming_strings": "standard_conforming_strings", "timezone": "TimeZone",
     "default_transaction_read_only": "default_transaction_read_only", "in_hot_standby": "in_hot_standby",
 }  # fmt: skip
-"""Settings that a client is told of at the start, by their names in lower case."""
+"""ClientSettings that a client is told of at the start, by their names in lower case."""
 MAX_SETTING = 1000
 """Characters of a setting's value."""
 MAX_SETTINGS = 200
 _QUIET = ("warning", "error", "fatal", "panic")
 
 
-class Settings:
+class ClientSettings:
     """The settings of one session of a PostgreSQL client.
 
-    >>> settings = Settings("ada")
+    >>> settings = ClientSettings("ada")
     >>> settings.change("extra_float_digits", "3"), settings.get("extra_float_digits")
     (None, '3')
     """
@@ -140,7 +140,7 @@ class Done:
     rows: tuple[tuple[str, ...], ...] = field(default=())
 
 
-def run_command(words: Sequence[str], settings: Settings, only_describe: bool = False) -> Done:
+def run_command(words: Sequence[str], settings: ClientSettings, only_describe: bool = False) -> Done:
     """Do a command.
 
     Args:
@@ -188,7 +188,7 @@ def run_command(words: Sequence[str], settings: Settings, only_describe: bool = 
     return Done(word, changed=changed if name.lower() != "all" else _list_reported(settings))
 
 
-def _list_reported(settings: Settings) -> tuple[tuple[str, str], ...]:
+def _list_reported(settings: ClientSettings) -> tuple[tuple[str, str], ...]:
     return tuple((shown, settings.find(name) or "") for name, shown in REPORTED.items())
 
 
@@ -199,7 +199,7 @@ _SPOKEN = {
 }
 
 
-def _show_setting(words: Sequence[str], settings: Settings) -> Done:
+def _show_setting(words: Sequence[str], settings: ClientSettings) -> Done:
     name = " ".join(words[1:]).lower()
     name = _SPOKEN.get(name, name)
     if name == "all":

@@ -15,7 +15,6 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from dpsql.errors import Error
@@ -23,7 +22,7 @@ from dpsql.server.desks import Refused
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
-from dpsql.server.postgres.login import Opened
+from dpsql.server.postgres.login import LoggedIn
 from dpsql.server.postgres.messages import (
     BindMessage,
     ParseMessage,
@@ -32,19 +31,11 @@ from dpsql.server.postgres.messages import (
     write_ready,
     write_status,
 )
-from dpsql.server.postgres.reports import write_own_error, write_problem
+from dpsql.server.postgres.portals import Portal, Portals
+from dpsql.server.postgres.reports import RefusedMessage, write_own_error, write_problem
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
 from dpsql.wire import Message, WireError, decode, encode, get_field, read_error
 
-MAX_STATEMENTS = 2000
-"""Prepared statements of a connection."""
-MAX_STATEMENT_BYTES = 8 << 20
-"""Bytes of their texts, all together."""
-MAX_PORTALS = 100
-MAX_PORTAL_BYTES = 64 << 20
-"""Bytes of values and of rows that portals hold, all together."""
-MESSAGE_SECONDS = 60.0
-"""Seconds that a message may take to come once it has begun."""
 FAILED = "the server could not do this, for a reason that it keeps to itself."
 _RATE = "too many requests of yours in a minute; ask again later."
 _ENDED = "this session has ended; connect again."
@@ -57,40 +48,6 @@ _COMMANDS = {
 """Whole texts that tools send around each statement: their tags, and whether a transaction block is open then."""
 
 
-class _Failed(Exception):
-    """A message that was answered with an error, as bytes."""
-
-    def __init__(self, report: bytes, last: bool = False) -> None:
-        super().__init__()
-        self.report, self.last = report, last
-
-
-@dataclass
-class _Statement:
-    """A prepared statement; ``fields`` are its columns, once the client was told of them."""
-
-    text: str
-    kinds: tuple[int, ...]
-    fields: list[Any] | None = None
-    described: bytes | None = None
-
-
-@dataclass
-class _Portal:
-    """A statement with its values; and what is left of its rows, once it was executed in part."""
-
-    statement: _Statement
-    bound: BindMessage
-    describing: bool = False
-    rows: bytes | None = None
-    at: int = 0
-    tail: list[bytes] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return sum(len(value or b"") for value in self.bound.values) + len(self.rows or b"")
-
-
 class PostgresConnection:
     """A client's connection, from ReadyForQuery to its end. Its own thread runs it; any other may stop it.
 
@@ -101,13 +58,12 @@ class PostgresConnection:
         log: where events are written.
     """
 
-    def __init__(self, stream: Stream, opened: Opened, key: tuple[int, bytes], log: EventLog) -> None:
+    def __init__(self, stream: Stream, opened: LoggedIn, key: tuple[int, bytes], log: EventLog) -> None:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
         self._stream = stream
         self.number = key[0]
         self._desk, self._record = opened.desk, opened.record
-        self._statements: dict[str, _Statement] = {}
-        self._portals: dict[str, _Portal] = {}
+        self._held = Portals()
         self._transaction = "I"
         self._skipping = False
         self._ending = ""
@@ -137,7 +93,7 @@ class PostgresConnection:
                 stream.end = time.monotonic() + self._idle
                 if not self._take():
                     return
-        except _Failed as failed:
+        except RefusedMessage as failed:
             stream.send(failed.report)
         except Gone:
             if self._ending:
@@ -185,12 +141,12 @@ class PostgresConnection:
         """End the connection where its session has ended, or nothing came for long.
 
         Raises:
-            _Failed: it ends.
+            RefusedMessage: it ends.
         """
         if self._record.ended or self._ending:
-            raise _Failed(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
+            raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
         if time.monotonic() > self._stream.end - 1.5:
-            raise _Failed(
+            raise RefusedMessage(
                 write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
             )
 
@@ -200,14 +156,16 @@ class PostgresConnection:
         """Take one message, and answer it; False where it was the last.
 
         Raises:
-            _Failed: the connection ends.
+            RefusedMessage: the connection ends.
         """
         try:
             kind, body = self._stream.take_message(self._sizes)
         except TooLong as error:
-            raise _Failed(write_problem("FATAL", reports.TOO_LARGE, str(error)), last=True) from None
+            raise RefusedMessage(write_problem("FATAL", reports.TOO_LARGE, str(error)), last=True) from None
         except ProtocolError as error:
-            raise _Failed(write_problem("FATAL", reports.PROTOCOL_VIOLATION, str(error)), last=True) from None
+            raise RefusedMessage(
+                write_problem("FATAL", reports.PROTOCOL_VIOLATION, str(error)), last=True
+            ) from None
         if kind == b"X":
             return False
         if self._skipping and kind != b"S":
@@ -215,17 +173,17 @@ class PostgresConnection:
         ready = kind in (b"Q", b"S")
         try:
             self._answer(kind, body)
-        except _Failed as failed:
+        except RefusedMessage as failed:
             if failed.last:
                 raise
             self._stream.write(failed.report)
             self._skipping = not ready
-            for portal in self._portals.values():
+            for portal in self._held.list_describing():
                 portal.describing = False
         if ready:
             self._skipping = False
             if self._transaction == "I":
-                self._portals.clear()
+                self._held.end_portals()
             self._stream.write(write_ready(self._transaction))
         return True
 
@@ -233,7 +191,7 @@ class PostgresConnection:
         """Answer a message.
 
         Raises:
-            _Failed: with an error of ours, or the fixed sentence.
+            RefusedMessage: with an error of ours, or the fixed sentence.
         """
         handlers = {
             b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe, b"E": self._execute, b"C": self._close,
@@ -248,20 +206,20 @@ class PostgresConnection:
                     reports.NOT_SUPPORTED,
                     "this server answers queries alone: no COPY, no function calls.",
                 )
-                raise _Failed(write_problem("ERROR", state, said))
+                raise RefusedMessage(write_problem("ERROR", state, said))
             handler(body)
         except ProtocolError as error:
-            raise _Failed(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
-        except (_Failed, Gone):
+            raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
+        except (RefusedMessage, Gone):
             raise
         except Exception as error:
             self._log.write("failure", why=name_place(error))
-            raise _Failed(write_problem("ERROR", reports.INTERNAL, FAILED)) from None
+            raise RefusedMessage(write_problem("ERROR", reports.INTERNAL, FAILED)) from None
 
     def _query(self, body: bytes) -> None:
         """Answer a simple query: all statements of a text, and all of their rows."""
         text = messages.read_query(body)
-        self._portals.pop("", None)
+        self._held.close("P", "")
         if self._run_known(text):
             return
         for message in self._ask("postgres_run", {"text": text, "simple": True}, text):
@@ -281,55 +239,21 @@ class PostgresConnection:
         return True
 
     def _parse(self, body: bytes) -> None:
-        parsed = ParseMessage.read(body)
-        if parsed.name and parsed.name in self._statements:
-            raise ProtocolError("there is a prepared statement of this name already.")
-        held = sum(len(statement.text) for statement in self._statements.values())
-        if len(self._statements) >= MAX_STATEMENTS or held + len(parsed.text) > MAX_STATEMENT_BYTES:
-            raise _Failed(
-                write_problem("ERROR", reports.TOO_MANY, "too many prepared statements.", "DEALLOCATE ALL")
-            )
-        self._statements[parsed.name] = _Statement(parsed.text, parsed.kinds)
+        self._held.prepare(ParseMessage.read(body))
         self._stream.write(messages.PARSE_COMPLETE)
 
-    def _find_statement(self, name: str) -> _Statement:
-        statement = self._statements.get(name)
-        if statement is None:
-            raise _Failed(
-                write_problem("ERROR", reports.UNKNOWN_STATEMENT, "there is no such prepared statement.")
-            )
-        return statement
-
-    def _find_portal(self, name: str) -> _Portal:
-        portal = self._portals.get(name)
-        if portal is None:
-            raise _Failed(write_problem("ERROR", reports.UNKNOWN_PORTAL, "there is no such portal."))
-        return portal
-
     def _bind(self, body: bytes) -> None:
-        bound = BindMessage.read(body)
-        statement = self._find_statement(bound.statement)
-        if bound.portal and bound.portal in self._portals:
-            raise ProtocolError("there is a portal of this name already.")
-        self._portals[bound.portal] = _Portal(statement, bound)
-        self._check_portals()
+        self._held.bind(BindMessage.read(body))
         self._stream.write(messages.BIND_COMPLETE)
-
-    def _check_portals(self) -> None:
-        """Refuse what is too much to hold."""
-        held = self._portals.values()
-        if len(held) > MAX_PORTALS or sum(portal.size for portal in held) > MAX_PORTAL_BYTES:
-            self._portals.clear()
-            raise _Failed(
-                write_problem("ERROR", reports.TOO_MANY, "portals hold too much.", "fetch all rows at once.")
-            )
 
     def _describe(self, body: bytes) -> None:
         kind, name = messages.read_target(body)
         if kind == "P":
-            self._find_portal(name).describing = True  # told with its rows, where these are asked for next
+            self._held.find_portal(
+                name
+            ).describing = True  # told with its rows, where these are asked for next
             return
-        statement = self._find_statement(name)
+        statement = self._held.find_statement(name)
         if statement.described is None:
             head = {"text": statement.text, "kinds": list(statement.kinds)}
             statement.described, statement.fields = self._ask_description(head, statement.text)
@@ -337,14 +261,13 @@ class PostgresConnection:
 
     def _resolve(self) -> None:
         """Describe portals that were to be described, and are not executed next."""
-        for portal in list(self._portals.values()):
-            if portal.describing:
-                portal.describing = False
-                if portal.rows is not None:
-                    raise ProtocolError("a portal is described before it is executed.")
-                head = self._write_bound(portal)
-                described, _ = self._ask_description(head, portal.statement.text, parameters=False)
-                self._stream.write(described)
+        for portal in self._held.list_describing():
+            portal.describing = False
+            if portal.rows is not None:
+                raise ProtocolError("a portal is described before it is executed.")
+            head = self._write_bound(portal)
+            described, _ = self._ask_description(head, portal.statement.text, parameters=False)
+            self._stream.write(described)
 
     def _ask_description(
         self, head: dict[str, Any], text: str, parameters: bool = True
@@ -364,7 +287,7 @@ class PostgresConnection:
                 fields = get_field(message.head, "fields", list)
         return bytes(told), fields
 
-    def _write_bound(self, portal: _Portal) -> dict[str, Any]:
+    def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
         bound, statement = portal.bound, portal.statement
         head = {
@@ -378,10 +301,9 @@ class PostgresConnection:
 
     def _execute(self, body: bytes) -> None:
         name, most = messages.read_execute(body)
-        portal = self._find_portal(name)
-        for other in self._portals.values():
-            if other is not portal and other.describing:
-                self._resolve()
+        portal = self._held.find_portal(name)
+        if any(other is not portal for other in self._held.list_describing()):
+            self._resolve()
         if portal.rows is None and not self._start_portal(portal):
             return
         rows = portal.rows or b""
@@ -389,6 +311,8 @@ class PostgresConnection:
         self._stream.write(rows[portal.at : end])
         portal.at = end
         if end < len(rows):
+            portal.rows, portal.at = rows[end:], 0
+            self._held.check_size()
             self._stream.write(messages.PORTAL_SUSPENDED)
             return
         tail, portal.tail = portal.tail, [write_complete("SELECT 0")]
@@ -396,7 +320,7 @@ class PostgresConnection:
         for part in tail:
             self._stream.write(part)
 
-    def _start_portal(self, portal: _Portal) -> bool:
+    def _start_portal(self, portal: Portal) -> bool:
         """Ask a portal's statement, and keep its rows; False where it has answered already."""
         describing, portal.describing = portal.describing, False
         text = portal.statement.text
@@ -419,13 +343,10 @@ class PostgresConnection:
                 self._stream.write(messages.NO_DATA if describing and not told else b"")
                 portal.tail = self._read_end(message)
         portal.rows = b"".join(rows)
-        self._check_portals()
         return True
 
     def _close(self, body: bytes) -> None:
-        kind, name = messages.read_target(body)
-        held: dict[str, Any] = self._statements if kind == "S" else self._portals
-        held.pop(name, None)
+        self._held.close(*messages.read_target(body))
         self._stream.write(messages.CLOSE_COMPLETE)
 
     def _flush(self, body: bytes) -> None:
@@ -448,11 +369,7 @@ class PostgresConnection:
             parts.append(write_status(name, value))
         if (transaction := get_field(head, "transaction", str, "")) in ("I", "T"):
             self._transaction = transaction
-        forget = get_field(head, "forget", str, "")
-        if forget == "*":
-            self._statements.clear()
-        elif forget:
-            self._statements.pop(forget, None)
+        self._held.forget(get_field(head, "forget", str, ""))
         return [*parts, write_complete(tag) if tag else messages.EMPTY_QUERY]
 
     # -- the desk ----------------------------------------------------------------------------------------------------------
@@ -461,38 +378,40 @@ class PostgresConnection:
         """Ask the worker, and yield its messages.
 
         Raises:
-            _Failed: with its error, or because it was not asked.
+            RefusedMessage: with its error, or because it was not asked.
         """
         desk = self._desk
         if not desk.rate.take():
-            raise _Failed(write_problem("ERROR", "53400", _RATE))
+            raise RefusedMessage(write_problem("ERROR", "53400", _RATE))
         startup = {
             name: value for name, value in self._opened.parameters.items() if name not in ("user", "database")
         }
         try:
             body = encode(Message({**head, "startup": startup, "database": self._opened.served.name}))
         except WireError:
-            raise _Failed(write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")) from None
+            raise RefusedMessage(
+                write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
+            ) from None
         said = desk.edition.limits.explain_body(len(body))
         if said:
-            raise _Failed(write_problem("ERROR", reports.TOO_LARGE, said))
+            raise RefusedMessage(write_problem("ERROR", reports.TOO_LARGE, said))
         try:
             for reply in self._pass_on(operation, body):
                 message = decode(reply)
                 if message.head.get("kind") == "error":
-                    raise _Failed(write_own_error(read_error(message), text))
+                    raise RefusedMessage(write_own_error(read_error(message), text))
                 if message.head.get("kind") == "value":
                     yield message
         except Refused as refusal:
             ended = self._record.ended
-            raise _Failed(
+            raise RefusedMessage(
                 write_problem(
                     "FATAL" if ended else "ERROR", reports.SHUTDOWN if ended else "53400", str(refusal)
                 ),
                 last=ended,
             ) from None
         except Error as error:
-            raise _Failed(write_own_error(error, text)) from None
+            raise RefusedMessage(write_own_error(error, text)) from None
 
     def _pass_on(self, operation: str, body: bytes) -> Iterator[bytes]:
         """Yield the replies of the desk."""

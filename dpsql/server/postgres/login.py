@@ -48,7 +48,7 @@ class NotLetIn(Exception):
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoggedIn:
     """A client that was let in: the policy, the desk, the session there, and the parameters that it began with."""
 
     served: ServedPolicy
@@ -107,7 +107,7 @@ def log_in(
     secured: Secured | None,
     peer: str,
     log: EventLog,
-) -> Opened:
+) -> LoggedIn:
     """Let a client in that proves to have an analyst's token.
 
     Args:
@@ -161,7 +161,7 @@ def log_in(
         record = desk.open(marks.get(held.name, ""))
     except Refused as refusal:
         raise NotLetIn(reports.TOO_MANY, str(refusal)) from None
-    return Opened(chosen, desk, record, parameters)
+    return LoggedIn(chosen, desk, record, parameters)
 
 
 def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> ServedPolicy | None:

@@ -288,7 +288,7 @@ def write_row(values: Iterable[bytes | None]) -> bytes:
     return write(b"D", struct.pack(">h", len(parts)), *parts)
 
 
-def write_report(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
+def write_response(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
     """Return an ``ErrorResponse`` (``E``) or a ``NoticeResponse`` (``N``) of fields by their letters; empty ones are left out."""
     parts = [letter.encode() + write_text(value) for letter, value in fields if value]
     return write(kind, *parts, b"\0")

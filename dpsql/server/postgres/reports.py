@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpsql import errors
 from dpsql.errors import Error
-from dpsql.server.postgres.messages import write_report
+from dpsql.server.postgres.messages import write_response
 
 SQLSTATES: dict[type[Error], str] = {
     errors.ParseError: "42601",
@@ -31,6 +31,14 @@ TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
 UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "26000", "34000"
 
 
+class RefusedMessage(Exception):
+    """A client's message that is answered with an error, as bytes; ``last`` says that the connection ends with it."""
+
+    def __init__(self, report: bytes, last: bool = False) -> None:
+        super().__init__()
+        self.report, self.last = report, last
+
+
 def write_problem(severity: str, state: str, sentence: str, hint: str = "", position: int = 0) -> bytes:
     """Return an ``ErrorResponse``.
 
@@ -42,7 +50,7 @@ def write_problem(severity: str, state: str, sentence: str, hint: str = "", posi
         position: the character of the client's text that it speaks of, counted from 1; 0 for none.
     """
     fields = [("S", severity), ("V", severity), ("C", state), ("M", sentence), ("H", hint)]
-    return write_report(b"E", [*fields, ("P", str(position) if position > 0 else "")])
+    return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
 
 
 def write_own_error(error: Error, asked: str) -> bytes:

@@ -159,7 +159,7 @@ class Stream:
     def common_name(self) -> str:
         """The common name of the client's certificate, which the TLS handshake has proved; empty where it has none."""
         told = self._socket.getpeercert() if isinstance(self._socket, ssl.SSLSocket) else None
-        pairs = [pair for part in (told or {}).get("subject", ()) for pair in part]  # type: ignore[union-attr]
+        pairs = [pair for part in (told or {}).get("subject", ()) for pair in part]
         names = [str(pair[1]) for pair in pairs if isinstance(pair, tuple) and pair[0] == "commonName"]
         return names[0] if len(names) == 1 else ""
 

@@ -291,12 +291,13 @@ def _drop_collations(tree: exp.Expr) -> None:
 
 
 def _write_operators(tree: exp.Expr) -> None:
-    while (node := tree.find(exp.Operator)) is not None:
-        made = _OPERATORS.get(str(node.args["operator"]).split(".")[-1].strip())
+    while (named := tree.find(exp.Operator)) is not None:
+        made = _OPERATORS.get(str(named.args["operator"]).split(".")[-1].strip())
         if made is None:
             raise BindError("this operator is not known to the catalogue that is shown here.")
-        node.replace(made(node.this, node.expression))
-    for kind, sign in ((exp.RegexpLike, "~"), (exp.RegexpILike, "~*")):
+        named.replace(made(named.this, named.expression))
+    kinds: tuple[tuple[type[exp.Expr], str], ...] = ((exp.RegexpLike, "~"), (exp.RegexpILike, "~*"))
+    for kind, sign in kinds:
         for node in list(tree.find_all(kind)):
             node.replace(_OPERATORS[sign](node.this, node.expression))
 

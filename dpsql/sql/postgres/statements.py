@@ -38,7 +38,7 @@ _CATALOG_WORDS = frozenset({"current_user", "session_user", "current_role", "cur
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """A stretch of a client's text: statements of dpsql, one command, or one catalogue question.
 
     ``text`` is as long as the whole text up to its end, with blanks in place of what stands before it. ``words`` are those of a
@@ -50,6 +50,8 @@ class Part:
     start: int
     end: int
     words: tuple[str, ...] = ()
+    count: int = 1
+    """Statements in it."""
 
     @property
     def own(self) -> str:
@@ -57,7 +59,7 @@ class Part:
         return self.text[self.start : self.end]
 
 
-def split_parts(text: str, tables: Collection[str]) -> list[Part]:
+def split_parts(text: str, tables: Collection[str]) -> list[TextPart]:
     """Return the parts of a client's text, in order; neighbouring dpsql statements are one.
 
     Args:
@@ -70,18 +72,20 @@ def split_parts(text: str, tables: Collection[str]) -> list[Part]:
     try:
         tokens = tokenize(text)
     except Error:
-        return [Part("query", text, 0, len(text))] if text.strip() else []
-    found: list[Part] = []
+        return [TextPart("query", text, 0, len(text))] if text.strip() else []
+    found: list[TextPart] = []
     shown = _hide_schema(text, tokens, tables)
     for ends, group in groupby(tokens, lambda token: token.token_type == TokenType.SEMICOLON):
         if ends:
             continue
         part = list(group)
-        kind, start, end = _find_kind(part, tables), part[0].start, part[-1].end + 1
+        kind, start, end, count = _find_kind(part, tables), part[0].start, part[-1].end + 1, 1
         if kind == "query" and found and found[-1].kind == "query":
-            start = found.pop().start
+            start, count = found[-1].start, found.pop().count + 1
         words = tuple(token.text for token in part) if kind == "command" else ()
-        found.append(Part(kind, _blank(shown if kind == "query" else text, start, end), start, end, words))
+        found.append(
+            TextPart(kind, _blank(shown if kind == "query" else text, start, end), start, end, words, count)
+        )
     return found
 
 
