@@ -314,55 +314,75 @@ def test_another_client_of_the_analyst_is_not_met(server: PostgresServer) -> Non
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the certificates of a server and of two analysts, each signed by itself: ``NAME.pem`` and ``NAME.key``."""
     folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += [
-        "-keyout",
-        str(key),
-        "-out",
-        str(cert),
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
+    for name in ("localhost", "ada", "bob"):
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ]
+        command += [
+            "-keyout",
+            str(folder / f"{name}.key"),
+            "-out",
+            str(folder / f"{name}.pem"),
+            "-subj",
+            f"/CN={name}",
+        ]
+        command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"] if name == "localhost" else []
+        subprocess.run(command, check=True, capture_output=True)
+    (folder / "analysts.pem").write_text((folder / "ada.pem").read_text() + (folder / "bob.pem").read_text())
+    return folder
 
 
-def test_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_tls(tmp_path: Path, certificates: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
-    cert, key = certificate
     write_data(tmp_path, 500)
     policy = write_policy(tmp_path, {"ada": 1e12}, "answer_times = []", BUDGET)
-    with PostgresServer(policy, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
-        url = f"{server.make_url()} sslmode=verify-full sslrootcert={cert}"
-        with psycopg.connect(url, channel_binding="require", require_auth="scram-sha-256") as made:
+    arguments = [
+        "--tls-cert",
+        "localhost.pem",
+        "--tls-key",
+        "localhost.key",
+        "--tls-client-ca",
+        "analysts.pem",
+    ]
+    placed = [
+        argument if argument.startswith("--") else str(certificates / argument) for argument in arguments
+    ]
+    with PostgresServer(policy, *placed) as server:
+        trusted = f"{server.make_url()} sslmode=verify-full sslrootcert={certificates / 'localhost.pem'}"
+        own, others = (
+            f"{trusted} sslcert={certificates}/{n}.pem sslkey={certificates}/{n}.key" for n in ("ada", "bob")
+        )
+        with psycopg.connect(own, channel_binding="require", require_auth="scram-sha-256") as made:
             assert made.pgconn.ssl_in_use
             assert made.execute("SELECT 1").fetchone() == (1,)
-        with psycopg.connect(url, channel_binding="disable") as made:
+        with psycopg.connect(own, channel_binding="disable") as made:
             assert made.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="two analysts"):
+            psycopg.connect(others)
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(trusted)
         with pytest.raises(psycopg.OperationalError, match="TLS alone"):
             psycopg.connect(f"{server.make_url()} sslmode=disable")
         client = BarePostgres(server.port)
         client.send(struct.pack(">ii", 8, 80877103), struct.pack(">ii", 8, 196608))
         assert client.take(1) == b"E", "what came before TLS is not taken for what came after it"
         client.close()
+        context = ssl._create_unverified_context()
+        context.load_cert_chain(certificates / "ada.pem", certificates / "ada.key")
         client = BarePostgres(server.port)
-        assert client.secure(ssl._create_unverified_context()) == b"S"
+        assert client.secure(context) == b"S"
         _, body = client.start({"user": "ada", "database": "clinic"})
         assert body[4:] == text("SCRAM-SHA-256-PLUS", "SCRAM-SHA-256") + b"\0"
         first = b"y,,n=,r=abc"  # it could bind, and thinks that the server can't: somebody is in between
