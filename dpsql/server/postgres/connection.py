@@ -34,7 +34,8 @@ from dpsql.server.postgres.messages import (
 from dpsql.server.postgres.portals import Portal, Portals
 from dpsql.server.postgres.reports import RefusedMessage, write_own_error, write_problem
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
-from dpsql.wire import Message, WireError, decode, encode, get_field, read_error
+from dpsql.wire import Message, WireError, encode, get_field, read_error
+from dpsql.wire_parcels import unpack_messages
 
 FAILED = "the server could not do this, for a reason that it keeps to itself."
 _RATE = "too many requests of yours in a minute; ask again later."
@@ -396,8 +397,9 @@ class PostgresConnection:
         if said:
             raise RefusedMessage(write_problem("ERROR", reports.TOO_LARGE, said))
         try:
-            for reply in self._pass_on(operation, body):
-                message = decode(reply)
+            for message in (
+                told for reply in self._pass_on(operation, body) for told in unpack_messages(reply)
+            ):
                 if message.head.get("kind") == "error":
                     raise RefusedMessage(write_own_error(read_error(message), text))
                 if message.head.get("kind") == "value":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dpsql.errors import ServerError
 from dpsql.server.event_log import EventLog, name_place
+from dpsql.server.listening import is_loopback
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.authentication import ScramError, digest_certificate
 from dpsql.server.postgres.connection import FAILED, PostgresConnection
@@ -31,6 +32,30 @@ MAX_ARRIVING = 100
 """Connections that have not proved to have a token yet."""
 LOGIN_SECONDS = 15.0
 _BACKLOG = 128
+
+
+def find_postgres_place(listen: str, tls: bool) -> tuple[str, int]:
+    """Return the host and the port for clients of PostgreSQL's protocol.
+
+    Args:
+        listen: ``host:port``.
+        tls: whether there is a certificate.
+
+    Raises:
+        ServerError: it is none, or others could read along.
+
+    >>> find_postgres_place("127.0.0.1:5432", False)
+    ('127.0.0.1', 5432)
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ServerError(f"{listen!r} is no place to listen.", hint="--pg 127.0.0.1:5432")
+    if not tls and not is_loopback(host):
+        raise ServerError(
+            "beyond this machine a server speaks TLS alone: answers could be read on the way.",
+            hint="--tls-cert cert.pem --tls-key key.pem",
+        )
+    return host, int(port)
 
 
 def secure(certificate: Path, key: Path, client_authority: bytes | None = None) -> Secured:
@@ -88,8 +113,8 @@ class PostgresListener:
             self._socket = socket.create_server((name, port), family=family, backlog=_BACKLOG)
         except (OSError, OverflowError):
             raise ServerError("nothing can listen there.", hint=f"is {host}:{port} in use?") from None
-        self.port = int(self._socket.getsockname()[1])
-        """The port that it listens on."""
+        self.place = f"{host}:{self._socket.getsockname()[1]}"
+        """Where it listens, ``host:port``."""
         threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
 
     def close(self) -> None:
@@ -204,6 +229,36 @@ class PostgresListener:
             connection = self._open.get(number)
         if connection is not None:
             connection.cancel(body[4:])
+
+
+def listen_postgres(
+    place: tuple[str, int],
+    served: Sequence[ServedPolicy],
+    log: EventLog,
+    certificate: tuple[Path, Path] | None,
+    authority: bytes | None,
+) -> PostgresListener:
+    """Listen for clients of PostgreSQL's protocol, and tell the owner whose token is too old for them.
+
+    Args:
+        place: host and port.
+        served: the policies.
+        log: where events are written.
+        certificate: the files of a TLS certificate and its key.
+        authority: certificates, in PEM, of those who sign analysts' own; then nobody is let in without one.
+
+    Raises:
+        ServerError: nothing can listen there, or the certificate can't be used.
+    """
+    listener = PostgresListener(
+        *place, served, log, None if certificate is None else secure(*certificate, authority)
+    )
+    for one in served:
+        old = [record.name for record in one.tokens.list() if not record.scram and not record.has_expired()]
+        if old:
+            why = "tokens from before the PostgreSQL port do not open it: dpsql analyst rotate NAME"
+            log.write("missing", policy=one.name, analysts=", ".join(old), why=why)
+    return listener
 
 
 def _refuse(sock: socket.socket) -> None:
