@@ -37,7 +37,7 @@ from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.postgres.statements import TextPart, list_array_parameters, split_parts
 from dpsql.wire import CHUNK, Message, WireError, get_field
 
-MAX_PARAMETERS = 1000
+MAX_NUMBERED = 1000
 
 
 _OPTION = re.compile(r"(?:-c\s*|--)(\w+)=(\S*)")
@@ -97,8 +97,8 @@ def _read_asked(head: Mapping[str, Any]) -> _Asked:
     """
     kinds, formats = tuple(_read_numbers(head, "kinds")), _read_numbers(head, "formats")
     given = get_field(head, "values", list, [])
-    if len(given) > MAX_PARAMETERS or len(kinds) > MAX_PARAMETERS:
-        raise BindError(f"a statement may have {MAX_PARAMETERS:,} parameters.")
+    if len(given) > MAX_NUMBERED or len(kinds) > MAX_NUMBERED:
+        raise BindError(f"a statement may have {MAX_NUMBERED:,} parameters.")
     if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
         raise WireError("parameters arrived that are none.")
     values = []
@@ -311,7 +311,7 @@ def _describe_query(
         )
     kinds = list(asked.kinds)
     for name, kind in zip(found.parameters.names, found.parameters.types, strict=True):
-        if not name.isdigit() or not 1 <= int(name) <= MAX_PARAMETERS:
+        if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
             raise BindError(
                 f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
             )

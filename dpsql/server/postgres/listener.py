@@ -27,7 +27,7 @@ from dpsql.server.postgres.reports import write_problem
 from dpsql.server.postgres.stream import Gone, Stream
 from dpsql.server.served import ServedPolicy
 
-MAX_CONNECTIONS = 500
+MAX_CLIENTS = 500
 MAX_ARRIVING = 100
 """Connections that have not proved to have a token yet."""
 LOGIN_SECONDS = 15.0
@@ -143,7 +143,7 @@ class PostgresListener:
                 time.sleep(0.05)  # no file is left for it, say
                 continue
             with self._lock:
-                full = self._arriving >= MAX_ARRIVING or len(self._streams) >= MAX_CONNECTIONS or self._closed
+                full = self._arriving >= MAX_ARRIVING or len(self._streams) >= MAX_CLIENTS or self._closed
                 self._arriving += not full
             if full:
                 _refuse(sock)
