@@ -342,13 +342,15 @@ class LentTotals:
     """A relation of exact totals, held to bounds already, that an operator lends to its own queries.
 
     ``halves`` are totals in two columns, by the name of the first: the second, and how many of the second's steps make
-    one of the first. ``columns`` then says how far a unit moves both together, in these steps.
+    one of the first. ``columns`` then says how far a unit moves both together, in these steps. ``groups``: the most groups
+    that one unit is in; where it ``shares``, it may be in any, and moves all together by no more than so many.
     """
 
     keys: tuple[str, ...]
     columns: Mapping[str, int]
     groups: int | None
     halves: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    shares: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

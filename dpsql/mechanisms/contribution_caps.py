@@ -180,6 +180,7 @@ class CapSearch(base.Operator):
         least, most: the operators for the first and for the last cap.
         between: those for the others. They follow from how the two are made, so they are no part of what is compared.
         halfway: as of :class:`CapLadder`; then ``cost`` plays no part.
+        limits: the owner's caps, beyond which none is tried, as people read them; empty where there are none.
     """
 
     option: str
@@ -192,6 +193,7 @@ class CapSearch(base.Operator):
     most: base.Operator
     between: tuple[base.Operator, ...] = field(default=(), compare=False, repr=False)
     halfway: bool = False
+    limits: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.caps) != len(self.choices) or len(self.caps) < 2:
@@ -277,7 +279,9 @@ class CapSearch(base.Operator):
         if not place:
             return f"{found}: no larger cap was found to be worth its noise; a larger epsilon may find one"
         if place == len(self.caps) - 1:
-            return f"{found} was found privately, the largest that is asked about: of a unit with more {what}, {cap} count"
+            of = f"that the policy allows ({self.limits})" if self.limits else "that is asked about"
+            more = "; a higher cap might cut less than it adds noise" if self.limits else ""
+            return f"{found} was found privately, the largest {of}: of a unit with more {what}, {cap} count{more}"
         return f"{found} was found privately: of a unit with more {what}, {cap} count"
 
     @property
@@ -302,6 +306,10 @@ class CapSearch(base.Operator):
             f"{self.option} is found privately among {listed}, by ABOVE_THRESHOLD (ε={float(self.epsilon):g}): it climbs "
             f"as long as more than {many} have {what} beyond the cap."
         )
+        if self.limits:
+            found += (
+                f" The policy allows {self.limits}: what a unit has beyond that is cut, whatever epsilon is."
+            )
         if isinstance(self.least, CapSearch):
             return (found, *self.least.sentences(confidence))
         inner = (f"With {self.option} = 1: {line}" for line in self.least.sentences(confidence))

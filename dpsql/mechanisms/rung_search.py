@@ -8,11 +8,12 @@ two or four neighbouring numbers add up to more than noise alone does anywhere, 
 than 8 times the largest value that occurs (rounded up to a power of two) has at most that chance, whatever the data are. A
 sign without such a rung may have bounds as far as the other sign's.
 
-*Which.* Of the bounds within reach that one is taken for which bias and noise are least together. The bias is what is cut off,
-and too few rows lie out there to be seen under noise: so the last rungs that can be seen are continued, by numbers of rows of
-which the logarithms bend down by any of :data:`_BENDS` from rung to rung, each weighed by how well it explains the noisy numbers,
-and by how near it is to the bend before.
-Lognormal and normal tails bend, those of powers do not, and a constant breaks off. A wrong guess costs error, never privacy.
+*Which.* Of the bounds within reach that one is taken for which bias and noise are least together, of both ends at once: what
+is cut off on one side makes up for what is cut off on the other, but for what chance and the model leave open. Too few rows lie
+far out to be seen under noise: so the last rungs that can be seen are continued by tails of many forms, each weighed by how well
+it explains the noisy numbers of these rungs and of those after them. From rung to rung the logarithms of the rows fall by a
+slope that is bent down by the same each time (lognormal), by more each time (exponential, normal), or not at all (powers), or
+they break off. A wrong guess costs error, never privacy.
 
 Relation: ADD_REMOVE. Sensitivity: a unit with at most ``rows`` rows moves the numbers by at most ``rows`` in L1, however they are
 spread over rungs and signs. Guarantee: epsilon-DP (the L1 form of the Laplace mechanism), charged as noise on one number where a
@@ -26,6 +27,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +53,41 @@ _STRAY = Fraction(1, 1000)
 """The chance that noise alone is taken for rows on a rung that is not next to one with rows."""
 _AHEAD = 8
 """The rungs by which what is seen is continued."""
-_LOOSE = 0.5
-"""How far the bend after the last rung that is seen may well be from that before it."""
-_BENDS = np.array([0, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 9, 14, 100])
+_BACK = 6
+"""The last rungs that are seen, which tails have to explain."""
+_BENDS = np.concatenate([[0.05], 0.1 * 1.3 ** np.arange(18)])
+"""By how much more than before the logarithm of the rows falls from the last rung to the next."""
+_GROWTHS = np.array([1, 1.5, 2, 2.5, 3, 4])
+"""How many times as large the next bend is."""
+_STRAIGHT = 0.7
+"""The chance of a tail that does not bend, before anything is seen."""
+_BREAK = 0.05
+"""That of no rows at all after the last rung that is seen."""
+_MISFIT = 0.12
+"""The part of its rows by which a rung may well be off from the best tail."""
+_ROUGH = 0.2
+"""The part by which what a bound cuts off on rungs that are seen may well be misjudged."""
+_CERTAIN = 0.5
+"""The least part of what is cut off on both sides that counts as bias, however even the sides look."""
+_LEVELS, _BEFORE = np.array([-2, -1, 0, 1, 2]), np.array([-1.5, 0, 1.5])
+"""Standard deviations by which the rows on the last rung, and on that before it, may differ from the noisy numbers."""
 _STEEPEST = -8.0
 """The least logarithm of the rows on a rung in parts of those on the one before it."""
+
+
+def _list_bends() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the forms of tails: how far they fall by bends alone, forwards and backwards, and their chances."""
+    bends = np.append(0.0, np.repeat(_BENDS, len(_GROWTHS)))[:, None]
+    growths = np.append(1.0, np.tile(_GROWTHS, len(_BENDS)))[:, None]
+    forwards = bends * growths ** np.arange(_AHEAD)
+    backwards = bends * growths ** -np.arange(1.0, _BACK - 1)
+    others = (1 - _STRAIGHT) / (len(bends) - 1)
+    chances = np.append(_STRAIGHT, np.full(len(bends) - 1, others))
+    return forwards.cumsum(axis=1).cumsum(axis=1), backwards.cumsum(axis=1).cumsum(axis=1), chances
+
+
+_FALLS, _RISES, _CHANCES = _list_bends()
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 @functools.lru_cache(maxsize=256)
@@ -87,13 +119,39 @@ def find_threshold(scale: Fraction, window: int, doubt: Fraction) -> int:
 def _find_middles(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean size of a rung's rows, in parts of its bound: where rows fall off, most of them are near its lower end.
 
-    For a density of ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s by the rows on the rung before.
+    For a density of ``exp(s u)`` at ``2**u`` times the lower end, u from 0 to 1, with s by the rows on the rung before. Rungs
+    are the last axis.
     """
-    held = np.maximum(rows, 1e-9)
-    s = np.clip(np.diff(np.log(held), prepend=np.log(held[0])), _STEEPEST, -1e-6)
+    held = np.log(np.maximum(rows, 1e-9))
+    s = np.clip(np.diff(held, prepend=held[..., :1]), _STEEPEST, -1e-6)
     tilted = s + math.log(2.0)
     tilted = np.where(np.abs(tilted) < 1e-6, 1e-6, tilted)
     return np.asarray(0.5 * (np.expm1(tilted) / tilted) / (np.expm1(s) / s))
+
+
+def _weigh(seen: NDArray[np.float64], rows: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Return the logarithm of the chance of noisy numbers, where so many rows are expected; rungs are the last axis.
+
+    Rows come by chance, under noise of a scale, and no tail is quite as expected.
+    """
+    spread = np.sqrt(scale**2 + rows / 2 + (_MISFIT * rows) ** 2 / 2)
+    found: NDArray[np.float64] = -(np.abs(seen - rows) / spread + np.log(spread)).sum(axis=-1)
+    return found
+
+
+def _expect_size(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the expected size of a normal number."""
+    deviation = np.maximum(deviation, 1e-300)
+    z = mean / deviation
+    near = deviation * math.sqrt(2 / math.pi) * np.exp(-z * z / 2)
+    return np.asarray(near + mean * _erf(z / math.sqrt(2)))
+
+
+class _Cut(NamedTuple):
+    """What bounds cut off, expected for each, and its standard deviation."""
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -227,7 +285,7 @@ class RungSearch:
         for ladder, numbers, place in zip(self.ladders, noisy, certain, strict=True):
             if ladder is None:
                 bounds.append([Fraction(0)])
-                cuts.append(np.zeros(1))
+                cuts.append(_Cut(np.zeros(1), np.zeros(1)))
                 continue
             reach = min(ladder.top, place + BEYOND if place else max(0, farthest - ladder.lowest))
             bounds.append([ladder.bound(i) for i in range(reach + 1)])
@@ -235,44 +293,85 @@ class RungSearch:
         below, above = (np.array([float(b) for b in side]) for side in bounds)
         size = below[:, None] + above[None, :] if self.width else np.maximum(below[:, None], above[None, :])
         noise = float(self.noise) * (size**2 if self.squares else size)
-        bias = cuts[0][:, None] + cuts[1][None, :]
+        bias = self._expect_bias(*cuts)
         error = bias + noise * np.exp(-np.divide(bias, noise, out=np.zeros_like(bias), where=noise > 0))
         error[0, 0] = math.inf  # no bounds at all are no answer
         i, j = np.unravel_index(int(np.argmin(error)), error.shape)
         return bounds[0][i], bounds[1][j]
 
+    def _expect_bias(self, below: _Cut, above: _Cut) -> NDArray[np.float64]:
+        """Return how far off each pair of bounds is expected to be: squares are lost on both sides, sums make up for them."""
+        whole = below.mean[:, None] + above.mean[None, :]
+        if self.squares:
+            return whole
+        mean = np.abs(below.mean[:, None] - above.mean[None, :])
+        apart = _expect_size(mean, np.hypot(below.deviation[:, None], above.deviation[None, :]))
+        return np.clip(apart, _CERTAIN * whole, whole)
+
     def _expect_cut(
         self, ladder: Ladder, noisy: Sequence[int], certain: int, bounds: Sequence[Fraction]
-    ) -> NDArray[np.float64]:
+    ) -> _Cut:
         """Return how much each bound, from the place 0 on, is expected to cut off in all."""
         reach, least = len(bounds) - 1, _SEEN * float(self.scale)
-        rows = np.zeros(ladder.top + 1 + _AHEAD)  # by places
+        ends = np.array([float(b) for b in bounds])
+        rows = np.zeros(ladder.top + 1)  # by places
         far = max(least, find_threshold(self.scale, 1, _STRAY / ladder.top))
         rows[1 : reach + 1] = [n if n > far else 0 for n in noisy[:reach]]
+        last = certain
         if certain:
-            last = certain
             while last < reach and noisy[last] > least:
                 last += 1
             rows[1 : last + 1] = [n if n > least else 0 for n in noisy[:last]]
-            ahead = slice(last + 1, last + 1 + _AHEAD)
-            rows[ahead] = np.maximum(rows[ahead], self._continue(noisy, last))
-        rows[ladder.top + 1 :] = 0
-        sizes = _find_middles(rows) * np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
-        beyond = np.maximum(sizes[None, :] - np.array([float(b) for b in bounds])[:, None], 0)
-        cut: NDArray[np.float64] = (beyond * sizes[None, :] if self.squares else beyond) @ rows
-        return cut
+        tops = np.exp2(ladder.lowest + np.arange(len(rows)) - 1.0)
+        mean, squared = self._cut_off(rows, _find_middles(rows) * tops, ends)
+        squared += (_ROUGH * mean) ** 2
+        if not certain or last == ladder.top:
+            return _Cut(mean, np.sqrt(squared))
+        tails, weights = self._continue(noisy, last)
+        tails = tails[:, : ladder.top - last]
+        joined = np.concatenate([np.full((len(tails), 1), max(float(noisy[last - 1]), 1.0)), tails], axis=1)
+        sizes = _find_middles(joined)[:, 1:] * tops[last + 1 : last + 1 + tails.shape[1]]
+        means, squares = self._cut_off(tails, sizes, ends)
+        beyond = weights @ means
+        squared += weights @ (squares + (means - beyond) ** 2)
+        return _Cut(mean + beyond, np.sqrt(squared))
 
-    def _continue(self, noisy: Sequence[int], last: int) -> NDArray[np.float64]:
-        """Return the rows that are expected on the rungs after the last that can be seen."""
+    def _cut_off(
+        self, rows: NDArray[np.float64], sizes: NDArray[np.float64], ends: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each end cuts off of so many rows of these sizes, and its squared deviation: rows come by chance.
+
+        A number of rows that is expected to be r is off by the root of r on average, or by 2 r where that is less.
+        """
+        over = np.maximum(sizes[..., None, :] - ends[:, None], 0)
+        if self.squares:
+            over = over * sizes[..., None, :]
+        by_chance = np.minimum(rows, 4 * rows**2)[..., None, :]
+        return (over * rows[..., None, :]).sum(axis=-1), (over**2 * by_chance).sum(axis=-1)
+
+    def _continue(self, noisy: Sequence[int], last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return rows on the rungs after the last that is seen, for each tail that may be, and the chance of each."""
         scale = float(self.scale)
-        earlier, before, here = (max(float(noisy[i]), 1.0) if i >= 0 else 1.0 for i in range(last - 3, last))
-        ahead = np.arange(1, _AHEAD + 1)
-        slope = min(math.log(here / before), 0.0)
-        bend = max(math.log(before / earlier) - math.log(here / before), 0.0)
-        logs = math.log(here) + ahead * slope - _BENDS[:, None] * (ahead * (ahead + 1) / 2)
-        rows = np.exp(np.maximum(logs, -700.0))
-        seen = np.array(noisy[last : last + _AHEAD], dtype=float)
-        misfit = np.abs(seen - rows[:, : len(seen)]).sum(axis=1) / scale
-        weight = np.exp(misfit.min() - misfit) / (1 + ((_BENDS - bend) / _LOOSE) ** 2)
-        found: NDArray[np.float64] = (weight[:, None] * rows).sum(axis=0) / weight.sum()
-        return found
+        past = np.array([float(noisy[i]) if i >= 0 else 0.0 for i in range(last - 1, last - 1 - _BACK, -1)])
+        following = np.array(noisy[last : last + _AHEAD], dtype=float)
+        here, before = (
+            np.log(np.maximum(n + steps * math.sqrt(max(n, 1.0) + 2 * scale**2), 0.5))
+            for n, steps in zip(past[:2], (_LEVELS, _BEFORE), strict=True)
+        )
+        here, before = here[:, None, None, None], before[None, :, None, None]
+        slope, ahead = here - before, np.arange(1, _AHEAD + 1)
+        rows = np.exp(np.clip(here + np.minimum(slope, 0) * ahead - _FALLS, -700, 700))
+        back = before - slope * np.arange(1, _BACK - 1) - _RISES
+        shape = (*rows.shape[:-1], 1)
+        logs = [np.broadcast_to(here, shape), np.broadcast_to(before, shape), back]
+        explained = _weigh(past, np.exp(np.clip(np.concatenate(logs, axis=-1), -50, 50)), scale) + np.log(
+            _CHANCES
+        )
+        nothing = float(_weigh(following, np.zeros(len(following)), scale))
+        more = _weigh(following, rows[..., : len(following)], scale) - nothing
+        weights = np.exp(explained - explained.max())
+        weights *= (1 - _BREAK) / weights.sum() * np.exp(np.minimum(more, 600))
+        weights = np.append(weights, _BREAK)
+        likely = weights > weights.max() * 1e-5
+        weights = weights[likely] / weights[likely].sum()
+        return np.append(rows.reshape(-1, _AHEAD), np.zeros((1, _AHEAD)), axis=0)[likely], weights

@@ -334,6 +334,32 @@ def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray
     return kept
 
 
+def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: Entropy) -> IntegerArray | None:
+    """Return how many rows of each unit and group count, at most ``budget`` of a unit; None where all do.
+
+    A unit's groups are filled one after another, in an order that is uniform and independent of other units.
+
+    Args:
+        units: sorted, one entry per unit and group.
+        rows: of each, at least 1.
+        budget: at least 1.
+        entropy: a source of random bits.
+    """
+    starts = find_runs(units)
+    sizes = np.diff(starts, append=len(units))
+    many = np.add.reduceat(rows, starts) > budget if len(units) else np.zeros(0, dtype=bool)
+    if not many.any():
+        return None
+    counted, counts = rows.copy(), sizes[many]
+    places = np.flatnonzero(np.repeat(many, sizes))
+    order = places[_shuffle(np.repeat(np.arange(len(counts)), counts), entropy)]
+    held = rows[order]
+    before = np.cumsum(held) - held
+    before -= np.repeat(before[np.cumsum(counts) - counts], counts)
+    counted[order] = np.clip(budget - before, 0, held)
+    return counted
+
+
 def _draw_sets(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
     """Draw ``groups`` different numbers below each count, every set with equal probability (Floyd's algorithm).
 

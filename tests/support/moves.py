@@ -71,6 +71,7 @@ def violations(
 ) -> list[str]:
     """What moves more than the noise declares."""
     found = []
+    budgeted = budgeted or " AS counted " in operator.query  # the unit's groups share its rows
     for statistic in operator.statistics:
         changes = moved(before, after, statistic.column)
         found += beyond(statistic.noise, changes, statistic.column, budgeted)

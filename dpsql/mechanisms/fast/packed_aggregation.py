@@ -5,7 +5,8 @@ millions, which costs the most. Where the unit, the group and the values of a ro
 array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
 no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
 their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
-unit clamped or weighed, and at most ``groups`` groups of each unit, chosen by random numbers of its own.
+unit clamped or weighed, and at most ``groups`` groups of each unit, or so many rows shared by all its groups, by random
+numbers of its own.
 
 What the route depends on (ranges, the number of rows) is exact and stays in here: both routes release the same
 distribution, and read as often.
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import IntegerArray, choose_groups, find_runs
+from dpsql.noise.selection import IntegerArray, choose_groups, find_runs, share_rows
 from dpsql.numerics.exact_numbers import make_longs
 
 PACKED_TOTALS = "dpsql_totals"
@@ -158,6 +159,8 @@ class PackedAggregation(FastRoute[pa.Table]):
     tallies: tuple[UnitTotal, ...]
     units: str
     groups: int | None
+    shared: tuple[int, int] | None = None
+    """Where the groups of a unit share its rows: how many count in one of them, and in all."""
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -186,7 +189,10 @@ class PackedAggregation(FastRoute[pa.Table]):
             packing = base.PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
             yield base.ClaimedText(texts.pop(0), packing)
             if route.keys:
-                lent = {PACKED_TOTALS: base.LentTotals(route.keys, dict(tallies), self.groups, halves)}
+                totals = base.LentTotals(
+                    route.keys, dict(tallies), self.groups, halves, self.shared is not None
+                )
+                lent = {PACKED_TOTALS: totals}
                 yield base.ClaimedText(texts.pop(0), plain, lent)
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
@@ -200,17 +206,24 @@ class PackedAggregation(FastRoute[pa.Table]):
                 nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
                 read(self.routes[-1].final, {PACKED_TOTALS: nothing})
             return None
-        rows = read(self._rows(layout))
+        packed = read(self._rows(layout))
         if not layout.route.keys:
-            return self._whole(*(_count_units if layout.counted else _sort_pairs)(rows, layout)[1:])
-        pairs, count, sums = _sort_pairs(rows, layout)
-        del rows
+            return self._whole(*(_count_units if layout.counted else _sort_pairs)(packed, layout)[1:])
+        pairs, count, sums = _sort_pairs(packed, layout)
+        del packed
         codes = pairs & ((1 << layout.group_bits) - 1)
-        if self.groups is not None:
+        rows = None
+        if self.shared is not None:
+            most, budget = self.shared
+            rows = share_rows(pairs >> layout.group_bits, np.minimum(count, most), budget, entropy)
+            if rows is not None:
+                kept = rows > 0
+                codes, count, sums, rows = codes[kept], count[kept], [s[kept] for s in sums], rows[kept]
+        elif self.groups is not None:
             kept = choose_groups(pairs >> layout.group_bits, self.groups, entropy)
             if kept is not None:
                 codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
-        clamped = [part for _, part in _contributions(self.tallies, count, sums)]
+        clamped = [part for _, part in _contributions(self.tallies, count, sums, rows, self.shared)]
         return read(layout.route.final, {PACKED_TOTALS: self._totals(codes, clamped, layout)})
 
     # -- packing ------------------------------------------------------------------------------------------------
@@ -286,9 +299,21 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 
 def _contributions(
-    tallies: Sequence[UnitTotal], rows: IntegerArray, sums: list[IntegerArray]
+    tallies: Sequence[UnitTotal],
+    rows: IntegerArray,
+    sums: list[IntegerArray],
+    counted: IntegerArray | None = None,
+    shared: tuple[int, int] | None = None,
 ) -> Iterator[tuple[str, IntegerArray]]:
-    """Yield what each unit adds to each column of the tallies."""
+    """Yield what each unit adds to each column of the tallies.
+
+    Args:
+        tallies: what is added up.
+        rows: of each unit and group.
+        sums: for each value the rows that have it, and their sum.
+        counted: how many of the rows count, where that differs; the tallies are for the first number of ``shared``.
+        shared: as of :class:`PackedAggregation`.
+    """
     weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
@@ -296,12 +321,18 @@ def _contributions(
         if tally.adds and tally.value is not None:
             exact = sums[2 * tally.value + 1] - tally.less * many
         if tally.rows is None:
-            yield tally.name, np.clip(exact, tally.low, tally.high)
+            low, high = (
+                end if counted is None or shared is None else end // shared[0] * counted
+                for end in (tally.low, tally.high)
+            )
+            yield tally.name, np.clip(exact, low, high)
             continue
         key = (tally.value, tally.rows, tally.scale)
         if key not in weights:
-            above = np.flatnonzero(many > tally.rows)
-            weights[key] = above, tally.scale * tally.rows // many[above]
+            most = tally.rows if counted is None else counted
+            above = np.flatnonzero(many > most)
+            taken = most if isinstance(most, int) else most[above]
+            weights[key] = above, tally.scale * taken // many[above]
         above, weight = weights[key]
         # All of a unit's rows together weigh ``scale * rows`` at most, so this is at most ``tally.far``: within 62 bits.
         weighed = exact[above] * weight

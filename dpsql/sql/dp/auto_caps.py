@@ -53,11 +53,13 @@ class AutoCaps:
         rows: the highest cap on rows over all groups; None where that on rows is given.
         groups: the highest cap on groups; None where that is not found.
         given: the cap on groups where none is found, or none is needed; None where a unit may be in all there are.
+        limits: the owner's caps, which are the highest on rows, as people read them; empty where there are none.
     """
 
     rows: int | None
     groups: int | None
     given: int | None = None
+    limits: str = ""
 
 
 def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
@@ -88,11 +90,14 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     given = groups if isinstance(groups, int) else bound.max_groups if private or GROUPS in asked else None
     given = None if given is None or not block.keys or (size is not None and size <= given) else given
     most_groups = min((n for n in (given, size) if n is not None), default=MOST_GROUPS)
-    most_rows = MOST_ROWS
+    most_rows, limits = MOST_ROWS, ""
     if bound.max_rows is not None:
         most_rows = min(most_rows, bound.max_rows * (most_groups if block.keys else 1))
+        limits = f"{bound.max_rows:,} row{'s' * (bound.max_rows > 1)}"
+        if block.keys and most_groups > 1:
+            limits += f" in each of {most_groups:,} groups"
     searched = most_groups if GROUPS in asked and block.keys else None
-    return AutoCaps(most_rows if ROWS in asked else None, searched, given)
+    return AutoCaps(most_rows if ROWS in asked else None, searched, given, limits)
 
 
 def without_auto(options: Options, caps: AutoCaps | None) -> Options:
@@ -156,6 +161,13 @@ class CapBuilder:
         fixed = any(partial.fixed for partial in self.exact.partials)
         needed = fixed or (self._rows is None and self.block.options.get(ROWS) is None)
         return self.caps.groups if needed and self.aggregates else None
+
+    @cached_property
+    def _given(self) -> int | None:
+        """The cap on groups where none is found: none where public groups share the rows that are found."""
+        fixed = any(partial.fixed for partial in self.exact.partials)
+        shared = self.block.domain is not None and self._rows is not None and not fixed
+        return None if shared else self.caps.given
 
     @property
     def searches(self) -> int:
@@ -289,7 +301,7 @@ class CapBuilder:
             return self._search(ROWS, rows, within_rows, searched, cost, groups)
 
         if top is None:
-            return within(self.caps.given)
+            return within(self._given)
         return self._search(GROUPS, top, within, searched, cost, groups)
 
     def _search(
@@ -303,12 +315,15 @@ class CapBuilder:
         query, caps = write_unit_sizes(self.exact, top, option == GROUPS), list_caps(top)
         least, *between, most = map(build, caps)
         epsilon = self.find_epsilon(searched)
-        return CapSearch(option, query, caps, epsilon, cost, groups, least, most, tuple(between))
+        limits = self.caps.limits if option == ROWS else f"{top:,} groups" if top == self.caps.given else ""
+        return CapSearch(
+            option, query, caps, epsilon, cost, groups, least, most, tuple(between), limits=limits
+        )
 
     def use_middle(self) -> None:
         """Let the exact query have caps in the middle of those that are tried."""
         middles = []
-        for top, otherwise in ((self._rows, 1), (self._groups, self.caps.given)):
+        for top, otherwise in ((self._rows, 1), (self._groups, self._given)):
             caps = list_caps(top) if top is not None else ()
             middles.append(caps[len(caps) // 2] if caps else otherwise)
         self._use(middles[0] or 1, middles[1])

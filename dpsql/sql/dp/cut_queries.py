@@ -84,7 +84,11 @@ def _list_caps(exact: Exact, groups: int) -> list[_Cut]:
         what = f"rows beyond {rows:,} of one privacy unit in {'one group' if exact.keys else 'all'}"
         most = rows * groups
         found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
-    if exact.keys and exact.groups is not None:
+    if (shared := exact.shared_rows) is not None:
+        what = f"rows beyond {shared:,} of one privacy unit in all groups, after that"
+        held = f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(held, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
+    elif exact.keys and exact.groups is not None:
         cap = exact.groups
         what = f"groups beyond {cap:,} of one privacy unit"
         found.append(_Cut("1", f"GREATEST({{}} - {cap}, 0)", cap, what, f"{cap:,} groups"))

@@ -95,6 +95,7 @@ class NoisyBlock(AggregatingBlock):
         self.exact = Exact(
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
             self.domain, None if self.caps is None else self.caps.rows,
+            shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
         self.bind_clauses()
 
@@ -401,6 +402,9 @@ class NoisyBlock(AggregatingBlock):
             shown = f"Groups are public ({self.domain.origin}): all of them appear"
         if self.caps is not None:
             return (*said, f"{shown}.")
+        if (shared := self.exact.shared_rows) is not None:
+            less = f"max_groups_contributed = {self.per_unit_groups} would leave out whole groups, at the same noise"
+            return (*said, f"{shown}, and share {shared:,} rows of one privacy unit at most ({less}).")
         return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
 
 

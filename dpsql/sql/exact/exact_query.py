@@ -4,7 +4,8 @@ Written in DuckDB's SQL and translated for other engines. The shapes, from the i
 
     rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
     units    one line per unit and group: the unit's own aggregates
-    kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order)
+    kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order); where groups are public,
+             as many rows as L0 groups of C rows have, shared by all groups of the unit
     totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
     domain   with public groups: every one of them, those without rows too
 """
@@ -158,6 +159,8 @@ class Exact:
     domain: PublicGroups | None = None
     ceiling: int | None = None
     """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
+    shares: bool = False
+    """Whether public groups of a unit may share its rows, where the caps would cut some of them whole."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
@@ -225,6 +228,34 @@ class Exact:
         assert rows is not None, "rows per unit are unbounded"
         return rows
 
+    @property
+    def shared_rows(self) -> int | None:
+        """Rows of one unit that its public groups share, at most ``max_rows`` in each; None where whole groups are cut.
+
+        With caps of C rows and L0 groups, noise is made for C rows in each of L0 groups: for an L1 distance of C L0 rows, and an
+        L2 distance of C times the root of L0. Instead of L0 groups that are kept whole, let a unit keep c(g) <= C rows in each
+        of all its groups, c(g) adding up to C L0 at most. The L1 distance is the same, and so is the L2 distance, for the sum
+        of c(g)**2 is at most C times the sum of c(g). Of a unit with n(g) <= C rows in each of m > L0 groups, the choice of L0
+        groups keeps L0/m of the sum of n(g) on average, and so does a weight of L0/m; sharing keeps the sum up to C L0, which
+        is at least that, for the sum is at most m C. So it is never worse, at the same noise. With C = 1 all are the same.
+
+        The loss of Laplace noise of one epsilon in all L0 groups is convex in how far each number moves, and 0 where it does not
+        move, so it is greatest where L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
+        such bound: with one of these, groups are chosen.
+        """
+        capped = self.groups is not None and self.max_rows is not None and self.max_rows > 1
+        if (
+            not self.shares
+            or not capped
+            or self.domain is None
+            or self.row_budget is not None
+            or self.bound.unit is None
+        ):
+            return None
+        if not self.keys or not self._partials or any(partial.fixed for partial in self._partials):
+            return None
+        return (self.max_rows or 1) * (self.groups or 1)
+
     def sensitivity(self, partial: Partial) -> int:
         """Return what one unit moves in one group, in grid steps (over all groups under a row budget).
 
@@ -290,25 +321,25 @@ class Exact:
         return self._totals(sums, f"({self.rows()}) AS rows")
 
     def _user_level(self) -> str:
-        names = self.names
-        budgeted = self.budgeted
+        names, budget = self.names, self.row_budget if self.budgeted else self.shared_rows
+        budgeted = budget is not None
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
         items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
         items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
         if budgeted:
-            items.append("COUNT(*) AS n")
+            items.append("COUNT(*) AS n" if self.budgeted else f"LEAST(COUNT(*), {self.max_rows}) AS n")
         else:
             items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
-        if self.groups is not None and names:
+        if self.groups is not None and names and self.shared_rows is None:
             before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
             text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
             before = f"SUM(n) OVER (PARTITION BY {_U} ORDER BY {chosen} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-            most = f"CAST(LEAST(n, GREATEST({self.row_budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
+            most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
         sums = (f"{sql} // 2" if p.doubled else sql for sql, p in zip(bounded, self.partials, strict=True))
@@ -464,8 +495,10 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
         routes.append(packed.PackedRoute(("code",), source, f"{coded} {final}"))
     ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
+    budget = exact.shared_rows
+    shared = None if budget is None or exact.max_rows is None else (exact.max_rows, budget)
     return packed.PackedAggregation(
-        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups
+        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared
     )
 
 

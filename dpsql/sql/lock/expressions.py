@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.sql.lock import ranges, tree
 from dpsql.sql.lock.caps import budget_of
-from dpsql.sql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, times
+from dpsql.sql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, least, times
 from dpsql.sql.lock.tree import AGGREGATES, Call, Expr, Ref, refuse
 
 
@@ -142,7 +142,8 @@ class Expressions:
             case Call("least"):
                 budget = budget_of(node, args, env.relation, self.symbols, inner)
                 if budget:
-                    made = replace(made, low=0, high=budget, nullable=False, whole=True, budget=budget)
+                    most = least(budget, args[0].high)
+                    made = replace(made, low=0, high=most, nullable=False, whole=True, budget=budget)
                     made.times = (symbol, 1, 1)
         return made
 

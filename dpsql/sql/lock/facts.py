@@ -144,7 +144,7 @@ class Value:
         budget: the values of one unit's rows add up to at most this.
         odd: what decides whether it is odd, as symbols that count; empty: it is always even; None: unknown.
         half: of a total in two columns: its name, how many steps of it this is, how many the first column's are (0: of the
-            second), and how far one unit moves both together.
+            second), and how far one unit moves both together, in one cell and in all.
         weight: of a cell: one more row of the source changes it by at most so much. total: one unit, over all cells.
         halved: the weight is that of twice the number.
         step: of a cell: how far one more row lowers it (not above 0), and how far it raises it (not below 0).
@@ -161,7 +161,7 @@ class Value:
     there: Symbol | None = None
     budget: Number = None
     odd: frozenset[object] | None = None
-    half: tuple[str, int, int, int] | None = None
+    half: tuple[str, int, int, int, Number] | None = None
     weight: Number = None
     total: Number = None
     halved: bool = False

@@ -93,7 +93,10 @@ def _compare(value: Value, rows: Number, groups: Number, charged: base.Sensitivi
     each = least(each, total)
     if each is None:
         refuse("nothing bounds what one unit moves a sum by")
-    whole, squared = least(times(each, groups), total), least(times(each**2, groups), times(total, total))
+    whole = least(times(each, groups), total)
+    squared = (
+        None if whole is None else each * whole
+    )  # the sum of squares is at most the largest times the sum
     if whole is None or squared is None:
         refuse("nothing bounds the groups that one unit is in")
     if whole > charged.steps * charged.groups or squared > charged.steps**2 * charged.groups:

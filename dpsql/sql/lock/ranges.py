@@ -113,7 +113,7 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
     a, b = args
     both = _halves(a, b)
     if both is not None:
-        return replace(made, weight=both)
+        return replace(made, weight=both[0], total=both[1])
     moved = not (a.halved or b.halved)
     count = None
     if a.times is not None and b.times is not None and a.times[0] == b.times[0]:
@@ -125,12 +125,13 @@ def _plus(args: Sequence[Value], made: Value) -> Value:
     )  # fmt: skip
 
 
-def _halves(a: Value, b: Value) -> Number:
-    """Return how far one unit moves a total whose two columns are put together again."""
+def _halves(a: Value, b: Value) -> tuple[int, Number] | None:
+    """Return how far one unit moves a total whose two columns are put together again: in one cell, and in all."""
     if a.half is None or b.half is None or a.half[0] != b.half[0]:
         return None
-    (_, here, steps, most), (_, there, none, _) = a.half, b.half
-    return most if steps and not none and there == 1 and here == steps else None
+    (_, here, steps, *moved), (_, there, none, *_) = a.half, b.half
+    most, total = moved
+    return (most, total) if steps and not none and there == 1 and here == steps else None
 
 
 def _minus(args: Sequence[Value], made: Value) -> Value:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dpsql.mechanisms.base import LentTotals
 from dpsql.sql.lock import ranges, tree
 from dpsql.sql.lock.expressions import Env, Expressions
-from dpsql.sql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value
+from dpsql.sql.lock.facts import Facts, Kind, Relation, Symbol, Symbols, Value, times
 from dpsql.sql.lock.joins import Joins, Pairs, Scan
 from dpsql.sql.lock.tree import Expr, Literal, Ref, refuse
 
@@ -235,12 +235,13 @@ class Sources:
         columns = {name: Value(self.symbols.fresh(), whole=True) for name in given.keys}
         keys = [value.symbol for value in columns.values()]
         for name, most in given.columns.items():
-            columns[name] = Value(self.symbols.fresh(), whole=True, weight=most)
+            total = times(most, given.groups) if given.shares else None
+            columns[name] = Value(self.symbols.fresh(), whole=True, weight=most, total=total)
             if name in given.halves:
                 rest, steps = given.halves[name]
-                columns[name] = Value(self.symbols.fresh(), whole=True, half=(name, 1, steps, most))
-                columns[rest] = Value(self.symbols.fresh(), whole=True, half=(name, 1, 0, most))
-        groups = () if given.groups is None else ((frozenset(keys), given.groups),)
+                columns[name] = Value(self.symbols.fresh(), whole=True, half=(name, 1, steps, most, total))
+                columns[rest] = Value(self.symbols.fresh(), whole=True, half=(name, 1, 0, most, total))
+        groups = () if given.groups is None or given.shares else ((frozenset(keys), given.groups),)
         facts = Facts(((frozenset(keys), 1),), groups)
         made = Relation(Kind.PRIVATE, _output(columns), facts)
         return replace(made.cells(frozenset(keys)), columns=made.columns, single=True)
