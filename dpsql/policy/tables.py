@@ -310,7 +310,7 @@ class Table(Section):
             rows within one month are the unit. A table whose path leads here has the period of the row that it finds.
         max_rows: how many rows of one unit count in one group (1 where the unit is ROW). Without it a query names a cap,
             or finds one privately (``max_rows_contributed = AUTO``), of which this is a ceiling.
-        max_groups: how many groups one unit counts in, where a query does not say; a ceiling for a cap that is found.
+        max_groups: how many groups one unit counts in, or whose rows its public groups share; a ceiling for a cap that is found.
         columns: types, bounds and public values, by column name.
         format: how a text source is written.
         version: which version of the data this is, for instance a date; without it, the files' sizes and times.

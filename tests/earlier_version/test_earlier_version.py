@@ -25,6 +25,15 @@ ASKED_ANEW = (
     "HAVING COUNT(*) > 100 ORDER BY s DESC",  # ranges that the policy declares are public groups
     "SELECT MEDIAN(age) AS m, QUANTILE_CONT(medical_dollars, 0.9) AS q FROM visits",  # points of quantiles lie elsewhere
     "SELECT plan, MIN(age) AS least, MAX(age) AS most FROM visits GROUP BY plan",
+    # public groups share a unit's rows
+    "SELECT plan, COUNT(*) AS n FROM visits GROUP BY plan",
+    "SELECT plan, COUNT(*) AS n FROM visits WHERE plan IN ('free', '95%') GROUP BY plan",
+    "SELECT plan, health, COUNT(*) AS n, SUM(medical_dollars) AS dollars FROM visits GROUP BY plan, health",
+    "SELECT year, AVG(doctor_visits) AS m, STDDEV(doctor_visits) AS s FROM visits GROUP BY year",
+    "SELECT health, year, COUNT(*) AS n FROM visits GROUP BY ROLLUP (health, year)",
+    "SELECT health, plan, COUNT(*) AS n FROM visits GROUP BY CUBE (health, plan)",
+    "SELECT WITH DP OPTIONS (epsilon = 0.5, noise = 'gaussian', delta = 1e-7) plan, SUM(doctor_visits) AS s FROM visits "
+    "GROUP BY plan",
 )
 """Statements that mean something else today: their answers of before are no longer theirs."""
 

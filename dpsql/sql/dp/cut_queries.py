@@ -85,7 +85,7 @@ def _list_caps(exact: Exact, groups: int) -> list[_Cut]:
         most = rows * groups
         found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
     if (shared := exact.shared_rows) is not None:
-        what = f"rows beyond {shared:,} of one privacy unit in all groups, after that"
+        what = f"shared rows beyond {shared:,} of one privacy unit in all groups"
         held = f"LEAST(COUNT(*), {rows})"
         found.append(_Cut(held, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
     elif exact.keys and exact.groups is not None:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import ClaimedText, Operator, Read, Release, list_claims
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.noise.entropy import Entropy
@@ -152,7 +153,22 @@ def test_the_policys_caps_are_ceilings(session: dpsql.Session) -> None:
             found.append(operator.caps[-1])
             operator = operator.most
         assert tuple(found) == tops, asked
-        assert all("the largest that is asked about" in note for note in session.sql(asked).notes)
+        assert all("the largest that the policy allows" in note for note in session.sql(asked).notes)
+
+
+def test_public_groups_share_the_rows_that_ceilings_leave(session: dpsql.Session) -> None:
+    """With both caps to be found, no whole group is cut: 6 rows count of units with dozens in four groups, and it is said."""
+    asked = f"SELECT WITH DP OPTIONS ({SURE}, {ROWS}, {GROUPS}) k, COUNT(*) FROM held GROUP BY k"
+    (search,) = (block.operator for block in inside.bind(session, asked).blocks)
+    assert isinstance(search, CapSearch)
+    assert search.caps[-1] == 6
+    assert all("lag(" not in choice.query for choice in search.choices if isinstance(choice, Aggregation))
+    result = session.sql(asked)
+    units = range(2000)
+    kept = sum(min(6, sum(1 for j in range(1, 52) if j <= i % 50 + 1 and (i + j) % 5 < 4)) for i in units)
+    assert sum(n for _, n in result.fetchall()) == pytest.approx(kept, rel=0.01)
+    assert "the policy allows (3 rows in each of 2 groups)" in result.notes[0]
+    assert "what a unit has beyond that is cut" in str(session.explain(asked))
 
 
 def test_nothing_found_means_one_row_and_a_note(session: dpsql.Session) -> None:

@@ -107,13 +107,15 @@ def by_hand(rows: Sequence[Row], grouped: bool, budget: int | None) -> dict[str,
         )
         totals["rows"] += min(beyond, most)
         totals["groups"] += min(max(len(sizes) - 2, 0), 2)
+        totals["shared"] += min(max(sum(min(n, 2) for n in sizes.values()) - 4, 0), 4)
         totals["x"] += min(sum(excess(x, -3, 10) for _, x in own), 10 * most)
     return dict(totals)
 
 
 SHAPES = {
     "all": ("", "SUM(x) AS s FROM t", False, None),
-    "groups": ("", "k, SUM(x) AS s FROM t GROUP BY k", True, None),
+    "groups": ("max_groups_contributed = 2, ", "k, SUM(x) AS s FROM t GROUP BY k", True, None),
+    "shared rows": ("", "k, SUM(x) AS s FROM t GROUP BY k", True, None),
     "a budget of rows": ("max_rows_contributed = 3, ", "k, SUM(x) AS s FROM t GROUP BY k", True, 3),
 }
 
@@ -307,7 +309,7 @@ def test_the_price_and_the_plan_say_it(session: dpsql.Session) -> None:
     )
     assert "Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut);" in told.price
     (said,) = [s for s in told.sentences if "cut is told" in s]
-    caps = ("rows beyond 2 of one u in one group", "groups beyond 2")
+    caps = ("rows beyond 2 of one u in one group", "shared rows beyond 4")
     for part in ("ε=0.1 of the whole", *caps, "x beyond [-3, 10]"):
         assert part in said
     assert told.expected_error.keys() == {"s"}

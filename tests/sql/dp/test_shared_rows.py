@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import duckdb
 import numpy as np
@@ -185,7 +186,7 @@ def test_both_routes_agree_where_nothing_is_chosen(opened: Opened) -> None:
     dice = random.Random(7)
     for _ in range(20):
         fill(con, dice)
-        con.execute("DELETE FROM t WHERE u = 1 AND k > 1")
+        con.execute("DELETE FROM t WHERE k > 1")
         made = operator(session, f"SELECT {ASKED}".replace(", VAR_POP(x)", ""))
         ((many,),) = con.sql("SELECT COUNT(*) FROM t WHERE u IS NOT NULL AND k < 5").fetchall()
         if many:
@@ -239,7 +240,7 @@ def test_noise_loses_most_where_few_numbers_move_far(loss: object) -> None:
     if loss is laplace_mu:
         losses = [found**2 for found in losses]
     rates = [found / i for i, found in enumerate(losses, 1)]
-    assert all(a <= b * (1 + 1e-9) for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a <= b * (1 + 1e-9) for a, b in pairwise(rates))
 
 
 def test_every_group_is_as_likely_to_be_cut_whoever_else_is_there() -> None:
