@@ -38,7 +38,9 @@ SHOWN_ANSWERS = 3
 """Answers whose errors are compared at other epsilons."""
 
 _ROWS = re.compile(r"at most ([\d,]+) rows in one group")
-_GROUPS = re.compile(r"one privacy unit counts in at most ([\d,]+) of them")
+_GROUPS = re.compile(
+    r"(?:one privacy unit counts in at most |max_groups_contributed = )([\d,]+)(?: of them| would leave out)"
+)
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,7 @@ def _advise_caps(told: str) -> Iterator[str]:
         )
     if groups > 1:
         yield (
-            f"One privacy unit counts in up to {groups:,} groups, and the noise hides that: OPTIONS (max_groups_contributed = 1) "
+            f"One privacy unit counts for up to {groups:,} groups, and the noise hides that: OPTIONS (max_groups_contributed = 1) "
             "would let it count in one."
         )
 

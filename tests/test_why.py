@@ -122,7 +122,7 @@ def test_fewer_rows_of_a_unit_are_as_much_better_as_it_says(session: Session) ->
     session.sql("SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits")
     assert "Up to 4 rows of one privacy unit count" in part(session.why(), "What would be")
     session.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
-    assert "One privacy unit counts in up to" in part(session.why(), "What would be")
+    assert "One privacy unit counts for up to" in part(session.why(), "What would be")
     plain, capped = (
         session.explain(
             f"SELECT WITH DP OPTIONS (epsilon = 1{more}) COUNT(*) AS n FROM visits"

@@ -212,17 +212,16 @@ class PackedAggregation(FastRoute[pa.Table]):
         pairs, count, sums = _sort_pairs(packed, layout)
         del packed
         codes = pairs & ((1 << layout.group_bits) - 1)
-        rows = None
+        rows, kept = None, None
         if self.shared is not None:
             most, budget = self.shared
             rows = share_rows(pairs >> layout.group_bits, np.minimum(count, most), budget, entropy)
-            if rows is not None:
-                kept = rows > 0
-                codes, count, sums, rows = codes[kept], count[kept], [s[kept] for s in sums], rows[kept]
+            kept = None if rows is None else rows > 0
         elif self.groups is not None:
             kept = choose_groups(pairs >> layout.group_bits, self.groups, entropy)
-            if kept is not None:
-                codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
+        if kept is not None:
+            codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
+            rows = None if rows is None else rows[kept]
         clamped = [part for _, part in _contributions(self.tallies, count, sums, rows, self.shared)]
         return read(layout.route.final, {PACKED_TOTALS: self._totals(codes, clamped, layout)})
 

@@ -129,8 +129,7 @@ def _halves(a: Value, b: Value) -> tuple[int, Number] | None:
     """Return how far one unit moves a total whose two columns are put together again: in one cell, and in all."""
     if a.half is None or b.half is None or a.half[0] != b.half[0]:
         return None
-    (_, here, steps, *moved), (_, there, none, *_) = a.half, b.half
-    most, total = moved
+    (_, here, steps, most, total), (_, there, none, _, _) = a.half, b.half
     return (most, total) if steps and not none and there == 1 and here == steps else None
 
 
