@@ -264,8 +264,8 @@ def _advise_caps(told: str) -> Iterator[str]:
         )
     if groups > 1:
         yield (
-            f"One privacy unit counts for up to {groups:,} groups, and the noise hides that: OPTIONS (max_groups_contributed = 1) "
-            "would let it count in one."
+            f"One privacy unit counts for up to {groups:,} groups, and the noise hides that: OPTIONS "
+            "(max_groups_contributed = 1) would let it count in one."
         )
 
 

@@ -217,8 +217,7 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
 class SensitivityClaim:
     """The claim that one privacy unit moves a number by at most ``steps`` in each of at most ``groups`` groups.
 
-    What is charged is the pair: noise of an L1 distance of ``steps * groups``, and of an L2 distance of ``steps`` times
-    the root of ``groups``.
+    Both are charged: an L1 distance of ``steps * groups``, and an L2 distance of ``steps`` times the root of ``groups``.
     """
 
     steps: int
@@ -341,9 +340,8 @@ Claim = SumsClaim | RowsClaim | BlocksClaim | ParticipationClaim | PublicClaim |
 class LentTotals:
     """A relation of exact totals, held to bounds already, that an operator lends to its own queries.
 
-    ``halves`` are totals in two columns, by the name of the first: the second, and how many of the second's steps make
-    one of the first. ``columns`` then says how far a unit moves both together, in these steps. ``groups``: the most groups
-    that one unit is in; where it ``shares``, it may be in any, and moves all together by no more than so many.
+    ``halves`` are totals in two columns, by the first's name: the second, and how many of its steps make one of the first, so
+    that ``columns`` is about both, in these steps. A unit is in ``groups`` at most, or ``shares`` as far a way among any.
     """
 
     keys: tuple[str, ...]

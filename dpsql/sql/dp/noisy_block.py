@@ -31,6 +31,7 @@ from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
+from dpsql.sql.exact.packed_route import write_packed_route
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
@@ -351,7 +352,7 @@ class NoisyBlock(AggregatingBlock):
         if not outputs and not keys:
             return Together(None, parts)
         # parts bound contributions as the query does
-        packed = exact_query.write_packed_route(self.exact) if not parts else None
+        packed = write_packed_route(self.exact) if not parts else None
         aggregation = Aggregation(self.exact.sql(), keys, outputs, selection, self.confidence, packed)
         if fitted.reduced:
             error, names = self.options.get("error"), fitted.reduced

@@ -1,0 +1,111 @@
+"""The packed route of an exact query: the same totals by way of one integer per row, for :mod:`dpsql.mechanisms.fast`.
+
+It is written beside the query that it stands for, from the same partials, and only where rows of one table are grouped by few
+keys: what a GROUP BY would spend its time on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.fast import packed_aggregation as packed
+from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, Partial
+from dpsql.sql.relations.plan_size import is_shared
+from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES
+
+_PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
+
+
+def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
+    """Return the packed route to the same totals, or None where the block has no such shape.
+
+    It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
+    and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
+    """
+    bound = exact.bound
+    plain = not bound.joins and not any(
+        isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in bound.source.walk()
+    )
+    kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
+    if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
+        return None
+    rows, names = exact.rows(inside=False), exact.names
+    whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
+    if SALT in rows or (exact.domain is None and not whole):
+        return None  # rows that are chosen by a secret hash are read once
+    values = packed.PackedValues()
+    for y, low, high, _ in (p.adds for p in exact.partials if p.adds is not None):
+        values.add_held(y, low, high)
+    tallies = [t for partial in exact.partials if (t := _tally(exact, partial, values)) is not None]
+    if len(tallies) < len(exact.partials) or not values.fit:
+        return None
+    known, head = ["COUNT(*) AS n, MIN(u) AS u_low, MAX(u) AS u_high"], ""
+    ends = [(f"{f}({name})", f"{name}_{at}") for name in names for f, at in (("MIN", "low"), ("MAX", "high"))]
+    if exact.domain is None:
+        columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
+        columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
+        final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {packed.PACKED_TOTALS}"
+        routes = [packed.PackedRoute(names, rows, final)]
+        known += [f"{sql} AS {name}" for sql, name in ends]
+    else:
+        listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
+        routes, head = [], f"{listed} "
+        known.append(
+            "(SELECT COUNT(*) FROM listed) AS listed, 0 AS code_low, (SELECT COUNT(*) - 1 FROM listed) AS code_high"
+        )
+        if (
+            whole and not exact.domain.nullable
+        ):  # integers without gaps are their own codes; NULL is no integer
+            on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
+            routes.append(
+                packed.PackedRoute(
+                    names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True
+                )
+            )
+            known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
+        # Groups of any type are numbered in the order of their values.
+        coded = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
+        source = f"{coded} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
+        final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
+        routes.append(packed.PackedRoute(("code",), source, f"{coded} {final}"))
+    ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
+    budget = exact.shared_rows
+    shared = None if budget is None or exact.max_rows is None else (exact.max_rows, budget)
+    return packed.PackedAggregation(
+        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared
+    )
+
+
+def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], groups: str, on: str) -> str:
+    totals = [(t.sql if t.rows is not None else f"{packed.PACKED_TOTALS}.{t.name}", t.name) for t in tallies]
+    totals.append((f"{packed.PACKED_TOTALS}.{UNITS_COLUMN}", UNITS_COLUMN))
+    columns = [
+        *(f"{groups}.{name}" for name in names),
+        *(f"COALESCE({sql}, 0) AS {name}" for sql, name in totals),
+    ]
+    return f"SELECT {', '.join(columns)} FROM {groups} LEFT JOIN {packed.PACKED_TOTALS} ON {on}"
+
+
+def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packed.UnitTotal | None:
+    """Return how a partial is had from the packed values; a value that is only counted is added to them."""
+    rows = 1 if partial.fixed else exact.max_rows
+    if rows is None:
+        return None
+    low, high = partial.low * rows, partial.high * rows
+    weighing = partial.weighing
+    most, scale = (None, 1) if weighing is None else (rows, weighing.scale)
+    if partial.adds is not None:
+        y, least, greatest, centre = partial.adds
+        place = values.add_held(y, least, greatest)
+        return packed.UnitTotal(partial.name, low, high, place, True, centre + 1 - least, most, scale)
+    if partial.inner == "COUNT(*)":
+        return packed.UnitTotal(partial.name, low, high)
+    found = _PRESENT.match(partial.inner)
+    if found is None:
+        return None
+    place = values.add_present(found[1])
+    return packed.UnitTotal(partial.name, low, high, place, rows=most, scale=scale)
