@@ -1,4 +1,4 @@
-"""Turns the stories in sources/*.md into notebooks and runs them, so that they are shown with their outputs.
+"""Turn the stories in sources/*.md into notebooks and run them, so that they are shown with their outputs.
 
 python notebooks/make_more.py [04 05 ...]
 
@@ -25,7 +25,7 @@ _SOCKET = re.compile(r"/tmp/\w+(?=/dpsql\.sock)")
 
 
 def notebook(source: Path) -> nbformat.NotebookNode:
-    """The notebook of a source, without outputs."""
+    """Return the notebook of a source, without outputs."""
     text, cells, at = source.read_text(encoding="utf-8"), [], 0
     for found in _FENCE.finditer(text):
         prose = text[at : found.start()].strip()
@@ -42,8 +42,8 @@ def notebook(source: Path) -> nbformat.NotebookNode:
     return new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
-def run(made: nbformat.NotebookNode) -> None:
-    """Runs it in an empty folder, of whose name nothing is kept."""
+def run_notebook(made: nbformat.NotebookNode) -> None:
+    """Run a notebook in an empty folder, and take the places of this machine out of what it shows."""
     from nbclient import NotebookClient
 
     with TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def main(wanted: list[str]) -> None:
         if wanted and not source.name.startswith(tuple(wanted)):
             continue
         made = notebook(source)
-        run(made)
+        run_notebook(made)
         nbformat.write(made, HERE / f"{source.stem}.ipynb")
 
 

@@ -1,11 +1,10 @@
-"""Writes 01_quickstart.ipynb from the demo's cells and runs it, so that it is shown with its outputs.
+"""Write 01_quickstart.ipynb from the demo's cells and run it, so that it is shown with its outputs.
 
 python notebooks/make_quickstart.py
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -33,7 +32,7 @@ with whiskers. `%dpsql?` lists every flag, `%dpsql mechanisms` every way to get 
 
 
 def notebook() -> nbformat.NotebookNode:
-    """The notebook, without outputs."""
+    """Return the notebook, without outputs."""
     cells = [new_markdown_cell(INTRODUCTION), new_code_cell("%load_ext dpsql"), new_code_cell("%dpsql demo")]
     for cell in CELLS:
         cells.append(new_markdown_cell(cell.about))
@@ -47,16 +46,10 @@ def notebook() -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    from tempfile import TemporaryDirectory
-
-    from nbclient import NotebookClient
+    from make_more import run_notebook
 
     made = notebook()
-    with TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "DPSQL_STATE": folder}
-        NotebookClient(made, resources={"metadata": {"path": folder}}).execute(env=environment)
-    for cell in made.cells:
-        cell.metadata.pop("execution", None)
+    run_notebook(made)
     nbformat.write(made, HERE / NAME)
 
 

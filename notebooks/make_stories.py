@@ -1,14 +1,12 @@
-"""Writes the notebooks that each tell one story, and runs them, so that they are shown with their outputs.
+"""Write the notebooks that each tell one story, and run them, so that they are shown with their outputs.
 
 python notebooks/make_stories.py [02 03 ...]
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -358,25 +356,13 @@ def notebook(cells: list[str]) -> nbformat.NotebookNode:
 
 
 def main(wanted: list[str]) -> None:
-    from nbclient import NotebookClient
+    from make_more import run_notebook
 
     for name, cells in STORIES.items():
-        if wanted and not name.startswith(tuple(wanted)):
-            continue
-        made = notebook(cells)
-        with TemporaryDirectory() as folder:
-            environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "DPSQL_STATE": folder}
-            resources = {"metadata": {"path": folder}}
-            NotebookClient(made, timeout=300, resources=resources).execute(env=environment)
-            for cell in made.cells:
-                cell.metadata.pop("execution", None)
-                for output in cell.get("outputs", []):
-                    for kind, text in (output.get("data") or {}).items():
-                        if isinstance(text, str):
-                            output["data"][kind] = text.replace(folder, ".")
-                    if "text" in output:
-                        output["text"] = output["text"].replace(folder, ".")
-        nbformat.write(made, HERE / name)
+        if not wanted or name.startswith(tuple(wanted)):
+            made = notebook(cells)
+            run_notebook(made)
+            nbformat.write(made, HERE / name)
 
 
 if __name__ == "__main__":
