@@ -109,16 +109,23 @@ def add_session_arguments(command: argparse.ArgumentParser, servers: bool = Fals
 
 
 def _add_text_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", nargs="?", metavar="SQL", help="the statements; - reads standard input")
+    command.add_argument(
+        "text", nargs="?", metavar="SQL", help="the statements; without it, or -, standard input is read"
+    )
     command.add_argument("--file", metavar="FILE", type=Path, help="read the SQL from a file")
     command.add_argument("--params", metavar="JSON", help="values of $name, as a JSON object")
 
 
 def _read_text(given: argparse.Namespace) -> str:
-    if (given.text is None) == (given.file is None):
-        raise ParseError(
-            "give the SQL, or --file, and not both.", hint='dpsql sql "SELECT ..." --policy policy.toml'
-        )
+    hint = 'dpsql sql "SELECT ..." --policy policy.toml'
+    if given.text is not None and given.file is not None:
+        raise ParseError("give the SQL, or --file, and not both.", hint=hint)
+    if given.text is None and given.file is None:
+        piped = sys.stdin is not None and not sys.stdin.isatty()
+        text = sys.stdin.read() if piped else ""
+        if not text.strip():
+            raise ParseError("there is no SQL.", hint=f"{hint}, or --file FILE, or < FILE")
+        return text
     if given.file is None:
         if given.text.endswith((".duckdb", ".db", ".sql")) and Path(given.text).exists():
             option = "--file" if given.text.endswith(".sql") else "--database"

@@ -299,8 +299,10 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
     unit = table.unit_text or ""
     part = "" if table.period is None else f" {table.period.words}"
     protected = "each row" if table.row_level else f"each {unit}{part}"
-    limits = f", at most {table.max_rows} rows in a group" if table.max_rows is not None else ""
-    groups = f", at most {table.max_groups} groups" if table.max_groups is not None else ""
+    limits, groups = (
+        "" if most is None else f", at most {most} {what}{'' if most == 1 else 's'}{more}"
+        for most, what, more in ((table.max_rows, "row", " in a group"), (table.max_groups, "group", ""))
+    )
     findings.declared.append(f"{table.name}: protects {protected}{limits}{groups}")
     names = {name.lower() for name in schema}
     path = table.unit_path

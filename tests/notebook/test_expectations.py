@@ -245,7 +245,7 @@ FRONT_ENDS: dict[str, tuple[str, ...]] = {
     "Quarto": (
         "not rendered here",
         "decided: the package of it at the index downloads its binary from elsewhere when it is built, and there is no other; it runs "
-        "a document's cells in a Jupyter kernel and takes their HTML, as the notebooks' own run does",
+        "a document in a Jupyter kernel and takes its HTML",
     ),
     "VS Code": (
         "colours by a setting of the cell",
