@@ -159,7 +159,7 @@ class Errors:
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """The rows that the table shows."""
         others = "epsilons" if self.currency == "epsilon" else self.currency
         return f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
 

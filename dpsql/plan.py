@@ -207,7 +207,7 @@ class Plan:
 
     @property
     def output_names(self) -> dict[str, str]:
-        """What the statement calls released columns, where that is certain."""
+        """The statement's names of released columns, where they are certain."""
         released = [column for block in self.blocks for column, _ in block.columns]
         found: dict[str, str] = {}
         for name, traces in self.traced:

@@ -115,7 +115,7 @@ class DuckDBEngine(Engine):
 
     @property
     def _instance_key(self) -> object:
-        """What engines of one instance have in common: all that it reads, from the very same file, and its resources.
+        """The common state of one instance's engines: all that it reads, from the very same file, and its resources.
 
         Frames are in memory, and belong to one engine.
         """

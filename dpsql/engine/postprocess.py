@@ -37,7 +37,7 @@ _LOADING = "dpsql_loading"
 
 
 class PublicTables(Protocol):
-    """What public tables come from: an engine, or copies."""
+    """A source of public tables: an engine, or copies."""
 
     def schema(self, table: Table) -> Mapping[str, str]:
         """Return names and types of a table's columns."""

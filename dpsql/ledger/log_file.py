@@ -83,7 +83,7 @@ def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = ST
 
 
 class Said(NamedTuple):
-    """What stands apart from a row: the content as JSON, and the salt of the digest that the row holds of it."""
+    """The part of an entry outside its row: the content as JSON, and the salt of the digest that the row holds of it."""
 
     salt: str
     content: str

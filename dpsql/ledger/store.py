@@ -1,4 +1,4 @@
-"""Who holds an open reservation, and whether that process is certainly gone.
+"""The holder of an open reservation, and whether that process is certainly gone.
 
 Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in
 a table; so every doubt is answered with "alive".

@@ -1,4 +1,4 @@
-"""What an owner does to a ledger beside granting terms: verify, back up, restore, have texts forgotten, upgrade.
+"""An owner's work on a ledger beside granting terms: verify, back up, restore, have texts forgotten, upgrade.
 
 A backup is taken while sessions run. To restore one is the owner's way past the detection of rollbacks: what was charged
 since is charged to the restored ledger as well, so no answer that left is ever unpaid.
@@ -34,7 +34,7 @@ _PATIENCE_MS = 200
 
 @dataclass(frozen=True)
 class Verified:
-    """What a whole verification looked at."""
+    """The counts of what a whole verification looked at."""
 
     rows: int
     statements: int
@@ -99,7 +99,7 @@ def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account
 
 
 class _Texts:
-    """What stands apart, read in the order of the rows."""
+    """The contents that stand apart from the rows, read in their order."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._rows = connection.execute("SELECT seq, salt, content FROM said ORDER BY seq")

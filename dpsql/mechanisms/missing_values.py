@@ -1,4 +1,4 @@
-"""Why a released value is NULL, in words: made of public parameters and of what was released alone."""
+"""Reasons why a released value is NULL, in words: made of public parameters and of what was released alone."""
 
 from __future__ import annotations
 

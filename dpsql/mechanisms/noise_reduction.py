@@ -63,7 +63,7 @@ def measure_widths(estimate: Estimate) -> Floats:
 
 
 class _Look:
-    """What one rung shows: the outputs, and whether all intervals are narrow enough."""
+    """The answer of one rung: the outputs, and whether all intervals are narrow enough."""
 
     def __init__(self, plan: NoiseReducedAggregation, noisy: Noisy, factor: Fraction) -> None:
         values = {rescale_statistics(s, factor): integers for s, integers in noisy.items()}

@@ -40,7 +40,7 @@ def _exp(x: Fraction, bits: int) -> ia.Interval:
 
 
 class Added(NamedTuple):
-    """What is added to some of the noises: their places, and the integers."""
+    """Integers that are added to some of the noises, and their places."""
 
     places: NDArray[np.intp]
     values: Integers

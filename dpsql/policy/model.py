@@ -170,7 +170,7 @@ class Analyst(Section):
 
 @dataclass(frozen=True)
 class LedgerRules(Section):
-    """What the ledger keeps beside the charges.
+    """The owner's choice of what the ledger keeps beside the charges.
 
     Args:
         keep_answers_mb: megabytes of answers that are kept, so that to ask again is free; the oldest are dropped to make

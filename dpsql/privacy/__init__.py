@@ -1,4 +1,4 @@
-"""What happened (events), what it costs (accountants), and what may still happen (filters).
+"""Events (what happened), accountants (what it costs) and filters (what may still happen).
 
 events.py       one frozen value for each mechanism that touched private data
 conversions.py  losses of one currency in another, among them the Gaussian calibration

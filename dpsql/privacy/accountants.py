@@ -1,4 +1,4 @@
-"""What an accountant is: the sums that it keeps, what it says is left, and what it must decide.
+"""The contract of accountants: the sums that one keeps, what it says is left, and what it must decide.
 
 An accountant is opened once for a budget. It then admits events, one after another, while its sums stay below limits
 that never change again. The rules themselves, and the proofs that they hold for adaptively chosen events, are in
@@ -123,7 +123,7 @@ def _read(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Room:
-    """What is left of a budget.
+    """The room that is left of a budget.
 
     Args:
         epsilon: the whole.

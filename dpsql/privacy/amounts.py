@@ -1,4 +1,4 @@
-"""What a statement may lose, in the currency that it was asked in: epsilon, mu or rho.
+"""Amounts that a statement may lose, in the currency that it was asked in: epsilon, mu or rho.
 
 An amount is kept as the number that adds up when mechanisms compose: epsilon, mu squared, rho. So equal parts of it are equal
 shares, and what the parts cost together is the whole.
@@ -132,7 +132,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class OwnRoom:
-    """What is left of a limit in its own currency: mu or rho.
+    """The room that is left of a limit in its own currency: mu or rho.
 
     Args:
         symbol: the currency's sign.

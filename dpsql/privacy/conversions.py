@@ -1,4 +1,4 @@
-"""What one mechanism costs in each currency, as numbers rounded up: zCDP's rho and Gaussian DP's mu.
+"""Costs of one mechanism in each currency, as numbers rounded up: zCDP's rho and Gaussian DP's mu.
 
 Why the divergence at order one (the KL divergence) is the zCDP constant of a symmetric mechanism on a
 lattice: write K(t) for the log of the moment generating function of the loss. Symmetry makes ``h(s) = K(s -

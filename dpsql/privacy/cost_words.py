@@ -1,4 +1,4 @@
-"""Where a cost came from, in words: each mechanism of an event with what it lost.
+"""The parts of a cost in words: each mechanism of an event with what it lost.
 
 Made of events alone, which are public: what was asked, and what the ledger was charged for it.
 """

@@ -58,7 +58,7 @@ class NoiseReduction(Event):
 
     @property
     def stages(self) -> tuple[Event, ...]:
-        """What each stage that was begun is, whatever was seen before."""
+        """The event of each stage that was begun, whatever was seen before."""
         return tuple(PureDP(top + before) for before, top in itertools.pairwise((Fraction(0), *self.tops)))
 
     @property

@@ -1,4 +1,4 @@
-"""What a plan costs that was declared as a whole: its privacy loss distribution.
+"""The cost of a plan that was declared as a whole: its privacy loss distribution.
 
 For a list of mechanisms fixed before the first answer, the distribution of the summed privacy loss is the
 tightest account there is. (It is *no* filter: as a stopping rule it fails, see :mod:`dpsql.privacy.filters`.)

@@ -27,7 +27,7 @@ _NOTHING = Fraction(0)
 
 @dataclass
 class Tally:
-    """What one person asked, in all or on one day."""
+    """The sums of one person's statements, in all or on one day."""
 
     statements: int = 0
     refused: int = 0
@@ -100,7 +100,7 @@ class LedgerSums:
 
 
 class _BurnDown:
-    """What one more statement might have cost, after each charge; refused ones stand at the level that they asked for."""
+    """The cost that one more statement might have had after each charge; refused ones stand at the level that they asked for."""
 
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._rule = ledger.accountant

@@ -1,4 +1,4 @@
-"""What the process of the owner's page may ask the front: what runs now, and whether a one-time link is good."""
+"""Questions that the process of the owner's page may ask the front: what runs now, and whether a one-time link is good."""
 
 from __future__ import annotations
 

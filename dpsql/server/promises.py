@@ -1,4 +1,4 @@
-"""What a worker says of a budget that it does not know yet: a mark in its reply, which the front fills in.
+"""A worker's words on a budget that it does not know yet: a mark in its reply, which the front fills in.
 
 A settlement is written at a public time, long after the worker has made its reply (:mod:`dpsql.server.calls`). What is left then,
 others have a part in: it must be read at that time and not when the statement happens to be done.

@@ -244,7 +244,7 @@ FRONT_ENDS: dict[str, tuple[str, ...]] = {
     "marimo": ("its serialiser takes plain text", f"{RENDER}::test_a_bundle_is_of_plain_texts"),
     "Quarto": (
         "not rendered here",
-        "decided: the package of it at the index downloads its binary from elsewhere when it is built, and there is no other; it runs "
+        "decided: its package downloads the binary from elsewhere when it is built, and there is no other; it runs "
         "a document in a Jupyter kernel and takes its HTML",
     ),
     "VS Code": (

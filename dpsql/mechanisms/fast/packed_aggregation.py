@@ -164,7 +164,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """What is read, with zeros for what the ranges would say."""
+        """The text that is read, with zeros for what the ranges would say."""
         found = [self.ranges]
         for route in self.routes:
             keys = len(route.keys)

@@ -290,7 +290,7 @@ def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Some order statistics of n finite doubles: ascending windows of ranks.
+    """Order statistics of n finite doubles: ascending windows of ranks.
 
     ``windows`` are pairs (first rank, values); ranks below 1 and above n read as the ends of the domain.
     """

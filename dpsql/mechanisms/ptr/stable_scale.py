@@ -1,4 +1,4 @@
-"""How far one change can move a trimmed mean or a trimmed variance, and how stable the order of magnitude of that is.
+"""The reach of one change in a trimmed mean or a trimmed variance, and how stable its order of magnitude is.
 
 Of n values, the floor(trim n) smallest and as many of the largest are left out; m are kept. Let w be the distance between the
 last value left out below and the first one above (infinite where none is left out). Then one change moves

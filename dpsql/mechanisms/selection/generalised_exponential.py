@@ -221,13 +221,13 @@ class GroupBounds:
 
 @dataclass(frozen=True)
 class Nearness(ABC):
-    """Which candidates are near the best: those that a draw falls on now and then."""
+    """A rule for the candidates near the best: those that a draw falls on now and then."""
 
     rate: Fraction
 
     @property
     def reach(self) -> int:
-        """How far below the best a near candidate may be."""
+        """The distance below the best that a near candidate may have."""
         return compute_reach(self.rate)
 
     @abstractmethod
@@ -244,7 +244,7 @@ class Nearness(ABC):
 
 
 class EqualNearness(Nearness):
-    """By utilities: not more than ``reach`` below the best."""
+    """Nearness by utilities: not more than ``reach`` below the best."""
 
     def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
         return np.asarray(bounds.high >= int(bounds.low.max()) - self.reach)
@@ -260,7 +260,7 @@ class EqualNearness(Nearness):
 
 @dataclass(frozen=True)
 class UnequalNearness(Nearness):
-    """By the generalised scores: ``a_b - a_r <= c (D_r + D_b)``, as :func:`compute_generalised_gaps` proves.
+    """Nearness by the generalised scores: ``a_b - a_r <= c (D_r + D_b)``, as :func:`compute_generalised_gaps` proves.
 
     ``a_r = u_r - t D_r`` is at most its upper bound, and b, the one that is farthest ahead, is in a group whose upper bound
     reaches the greatest lower bound A. So ``a_b - c D_b >= A - c max D_b``, over such groups.

@@ -1,4 +1,4 @@
-"""What error to expect of each combiner of block results, before any are seen: for EXPLAIN, from public numbers only."""
+"""Expected errors of each combiner of block results, before any are seen: for EXPLAIN, from public numbers only."""
 
 from __future__ import annotations
 

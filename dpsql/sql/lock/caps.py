@@ -17,7 +17,7 @@ Evaluate = Callable[[Expr], Value]
 
 @dataclass(slots=True)
 class Cap:
-    """At most ``most`` rows of a unit that agree in ``columns``, or (``groups``) so many of their values.
+    """A cap of ``most`` rows of a unit that agree in ``columns``, or (``groups``) so many of their values.
 
     ``decides`` are the columns that two rows must differ in for it to be known which is kept; None where all equals are.
     """

@@ -243,7 +243,7 @@ class Options:
 
     @property
     def amount(self) -> Amount | None:
-        """What the block may lose in all, in the currency that was written; None where none was.
+        """The most that the block may lose, in the currency that was written; None where none was.
 
         Raises:
             BindError: two of epsilon, mu and rho are given.

@@ -29,7 +29,7 @@ _FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
 
 @dataclass(frozen=True)
 class ColumnEnds:
-    """What is known of the interval of a released column.
+    """The known facts on the interval of a released column.
 
     Args:
         low, high: the columns of its ends.

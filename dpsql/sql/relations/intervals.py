@@ -64,7 +64,7 @@ ShownEnds = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Shapes:
-    """What is known of the noise of released columns, by release and column.
+    """The known facts on the noise of released columns, by release and column.
 
     Args:
         noise_steps: the steps of the noise of those that are exact numbers with symmetric, log-concave noise.
