@@ -113,6 +113,8 @@ def test_text_from_a_file_and_from_standard_input(
     arguments = ("sql", "--file", "q.sql", "--policy", str(POLICY), "--format", "csv", "--ledger", "l.ledger")
     assert run(*arguments, "--params", '{"p": "free"}')[1] == "plan\nfree\n"
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 1 AS one"))
+    assert "one" in run("sql", "--policy", str(POLICY))[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 1 AS one"))
     assert run(*sql("-", "--format", "csv"))[1] == "one\n1\n"
 
 
@@ -135,12 +137,16 @@ def test_explaining_spends_nothing(run: Run) -> None:
         (sql("SELECT nothing FROM plans"), "BindError: "),
         (sql("SELECT 1", "--params", "1"), "JSON object"),
         (sql("SELECT 1", "--params", "[1]"), "0 ? marks, but 1 parameter"),
-        (("sql", "--policy", str(POLICY)), "give the SQL"),
+        (("sql", "--policy", str(POLICY)), "there is no SQL"),
+        (("sql", "SELECT 1", "--file", "q.sql", "--policy", str(POLICY)), "not both"),
         (("sql", "SELECT 1", "--policy", "nowhere.toml"), "PolicyError: "),
         (("sql", "--file", "nowhere.sql", "--policy", str(POLICY)), "can't be read"),
     ],
 )
-def test_errors_are_lines_on_standard_error(run: Run, arguments: tuple[str, ...], says: str) -> None:
+def test_errors_are_lines_on_standard_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     status, out, err = run(*arguments)
     assert status == 1
     assert out == ""
