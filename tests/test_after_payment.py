@@ -1,4 +1,4 @@
-"""After the payment: what types alone decide is refused before it, and what released values decide is free to correct."""
+"""Late failures: what types alone decide is refused before it, and what released values decide is free to correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What new users stumbled over: each with the sentence that helps them on."""
+"""Stumbling blocks of new users: each with the sentence that helps them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the README says is so."""
+"""The README's claims hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far answers are off, case by case: never more than before. Run with ``pytest -m accuracy -s``."""
+"""Errors of answers, case by case: never more than before. Run with ``pytest -m accuracy -s``."""
 
 from __future__ import annotations
 

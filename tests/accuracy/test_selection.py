@@ -1,4 +1,4 @@
-"""How many private keys are released, before and now: at the same epsilon, delta, unit, caps and neighbouring relation.
+"""Numbers of private keys that are released, before and now: at the same epsilon, delta, unit, caps and neighbouring relation.
 
 The case has the shape of one in which others release 79 to 217 of 73,388 keys, and dpsql released 148: 30,000 units with a
 geometric number of keys, ten on average, that follow Zipf's law. ``before`` is the mechanism of version 6755a19, the

@@ -51,7 +51,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def both(con: duckdb.DuckDBPyConnection, session: dpsql.Session, text: str, query: str) -> tuple[Any, Any]:
-    """What an exact query gives without the heavy unit, and with it."""
+    """Return what an exact query gives without the heavy unit, and with it."""
     plan = planned(session, text)
     read = inside.reader(session, inside.lend(session, plan))
     without = read(query.replace(SALT, "7")).to_pylist()

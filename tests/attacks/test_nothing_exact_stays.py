@@ -1,4 +1,4 @@
-"""What stays in the kernel after an answer and after a failure: nothing exact, however far the references go."""
+"""Nothing exact stays in the kernel after an answer or a failure, however far the references go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one row can make the engine do is bounded by public numbers: lengths of texts, and steps."""
+"""Work that one row can make the engine do is bounded by public numbers: lengths of texts, and steps."""
 
 from __future__ import annotations
 

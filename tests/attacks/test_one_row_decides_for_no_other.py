@@ -1,4 +1,4 @@
-"""What one row may not decide for others: how a group is written, whether a statement fails, how often a group is shown."""
+"""Decisions that no row makes for others: how a group is written, whether a statement fails, how often a group is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a unit of 100,000 rows can make the engine do in random statements is bounded: time and memory."""
+"""Work that a unit of 100,000 rows can make the engine do in random statements is bounded: time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to price the next statement after many, and to read a long log."""
+"""The time that it takes to price the next statement after many, and to read a long log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement costs in the ledger after ten thousand earlier ones: it prints, and does not gate."""
+"""The time of a statement in the ledger after ten thousand earlier ones: it prints, and does not gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``%load_ext dpsql`` adds to a notebook that has DuckDB, sqlglot and IPython already."""
+"""The time that ``%load_ext dpsql`` adds to a notebook that has DuckDB, sqlglot and IPython already."""
 
 from __future__ import annotations
 

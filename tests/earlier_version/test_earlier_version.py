@@ -1,4 +1,4 @@
-"""What an earlier version released and wrote: the same bits under the same entropy, and its ledger goes on."""
+"""Releases and ledgers of an earlier version: the same bits under the same entropy, and its ledger goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs above the private part computes, and does nothing else: by a closed list that is held against DuckDB's own."""
+"""SQL above the private part computes, and does nothing else: by a closed list that is held against DuckDB's own."""
 
 from __future__ import annotations
 

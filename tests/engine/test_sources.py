@@ -1,4 +1,4 @@
-"""Where data may come from: files, globs, databases, frames by name."""
+"""Sources of data: files, globs, databases, frames by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine spills are private rows: nobody else may read them, and nothing of them stays."""
+"""Spilled rows are private: nobody else may read them, and nothing of them stays."""
 
 from __future__ import annotations
 

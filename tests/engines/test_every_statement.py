@@ -1,4 +1,4 @@
-"""What analysts write, on Spark: every answered statement of the other suites has the same exact rows there as on DuckDB.
+"""Statements that analysts write, on Spark: every answered statement of the other suites has the same exact rows there as on DuckDB.
 
 The clinic's statements (``tests/sql/analyst.sql``), those over the demo's tables (``tests/corpora/test_equals_duckdb.py``), and more of
 each form of the language. What Spark has not is listed, statement by statement, with its reason. DuckDB itself runs them in

@@ -1,4 +1,4 @@
-"""Whose ledger it is: what a session may change, what only the owner may, and what is noticed from
+"""Terms of a ledger: what a session may change, what only the owner may, and what is noticed from
 outside.
 """
 

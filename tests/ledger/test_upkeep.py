@@ -1,4 +1,4 @@
-"""What an owner does to a ledger: verify, back up, restore, have texts forgotten; and how many answers are kept."""
+"""An owner's work on a ledger: verify, back up, restore, have texts forgotten; and how many answers are kept."""
 
 from __future__ import annotations
 

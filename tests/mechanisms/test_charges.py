@@ -1,4 +1,4 @@
-"""What is charged is what was done: every part of a loss is in the event, and every part of a mechanism keeps to its share."""
+"""Charges are for what was done: every part of a loss is in the event, and every part of a mechanism keeps to its share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups of a unit are kept: as likely all of them, however many other entries there are."""
+"""The choice of a unit's groups: as likely all of them, however many other entries there are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Zeros:
 
 
 def _kept(units: int, source: object, monkeypatch: pytest.MonkeyPatch | None = None) -> Counter[int]:
-    """How often each of a unit's three groups was kept, when one may be."""
+    """Count how often each of a unit's three groups was kept, when one may be."""
     owner = np.repeat(np.arange(units), 3)
     kept = selection.choose_groups(owner, 1, Entropy(source))  # type: ignore[arg-type]
     assert kept is not None

@@ -63,7 +63,7 @@ document.title = JSON.stringify({{ found, wide: document.documentElement.scrollW
 
 
 def look(theme: str, outputs: list[str], folder: Path, width: int = 1100) -> dict[str, Any]:
-    """What a browser makes of the outputs: every text with its contrast and size, and whether anything sticks out."""
+    """The outputs as a browser draws them: every text with its contrast and size, and whether anything sticks out."""
     assert CHROMIUM is not None
     paper, ink, stripe, rule = THEMES[theme]
     page = HOST.format(paper=paper, ink=ink, stripe=stripe, rule=rule, outputs="\n<hr>\n".join(outputs))

@@ -1,4 +1,4 @@
-"""What people who write SQL in notebooks expect, row by row: what is checked, and by which test.
+"""Expectations of people who write SQL in notebooks, row by row: what is checked, and by which test.
 
 The numbers are those of the list that this project began with. A row without a test says why it is decided
 otherwise. The test below checks that every test named here exists.

@@ -36,7 +36,7 @@ LOOK = """() => {
 
 @pytest.fixture(scope="module", params=["Light", "Dark"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """What JupyterLab makes of the quick start, under one theme."""
+    """The quick start as JupyterLab shows it, under one theme."""
     pytest.importorskip("jupyterlab")
     api = pytest.importorskip("playwright.sync_api")
     home = tmp_path_factory.mktemp("lab")

@@ -1,4 +1,4 @@
-"""How many statements of each suite are answered and refused: what is refused tomorrow and is answered today shows here."""
+"""Statements of each suite that are answered and refused: what is refused tomorrow and is answered today shows here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked in mu or rho is what is charged: never more, and hardly less."""
+"""Amounts asked in mu or rho are charged as asked: never more, and hardly less."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_parts_add_up_to_what_was_asked() -> None:
 
 @pytest.mark.parametrize("mu", ["0.1", "0.5", "1", "3"])
 def test_the_epsilon_that_counts_against_the_limit_bounds_all_that_costs_as_much(mu: str) -> None:
-    """At the budget's delta, whatever has this mu has at most this epsilon: of pure mechanisms too."""
+    """Whatever has this mu has at most this epsilon: of pure mechanisms too."""
     asked = Amount.of_mu(Fraction(mu))
     epsilon = float(asked.bound_epsilon(TINY))
     assert (

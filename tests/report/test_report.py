@@ -94,7 +94,7 @@ class Outline(HTMLParser):
 
 
 def check_page(text: str) -> Outline:
-    """What every report's page must have."""
+    """Check what every report's page must have."""
     outline = Outline(text)
     assert tuple(outline.sections) == SECTIONS
     assert tuple(outline.figures) == PICTURES

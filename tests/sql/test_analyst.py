@@ -1,4 +1,4 @@
-"""What an analyst of DuckDB or BigQuery would write: answered as plain DuckDB answers, or refused kindly.
+"""Statements that an analyst of DuckDB or BigQuery would write: answered as plain DuckDB answers, or refused kindly.
 
 The statements stand in ``analyst.sql``, each with its outcome: answered (as another statement, where plain DuckDB doesn't know
 it as it is), or refused with these words and this hint. There is a section of what the hints say to write instead.

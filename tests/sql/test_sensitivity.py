@@ -1,4 +1,4 @@
-"""What one privacy unit moves: exact queries of random statements, on random tables with and without a unit."""
+"""The reach of one privacy unit: exact queries of random statements, on random tables with and without a unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far one privacy unit moves the exact statistics of a plan's operators: the measure that noise is held against."""
+"""The reach of one privacy unit in the exact statistics of a plan's operators: the measure that noise is held against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cases of this folder are: how they are read, asked of plain DuckDB, judged and compared (README.md)."""
+"""The cases of this folder: how they are read, asked of plain DuckDB, judged and compared (README.md)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def differs(ours: Rows, theirs: Rows, case: Case, ordered: bool) -> str | None:
-    """What is wrong with these rows, or None."""
+    """Return what is wrong with these rows, or None."""
     slack = float(case.keys.get("slack", SLACK))
     if ordered and "extra" not in case.keys:
         if len(ours) == len(theirs) and all(near(a, b, slack) for a, b in zip(ours, theirs, strict=True)):

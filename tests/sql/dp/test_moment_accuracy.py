@@ -1,4 +1,4 @@
-"""How far means, spreads and correlations are from the truth where a cap cuts: beside what they were before rows were weighed."""
+"""Errors of means, spreads and correlations where a cap cuts: beside what they were before rows were weighed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PTR and SUBSAMPLE hand to their mechanisms: the whole of epsilon and delta, rows and groups of a unit, votes of a unit."""
+"""Prices of PTR and SUBSAMPLE: the whole of epsilon and delta, rows and groups of a unit, votes of a unit."""
 
 from __future__ import annotations
 

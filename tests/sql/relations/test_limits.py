@@ -1,4 +1,4 @@
-"""What one unit can make a query do: the public rows that its rows meet, and its own rows where they meet."""
+"""Limits of what one unit can make a query do: the public rows that its rows meet, and its own rows where they meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an owner says of the way to the unit opens joins and is never trusted: here the data break each word of it."""
+"""An owner's word on the way to the unit opens joins and is never trusted: here the data break each word of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a row to its unit where types differ, tables change, or rows are units: each guard, and what it is for."""
+"""Guards that hold a row to its unit where types differ, tables change, or rows are units: each guard, and what it is for."""
 
 from __future__ import annotations
 

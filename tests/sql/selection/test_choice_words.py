@@ -1,4 +1,4 @@
-"""What stands around a private choice: names that clash, stars, aliases, subqueries and options, through a session."""
+"""Words around a private choice: names that clash, stars, aliases, subqueries and options, through a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session answers for each form of a private choice, where the noise is too small to matter; and what it refuses."""
+"""Answers of a session for each form of a private choice, where the noise is too small to matter; and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DECLARE and its questions may say, and released numbers where literals stand: through a session and its ledger."""
+"""Options of DECLARE and its questions, and released numbers where literals stand: through a session and its ledger."""
 
 from __future__ import annotations
 

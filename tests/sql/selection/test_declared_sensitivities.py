@@ -1,4 +1,4 @@
-"""What is declared of a statistic, against sensitivities worked out by hand: bounds below zero, keys with two faces."""
+"""Declared sensitivities of statistics, against sensitivities worked out by hand: bounds below zero, keys with two faces."""
 
 from __future__ import annotations
 
