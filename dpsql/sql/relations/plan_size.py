@@ -304,7 +304,7 @@ class WrittenTexts:
 
     @property
     def size(self) -> int:
-        """What they take, as far as trees were looked at."""
+        """The characters that they take, with those of joins in the trees that were looked at."""
         return self._weigh(self.joining)
 
     def _weigh(self, joining: int) -> int:
