@@ -564,6 +564,10 @@ class Attacker:
             pass
         except OSError:
             self.end()
+        self.judge(sent, came)
+
+    def judge(self, sent: bytes, came: bytes) -> None:
+        """Keep what came where it says what it should not."""
         told = came.decode(errors="replace")
         if any(word in told for word in (*FORBIDDEN, str(self.server.policy.parent))):
             self.found.append(f"{sent[:200]!r}: {told[:2000]}")
@@ -614,16 +618,11 @@ def test_hostile_bytes(server: PostgresServer, count: int) -> None:
 
 
 def test_the_words_that_are_looked_for_would_be_found(server: PostgresServer) -> None:
-    attacker = Attacker(server, 1)
-    attacker.client = BarePostgres(server.port)
-    attacker.client.log_in("ada", attacker.token)
-    attacker.client.socket.settimeout(5)
-    attacker.note(query("SELECT 'visits.parquet' AS told"))
-    deadline = time.monotonic() + 20
-    while not attacker.found and time.monotonic() < deadline and attacker.client is not None:
-        attacker.note(query("SELECT 'visits.parquet' AS told"))
-    assert attacker.found
-    attacker.end()
+    attacker, client = Attacker(server, 1), server.open()
+    asked = query("SELECT 'visits.parquet' AS told")
+    attacker.judge(asked, b"".join(body for _, body in client.ask(asked)))
+    assert len(attacker.found) == 1
+    client.close()
 
 
 def test_those_who_say_nothing_are_sent_away(server: PostgresServer) -> None:
