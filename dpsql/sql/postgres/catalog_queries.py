@@ -336,7 +336,12 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
             column.replace(exp.Literal.string(facts.analyst))
     for table in [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Func)]:
         name = _name_output(table.this)
-        if name not in ("generate_series", "unnest"):  # its one row
+        if name in ("generate_series", "unnest"):
+            if table.alias and not table.args["alias"].args.get("columns"):
+                table.args["alias"].set(
+                    "columns", [exp.to_identifier(table.alias)]
+                )  # its one column is called so, too
+        else:  # its one row
             alias = table.alias or name
             row = exp.Select(expressions=[exp.alias_(table.this, alias)])
             table.replace(exp.Subquery(this=row, alias=exp.TableAlias(this=exp.to_identifier(alias))))
