@@ -197,6 +197,8 @@ class _Carrier:
     shapes: Shapes
     make_name: MakeName
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
+    ends: dict[int, list[IntervalEnds]] = field(default_factory=dict)
+    """The ends of the columns of a SELECT below; columns that it is given later have none of their own."""
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
         """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
@@ -292,6 +294,12 @@ class _Carrier:
         found = self._list(select)
         select.set("expressions", kept)
         return found
+
+    def _known_of(self, select: exp.Select) -> list[IntervalEnds]:
+        """Return :meth:`of` a SELECT below, which is asked for each of its columns."""
+        if id(select) not in self.ends:
+            self.ends[id(select)] = self.of(select)
+        return self.ends[id(select)]
 
     def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> EndPair | None:
         """Return the ends of an expression over one column, where it stands in a SELECT; None where it has no interval."""
@@ -412,14 +420,14 @@ class _Carrier:
     def _find_sides(self, sides: list[exp.Select], name: str) -> list[IntervalEnds | None]:
         """Return the ends of one output column in each side of a UNION ALL, which goes by the places of columns."""
         if len(sides) == 1:
-            return [next((e for e in self.of(sides[0]) if fold(e[0]) == fold(name)), None)]
+            return [next((e for e in self._known_of(sides[0]) if fold(e[0]) == fold(name)), None)]
         place = [fold(item.alias_or_name) for item in sides[0].expressions].index(fold(name))
         found: list[IntervalEnds | None] = []
         for side in sides:
             item = side.expressions[place] if place < len(side.expressions) else None
             names = [fold(i.alias_or_name) for i in side.expressions]
             wanted = fold(item.alias_or_name) if item is not None else ""
-            ends = self.of(side) if wanted and names.count(wanted) == 1 else []
+            ends = self._known_of(side) if wanted and names.count(wanted) == 1 else []
             found.append(next((e for e in ends if fold(e[0]) == wanted), None))
         return found
 
