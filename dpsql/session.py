@@ -165,8 +165,10 @@ class Session:
             with noting(line, text), before_payment():
                 statements = parse(text, params)
                 cell = line.open_cell(epsilon)
-                admitted = [self._admit(statement, cell) for statement in statements]
-                refuse_cell([bound.size for bound in admitted if isinstance(bound, Plan)])
+                admitted = list[Bound]()
+                for statement in statements:
+                    admitted.append(self._admit(statement, cell))
+                    refuse_cell([bound.size for bound in admitted if isinstance(bound, Plan)])
             alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):

@@ -33,7 +33,7 @@ from dpsql.sql.relations.intervals import (
 )
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.own_names import OwnNames, list_taken
-from dpsql.sql.relations.plan_size import refuse_public_joins
+from dpsql.sql.relations.plan_size import refuse_public_joins, write_public
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -131,7 +131,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     else:
         found = propagate_union_intervals(tree, binder.intervals, results, shapes, binder.name)
         intervals += [IntervalColumns(*ends) for ends in found]
-    finish = to_sql(tree)
+    finish = write_public(tree)
     releases = {block.name: [name for name, _ in block.columns] for block in binder.blocks}
     direct = renamed(tree, binder.blocks) if not binder.adjustments else None
     if direct is not None and all(item.fits for item in direct):

@@ -316,8 +316,19 @@ def test_large_statements_of_a_cell_count_together(
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before
 
 
-@pytest.mark.parametrize("form", ["SELECT * FROM ({} GROUP BY n)", "SELECT * FROM ({} GROUP BY ROLLUP(k, f, n))"])
+@pytest.mark.parametrize(
+    "form", ["SELECT * FROM ({} GROUP BY n)", "SELECT * FROM ({} GROUP BY ROLLUP(k, f, n))"]
+)
 def test_intervals_of_a_query_below_are_read_once(session: dpsql.Session, form: str) -> None:
     """They were read anew for each column: 400 sums below SELECT * took 17 s to bind."""
     few, many = (calls(session, form.format(sums(size)), bound=True) for size in (20, 80))
     assert many <= 8 * few
+
+
+def test_the_text_above_the_private_part_has_a_size(session: dpsql.Session) -> None:
+    """Three hundred products of noisy sums took 33 s and 1 GB, most of it for the ends of their intervals."""
+    sums = ", ".join(f"SUM(n + {i}) AS s{i}" for i in range(300))
+    products = ", ".join(f"s0 * s{i} AS p{i}" for i in range(300))
+    with pytest.raises(dpsql.BindError, match="characters with its intervals, and 500,000 are the most"):
+        session.sql(f"SELECT {products} FROM (SELECT {sums} FROM t)")
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0

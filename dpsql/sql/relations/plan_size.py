@@ -27,6 +27,8 @@ MAX_WRITTEN_SIZE = 250_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
 SMALL_STATEMENT = 5_000
 """Characters of exact SQL of each statement that do not count against the limit on all of a cell."""
+MAX_PUBLIC_SIZE = 500_000
+"""Characters of the SQL above private blocks, with the ends of intervals: to bind and run so many takes some 12 seconds."""
 MAX_PLAN_SIZE = 2_000_000
 """The same, where each CTE counts as often as it is read."""
 MAX_JOINED_RELATIONS = 64
@@ -332,10 +334,15 @@ def write_public(query: exp.Expr) -> str:
     """Return the text of a public query; an engine takes as long to plan it as an exact one.
 
     Raises:
-        BindError: too many relations meet in it.
+        BindError: too many relations meet in it, or it is too long with the intervals of its columns.
     """
     refuse_public_joins(query)
-    return to_sql(query)
+    text = to_sql(query)
+    if len(text) > MAX_PUBLIC_SIZE:
+        what = f"the SQL above the private part would have {len(text):,} characters with its intervals"
+        hint = "ask for fewer columns, or keep an answer, out << SELECT ..., and go on with it."
+        raise bind_error(None, f"{what}, and {MAX_PUBLIC_SIZE:,} are the most.", hint)
+    return text
 
 
 def refuse_public_joins(query: exp.Expr) -> None:
