@@ -190,6 +190,18 @@ def test_a_sign_without_a_sure_rung_goes_no_farther_than_the_other() -> None:
     assert made.choose([[0] * 20, [5] * 20]) is None
 
 
+def test_a_bound_is_at_most_three_rungs_beyond_a_sure_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows four rungs beyond, all but sure, count for nothing; with a fourth rung, the control, they draw the bound there."""
+    made = search(0, 20, epsilon=ONE, doubt=Fraction(1, 10**6))
+    assert made.ladders[1] is not None
+    noisy = [0] * 20
+    noisy[7], noisy[11] = 5000, made.ladders[1].list_thresholds(made.scale)[0] - 1
+    assert made.ladders[1].find_certain(noisy, made.scale) == 8
+    assert made.choose([[], noisy]) == (0, 2**7)
+    monkeypatch.setattr("dpsql.mechanisms.rung_search.BEYOND", 4)
+    assert made.choose([[], noisy]) == (0, 2**11)
+
+
 # -- which ------------------------------------------------------------------------------------------------------------
 
 
