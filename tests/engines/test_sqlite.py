@@ -47,7 +47,7 @@ _KNOWN = (
     exp.Select, exp.From, exp.Where, exp.Group, exp.Join, exp.Subquery, exp.With, exp.CTE, exp.Qualify, exp.Table,
     exp.TableAlias, exp.Identifier, exp.Column, exp.Alias, exp.Literal, exp.Null, exp.Boolean, exp.Distinct,
     exp.Limit, exp.RowNumber, exp.Star, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ,
-    exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.If, exp.Coalesce, exp.Count, exp.Window, exp.Lag,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.If, exp.Coalesce, exp.Count, exp.Window, exp.WindowSpec, exp.Lag,
     exp.Order, exp.Ordered, exp.Values, exp.Tuple, exp.DataType,
 )  # fmt: skip
 """Nodes that mean in SQLite what they mean in DuckDB."""
@@ -208,6 +208,8 @@ def _rewrite(node: exp.Expr) -> exp.Expr:
         if kind not in (*_BITS, "DOUBLE", "TEXT"):
             raise BindError(f"a cast to {kind} has no equal on SQLite.")
         return _call("dp_cast", node.this, exp.Literal.string(kind))
+    if isinstance(node, exp.Sum) and isinstance(node.parent, exp.Window):  # of counts, which 64 bits hold
+        return node
     if type(node) in _FUNCTIONS:
         parts = [node.args.get("this"), node.args.get("expression"), *node.expressions]
         return _call(_FUNCTIONS[type(node)], *(part for part in parts if part is not None))
@@ -377,7 +379,7 @@ class TestSQLite(EngineContract):
     absent: ClassVar[Mapping[str, str]] = {
         "pattern": "like has no equal",
         "blocks": "has no equal",
-        "inverse sensitivity": "windowspec has no equal",
+        "inverse sensitivity": "firstvalue has no equal",
     }
 
     @pytest.fixture
