@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -40,9 +41,9 @@ def test_the_caption_is_folded_to_the_terminal(
     assert len(repr(result).splitlines()) == 2 + lines
 
 
-def test_the_ledger_shows_beginnings_and_keeps_whole_texts() -> None:
+def test_the_ledger_shows_beginnings_and_keeps_whole_texts(tmp_path: Path) -> None:
     text = f"SELECT COUNT(*) AS n\nFROM visits WHERE plan IN ('{'x' * 200}', 'y')"
-    with dpsql.connect(policy=POLICY, ledger=":memory:") as session:
+    with dpsql.connect(policy=POLICY, ledger=tmp_path / "own.ledger") as session:
         session.sql(text)
         shown = session.sql("SHOW LEDGER")
     assert shown.df()["text"].tolist() == [text]

@@ -29,7 +29,7 @@ class ProtocolError(Exception):
 class MessageReader:
     r"""A cursor over the body of one message.
 
-    >>> reader = MessageReader(b"ada\\0" + struct.pack(">h", 7))
+    >>> reader = MessageReader(b"ada\0" + struct.pack(">h", 7))
     >>> reader.text(), reader.int16(), reader.end()
     ('ada', 7, None)
     """
@@ -282,7 +282,7 @@ def write_row(values: Iterable[bytes | None]) -> bytes:
     r"""Return a ``DataRow``; None is NULL.
 
     >>> write_row([b"A", None])
-    b'D\\x00\\x00\\x00\\x0f\\x00\\x02\\x00\\x00\\x00\\x01A\\xff\\xff\\xff\\xff'
+    b'D\x00\x00\x00\x0f\x00\x02\x00\x00\x00\x01A\xff\xff\xff\xff'
     """
     parts = [b"\xff\xff\xff\xff" if v is None else struct.pack(">i", len(v)) + v for v in values]
     return write(b"D", struct.pack(">h", len(parts)), *parts)

@@ -41,7 +41,7 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
     Raises:
         BindError: the type is none that a parameter may have, or the bytes are no value of it.
 
-    >>> read_parameter(1, types.INT4, 1, b"\\0\\0\\0\\7"), read_parameter(2, 1007, 0, b"{1,NULL,3}")
+    >>> read_parameter(1, types.INT4, 1, b"\0\0\0\7"), read_parameter(2, 1007, 0, b"{1,NULL,3}")
     (7, [1, None, 3])
     """
     if data is None:
