@@ -78,9 +78,9 @@ def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) 
             "count": sums.count,
         },
         "asked": _asked(ledger, sums, policy),
-        "accountants": _accountants(ledger),
+        "accountants": _accountants(ledger, sums),
         "refused": [describe_entry(e, ledger.accountant, policy) for e in entries if e.outcome == "refused"],
-        "guarantee": _guarantee(ledger, whole, policy),
+        "guarantee": _guarantee(ledger, sums, whole, policy),
         "assumptions": _assumptions(policy),
         "pictures": _pictures(ledger, whole, sums),
     }
@@ -151,9 +151,9 @@ def _asked(ledger: Ledger, sums: LedgerSums, policy: Policy | None) -> dict[str,
     }  # fmt: skip
 
 
-def _accountants(ledger: Ledger) -> list[dict[str, Any]]:
+def _accountants(ledger: Ledger, sums: LedgerSums) -> list[dict[str, Any]]:
     """Return what was asked so far as each way of adding up has it."""
-    names, rows = list_accountants(ledger)
+    names, rows = list_accountants(ledger, sums.charged)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -187,8 +187,8 @@ def describe_entry(entry: Entry, accountant: Accountant, policy: Policy | None) 
     }
 
 
-def _guarantee(ledger: Ledger, whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
-    promise, spent = find_promise(ledger), find_spent(ledger)
+def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Policy | None) -> dict[str, Any]:
+    promise, spent = find_promise(ledger, sums.charged), find_spent(ledger, sums.charged)
     at_delta = find_conversion_delta(ledger)
     units = sorted({t.unit_words for t in policy.tables.values() if not t.public}) if policy else []
     unit = " or ".join(units) or "all rows of any one privacy unit"
@@ -329,14 +329,14 @@ def _say_server(policy: Policy) -> list[str]:
 
 def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str, Any]:
     epsilon = float(whole.limit_epsilon)
-    events = sums.events
-    promise, spent = find_promise(ledger), find_spent(ledger)
+    charged = sums.charged
+    promise, spent = find_promise(ledger, charged), find_spent(ledger, charged)
     promised, used = promise.find_profile(), spent.find_profile()
     grid = [1.5 * epsilon * i / 150 for i in range(151)]
-    by_rule = find_rule_curve(ledger)
+    by_rule = find_rule_curve(ledger, promise)
     curves = {
         "promise": _draw_curve(promise, epsilon),
-        "spent": _draw_curve(spent, epsilon) if events else [(0.0, 1.0), (1.0, 0.0)],
+        "spent": _draw_curve(spent, epsilon) if charged.counts else [(0.0, 1.0), (1.0, 0.0)],
         **({} if by_rule is None else {"by_rule": [(i / 100, by_rule(i / 100)) for i in range(101)]}),
     }
     at_delta = find_conversion_delta(ledger)
@@ -346,7 +346,7 @@ def _pictures(ledger: Ledger, whole: BudgetState, sums: LedgerSums) -> dict[str,
         "epsilon_delta": {
             "epsilon": grid,
             "promise": [promised(x) for x in grid],
-            "spent": [used(x) for x in grid] if events else [0.0] * len(grid),
+            "spent": [used(x) for x in grid] if charged.counts else [0.0] * len(grid),
         },
         "tradeoff": curves,
         "attacker": _attacker(whole, promise, spent),

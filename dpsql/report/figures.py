@@ -8,14 +8,16 @@ at: floats, worked out of exact sums. What is charged is decided by the filters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.curves import BesideDelta, TradeOff
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
@@ -74,16 +76,65 @@ def gaussian_profile(mu: float) -> PrivacyProfile:
     return profile
 
 
-def spent_profile(events: Iterable[Event]) -> PrivacyProfile:
+@dataclass(frozen=True)
+class Charges:
+    """The events that statements were charged, and how many statements each of them: the order decides no sum.
+
+    Args:
+        counts: how often each event was charged, the first one first.
+        last: the newest of them; None where there is none.
+    """
+
+    counts: Mapping[Event, int] = field(default_factory=dict)
+    last: Event | None = None
+
+    @property
+    def first(self) -> Event | None:
+        """The oldest of them; None where there is none."""
+        return next(iter(self.counts), None)
+
+    def add_up(self, cost: Callable[[Event], Fraction]) -> Fraction:
+        """Add up a cost over all statements."""
+        return sum((times * cost(event) for event, times in self.counts.items()), Fraction(0))
+
+    def add_up_pairs(self) -> tuple[float, float]:
+        """Add up the pairs (epsilon, delta) of all statements."""
+        return float(self.add_up(lambda e: e.basic[0])), float(self.add_up(lambda e: e.basic[1]))
+
+    def counted_by(self, rule: type[Accountant] | Accountant) -> Charges:
+        """Return the charges as an accountant counts them."""
+        counts: Counter[Event] = Counter()
+        for event, times in self.counts.items():
+            counts[rule.charge(event)] += times
+        return Charges(counts, None if self.last is None else rule.charge(self.last))
+
+    def fold(self, rule: Accountant) -> Spent:
+        """Return an accountant's sums of all of them."""
+        spent = rule.start
+        for event, times in self.counts.items():
+            spent = rule.add(spent, event, times)
+        return spent
+
+
+def count_charges(ledger: Ledger) -> Charges:
+    """Count what all statements of a ledger were charged, in one pass over it."""
+    counts: Counter[Event] = Counter()
+    last = None
+    for entry in ledger.walk(1, ledger.count):
+        if entry.event is not None:
+            counts[entry.event] += 1
+            last = entry.event
+    return Charges(counts, last)
+
+
+def spent_profile(charged: Charges) -> PrivacyProfile:
     """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
-    charged = list(events)
-    epsilon = float(sum((e.basic[0] for e in charged), Fraction(0)))
-    both = float(sum((e.basic[1] for e in charged), Fraction(0)))
+    epsilon, both = charged.add_up_pairs()
     profiles = [approximate_profile(epsilon, min(1.0, both))]
-    delta = float(sum(e.delta for e in charged))
-    profiles.append(concentrated_profile(float(sum(e.rho for e in charged)), min(1.0, delta)))
+    delta = float(charged.add_up(lambda e: e.delta))
+    profiles.append(concentrated_profile(float(charged.add_up(lambda e: e.rho)), min(1.0, delta)))
     if delta == 0:
-        profiles.append(gaussian_profile(math.sqrt(sum(e.mu**2 for e in charged))))
+        profiles.append(gaussian_profile(math.sqrt(charged.add_up(lambda e: e.mu**2))))
     return lambda x: min(profile(x) for profile in profiles)
 
 
@@ -223,7 +274,7 @@ class BudgetLoss:
         return float(epsilon), at_delta + self.delta
 
 
-def find_promise(ledger: Ledger) -> BudgetLoss:
+def find_promise(ledger: Ledger, charges: Charges) -> BudgetLoss:
     """Return what the whole budget promises.
 
     A budget in mu or rho promises that. So does gdp where the first statement had no pure loss: it was chosen before
@@ -231,48 +282,41 @@ def find_promise(ledger: Ledger) -> BudgetLoss:
     rule alone. Otherwise the pair (epsilon, delta) is what is proved.
     """
     held = ledger.accountant
-    first = next((entry.event for entry in ledger.walk(1, ledger.count) if entry.event is not None), None)
+    first = charges.first
     alone = held.promises_rule or (held.speaks and first is not None and first.epsilon is None)
     if alone and isinstance(held, RuleAccountant):
         return BudgetLoss(held.currency, float(held.own_amount(held.limit)), float(held.aside))
     return BudgetLoss("epsilon", float(held.epsilon), float(held.delta))
 
 
-def find_rule_curve(ledger: Ledger) -> TradeOff | None:
+def find_rule_curve(ledger: Ledger, promise: BudgetLoss) -> TradeOff | None:
     """Return the curve of what the rule may spend, beside a promise of another kind; None where it is the promise."""
     held = ledger.accountant
-    if (
-        not held.speaks
-        or not isinstance(held, RuleAccountant)
-        or find_promise(ledger).currency == held.currency
-    ):
+    if not held.speaks or not isinstance(held, RuleAccountant) or promise.currency == held.currency:
         return None
     return BudgetLoss(held.currency, float(held.own_amount(held.limit)), float(held.aside)).curve
 
 
-def find_spent(ledger: Ledger) -> BudgetLoss:
-    """Return what was charged so far, as a list fixed in advance would have lost it."""
+def find_spent(ledger: Ledger, charges: Charges) -> BudgetLoss:
+    """Return what was charged so far in the session's currency, as a list fixed in advance would have lost it."""
     held = ledger.accountant
-    events = [event for entry in ledger.walk(1, ledger.count) if (event := entry.charged(held)) is not None]
-    return sum_spent(held, events)
-
-
-def sum_spent(held: Accountant, events: list[Event]) -> BudgetLoss:
-    """Return the loss of events, in an accountant's currency."""
+    charged = charges.counted_by(held)
     if held.speaks:
-        outside = min(1.0, float(sum((e.delta for e in events), Fraction(0))))
+        outside = min(1.0, float(charged.add_up(lambda e: e.delta)))
         if held.currency == "mu":
-            return BudgetLoss("mu", math.sqrt(sum((e.mu**2 for e in events), Fraction(0))), outside)
-        return BudgetLoss("rho", float(sum((e.rho for e in events), Fraction(0))), outside)
-    epsilon, delta = (float(sum((e.basic[i] for e in events), Fraction(0))) for i in (0, 1))
-    return BudgetLoss("epsilon", epsilon, min(1.0, delta), spent_profile(events))
+            return BudgetLoss("mu", math.sqrt(charged.add_up(lambda e: e.mu**2)), outside)
+        return BudgetLoss("rho", float(charged.add_up(lambda e: e.rho)), outside)
+    epsilon, delta = charged.add_up_pairs()
+    return BudgetLoss("epsilon", epsilon, min(1.0, delta), spent_profile(charged))
 
 
 def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
     """Return columns and rows of ``SHOW TRADEOFF``, and of ``SHOW TRADEOFF SPENT``."""
-    curves = [(find_spent(ledger) if spent else find_promise(ledger)).curve]
+    charges = count_charges(ledger)
+    loss = (find_spent if spent else find_promise)(ledger, charges)
+    curves = [loss.curve]
     names = ["type_i_error", "type_ii_error"]
-    rule = None if spent else find_rule_curve(ledger)
+    rule = None if spent else find_rule_curve(ledger, loss)
     if rule is not None:
         curves.append(rule)
         names.append("type_ii_error_by_rule")
@@ -295,8 +339,8 @@ def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | 
         "type_ii_at_10",
     )
     rows: list[tuple[str | int | float | None, ...]] = []
-    at_delta = find_conversion_delta(ledger)
-    for name, loss in (("budget", find_promise(ledger)), ("spent", find_spent(ledger))):
+    at_delta, charges = find_conversion_delta(ledger), count_charges(ledger)
+    for name, loss in (("budget", find_promise(ledger, charges)), ("spent", find_spent(ledger, charges))):
         for k in range(1, PEOPLE + 1):
             rows.append((name, k, *describe_group(loss, k, at_delta)))
     return names, rows
@@ -330,7 +374,7 @@ _SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
 
 
 def list_accountants(
-    ledger: Ledger,
+    ledger: Ledger, charges: Charges | None = None
 ) -> tuple[tuple[str, ...], list[tuple[str | int | float | bool | None, ...]]]:
     """Return columns and rows of ``SHOW ACCOUNTANTS``: what was asked so far, as each way of adding up has it.
 
@@ -341,51 +385,51 @@ def list_accountants(
     names = ("accountant", "session", "spent", "epsilon", "delta", "within", "left_epsilon", "more_like_last")
     terms, own = ledger.terms, ledger.accountant.name
     delta = terms.at_delta
-    reserved = [entry.event for entry in ledger.walk(1, ledger.count) if entry.event is not None]
+    charges = count_charges(ledger) if charges is None else charges
     rows: list[tuple[str | int | float | bool | None, ...]] = []
     for name in dict.fromkeys((*_SIDE_BY_SIDE, own)):
         kind = ACCOUNTANTS[name]
         held = ledger.accountant if name == own else terms.counted_by(name).open_filter()
-        spent = held.fold(reserved)
-        events = [kind.charge(event) for event in reserved]
-        more = held.more(spent, events[-1]) if events else None
+        spent = charges.fold(held)
+        events = charges.counted_by(kind)
+        more = None if events.last is None else held.more(spent, events.last)
         epsilon = _at_delta(name, events, delta)
         rows.append((name, name == own, _say_spent(held, events), *_pair(epsilon, name, events, delta), held.holds(spent),
                      float(held.fits(spent)), more))  # fmt: skip
-    rows.append(("pld", False, "declared as one list", *_describe_plan(reserved, terms.epsilon, delta)))
+    rows.append(("pld", False, "declared as one list", *_describe_plan(charges, terms.epsilon, delta)))
     return names, rows
 
 
 def _pair(
-    epsilon: Fraction | None, name: str, events: list[Event], delta: Fraction
+    epsilon: Fraction | None, name: str, events: Charges, delta: Fraction
 ) -> tuple[float | None, float]:
-    summed = sum((e.basic[1] for e in events), Fraction(0)) if name == "basic" else delta
+    summed = events.add_up(lambda e: e.basic[1]) if name == "basic" else delta
     return (None if epsilon is None else float(epsilon)), float(summed)
 
 
-def _say_spent(held: Accountant, events: list[Event]) -> str:
+def _say_spent(held: Accountant, events: Charges) -> str:
     """Say the sum in the accountant's own currency."""
     if held.currency == "mu":
-        return f"μ={write_number(compute_root(sum((e.mu**2 for e in events), Fraction(0))))}"
+        return f"μ={write_number(compute_root(events.add_up(lambda e: e.mu**2)))}"
     if held.currency == "rho":
-        return f"ρ={write_number(sum((e.rho for e in events), Fraction(0)))}"
+        return f"ρ={write_number(events.add_up(lambda e: e.rho))}"
     if held.has_rule:
-        return held.sentence(held.fold(events))
-    return f"ε={write_number(sum((e.basic[0] for e in events), Fraction(0)))}"
+        return held.sentence(events.fold(held))
+    return f"ε={write_number(events.add_up(lambda e: e.basic[0]))}"
 
 
-def _at_delta(name: str, events: list[Event], delta: Fraction) -> Fraction | None:
+def _at_delta(name: str, events: Charges, delta: Fraction) -> Fraction | None:
     """Return the epsilon of a list of events at a delta, as one way of adding up has it; None where it has none."""
-    if name == "basic" or not events:
-        return sum((e.basic[0] for e in events), Fraction(0))
-    rest = delta - sum((e.delta for e in events), Fraction(0))
+    if name == "basic" or not events.counts:
+        return events.add_up(lambda e: e.basic[0])
+    rest = delta - events.add_up(lambda e: e.delta)
     if rest <= 0:
         return None
     if name == "gdp":
-        return conversions.gaussian_epsilon(compute_root(sum((e.mu**2 for e in events), Fraction(0))), rest)
+        return conversions.gaussian_epsilon(compute_root(events.add_up(lambda e: e.mu**2)), rest)
     if name == "zcdp":
-        return conversions.find_smallest_epsilon(sum((e.rho for e in events), Fraction(0)), rest)
-    sums = [(a, sum((e.renyi(a) for e in events), Fraction(0))) for a in RENYI_ORDERS]
+        return conversions.find_smallest_epsilon(events.add_up(lambda e: e.rho), rest)
+    sums = [(a, events.add_up(methodcaller("renyi", a))) for a in RENYI_ORDERS]
     return max(
         Fraction(0), min(total - conversions.find_renyi_limit(a, Fraction(0), rest) for a, total in sums)
     )
@@ -398,11 +442,12 @@ _MOST_EVENTS = 1000
 
 
 def _describe_plan(
-    events: list[Event], limit: Fraction, delta: Fraction
+    charges: Charges, limit: Fraction, delta: Fraction
 ) -> tuple[float | None, float, bool, float | None, int | None]:
     """Return what a declared list of these events costs at delta, and how much more it would have had room for."""
-    if sum((e.basic[0] for e in events), Fraction(0)) > _MOST_EPSILON:
+    if charges.add_up(lambda e: e.basic[0]) > _MOST_EPSILON:
         return None, float(delta), False, None, None
+    events = [event for event, times in charges.counts.items() for _ in range(times)]
     try:
         now = find_cost(events, delta) if events else Fraction(0)
     except ValueError:
@@ -427,7 +472,13 @@ def _describe_plan(
     for _ in range(_TRIES):
         middle = (low + high) / 2
         low, high = (middle, high) if fits(PureDP(middle)) else (low, middle)
-    return float(now), float(delta), True, float(low), _count_more(fits, events[-1]) if events else None
+    return (
+        float(now),
+        float(delta),
+        True,
+        float(low),
+        None if charges.last is None else _count_more(fits, charges.last),
+    )
 
 
 def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:

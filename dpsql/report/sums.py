@@ -15,6 +15,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry
+from dpsql.report.figures import Charges
 from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
@@ -67,7 +68,7 @@ class LedgerSums:
     people: dict[str, Tally] = field(default_factory=dict)
     days: dict[tuple[str, str], Tally] = field(default_factory=dict)
     """By the day, in UTC, and the person."""
-    events: Counter[Event] = field(default_factory=Counter)
+    charged: Charges = field(default_factory=Charges)
     entries: list[Entry] = field(default_factory=list)
     """The statements of the page, in order."""
     unsettled: int = 0
@@ -91,7 +92,7 @@ class LedgerSums:
             curve.add(entry)
             if self.first <= entry.statement_id <= self.last:
                 self.entries.append(entry)
-        self.burn_down, self.events = curve.finish(), curve.events
+        self.burn_down, self.charged = curve.finish(), Charges(curve.events, curve.newest)
 
     @property
     def charges(self) -> int:
@@ -112,12 +113,14 @@ class _BurnDown:
         self._last = ""
         self._told = 0
         self.events: Counter[Event] = Counter()
+        self.newest: Event | None = None
         self.steps: list[dict[str, Any]] = [{"charges": 0, "left": float(self._left), "text": ""}]
         self.refused: list[dict[str, Any]] = []
 
     def add(self, entry: Entry) -> None:
         if entry.event is not None:
             self._since[entry.event] += 1
+            self.newest = entry.event
             self._charges += 1
             self._last = entry.text
             if self._charges % self._every == 0:
