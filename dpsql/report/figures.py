@@ -8,21 +8,21 @@ at: floats, worked out of exact sums. What is charged is decided by the filters.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from dpsql.numerics.exact_numbers import compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
+from dpsql.privacy.accountants import Accountant, RuleAccountant
 from dpsql.privacy.curves import BesideDelta, TradeOff
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.filters import ACCOUNTANTS, RENYI_ORDERS
 from dpsql.privacy.pld import compute_loss, find_cost
 from dpsql.privacy.tradeoff import from_epsilon_delta, from_profile, gaussian
+from dpsql.report.charges import Charges, count_charges
 
 if TYPE_CHECKING:
     from dpsql.ledger.ledger import Ledger
@@ -74,57 +74,6 @@ def gaussian_profile(mu: float) -> PrivacyProfile:
         return max(0.0, tail(x / mu - mu / 2) - (math.exp(x + math.log(second)) if second > 0 else 0.0))
 
     return profile
-
-
-@dataclass(frozen=True)
-class Charges:
-    """The events that statements were charged, and how many statements each of them: the order decides no sum.
-
-    Args:
-        counts: how often each event was charged, the first one first.
-        last: the newest of them; None where there is none.
-    """
-
-    counts: Mapping[Event, int] = field(default_factory=dict)
-    last: Event | None = None
-
-    @property
-    def first(self) -> Event | None:
-        """The oldest of them; None where there is none."""
-        return next(iter(self.counts), None)
-
-    def add_up(self, cost: Callable[[Event], Fraction]) -> Fraction:
-        """Add up a cost over all statements."""
-        return sum((times * cost(event) for event, times in self.counts.items()), Fraction(0))
-
-    def add_up_pairs(self) -> tuple[float, float]:
-        """Add up the pairs (epsilon, delta) of all statements."""
-        return float(self.add_up(lambda e: e.basic[0])), float(self.add_up(lambda e: e.basic[1]))
-
-    def counted_by(self, rule: type[Accountant] | Accountant) -> Charges:
-        """Return the charges as an accountant counts them."""
-        counts: Counter[Event] = Counter()
-        for event, times in self.counts.items():
-            counts[rule.charge(event)] += times
-        return Charges(counts, None if self.last is None else rule.charge(self.last))
-
-    def fold(self, rule: Accountant) -> Spent:
-        """Return an accountant's sums of all of them."""
-        spent = rule.start
-        for event, times in self.counts.items():
-            spent = rule.add(spent, event, times)
-        return spent
-
-
-def count_charges(ledger: Ledger) -> Charges:
-    """Count what all statements of a ledger were charged, in one pass over it."""
-    counts: Counter[Event] = Counter()
-    last = None
-    for entry in ledger.walk(1, ledger.count):
-        if entry.event is not None:
-            counts[entry.event] += 1
-            last = entry.event
-    return Charges(counts, last)
 
 
 def spent_profile(charged: Charges) -> PrivacyProfile:

@@ -15,7 +15,7 @@ from dpsql.ledger.ledger import Ledger
 from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent
 from dpsql.privacy.events import Event
 from dpsql.privacy.records import Entry
-from dpsql.report.figures import Charges
+from dpsql.report.charges import Charges
 from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000

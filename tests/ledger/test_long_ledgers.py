@@ -20,12 +20,14 @@ from dpsql.ledger.accounts import Account
 from dpsql.ledger.filter_states import compare_sums
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import hash_row, read_rows_after, verify_rows
+from dpsql.ledger.reader import LedgerReader
 from dpsql.ledger.upkeep import verify_ledger
 from dpsql.policy.model import Policy
 from dpsql.privacy.accountants import Spent
 from dpsql.privacy.events import PureDP, RoundedGaussian, SparseVector
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
+from dpsql.privacy.records import Entry
 from dpsql.report.data import make_report
 from dpsql.report.pages import report_text, write_page, write_report
 from dpsql.report.sums import Tally, sum_days
@@ -336,6 +338,21 @@ def test_a_million_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
 
 
 # -- the report -------------------------------------------------------------------------------
+
+
+def test_a_report_reads_each_statement_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_ledger(path, rich(), 200)
+    walked: list[int] = []
+
+    def walk(self: Ledger, first: int = 1, last: int | None = None) -> Iterator[Entry]:
+        for entry in LedgerReader.walk(self, first, last):
+            walked.append(entry.statement_id)
+            yield entry
+
+    monkeypatch.setattr(Ledger, "walk", walk)
+    with Ledger.read(path) as owner:
+        make_report(owner)
+    assert walked == list(range(1, 201))
 
 
 def test_a_report_pages_and_sums_by_day_and_person(path: Path, whole_size: None) -> None:
