@@ -63,7 +63,7 @@ class Message:
 
 
 READING = Message({"kind": "stage", "stage": "reading"})
-"""What a client is told before private data may be read for its statement."""
+"""The notice to a client before private data may be read for its statement."""
 
 
 def encode(message: Message) -> bytes:

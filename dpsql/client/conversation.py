@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dpsql.result import Result
 
 OPEN_SECONDS = 120.0
-"""How long a server may take to open a session: it may have to read the owner's files first."""
+"""Seconds that a server may take to open a session: it may have to read the owner's files first."""
 INTERRUPT_SECONDS = 10.0
-"""How long a server may take to hear that a statement should stop, or a session end."""
+"""Seconds that a server may take to hear that a statement should stop, or that a session ends."""
 MAX_PAGES = 1000
 """Messages with values in one reply."""
 _UNSURE = "SHOW LEDGER says whether the statement was charged."
@@ -59,9 +59,9 @@ class Conversation:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.handle = ""
-        """What the server calls the session; empty until it is open."""
+        """The server's name for the session; empty until it is open."""
         self.stage = ""
-        """How far the statement that runs has come, as the server tells."""
+        """The stage that the running statement has reached, as the server tells it."""
         self.given: WeakValueDictionary[int, Result] = WeakValueDictionary()
         """The results that the server can be told to keep, by its handles."""
 

@@ -65,7 +65,7 @@ class RemoteSession:
         self.answers = get_field(opened, "answers", str, "shared")
         """``"shared"``: a stored answer is free for whoever may ask its statement; ``"own"``: each analyst's share pays."""
         self.expires = get_field(opened, "expires", str, "")
-        """When the token ends, as ISO 8601 writes it; empty where the server does not say."""
+        """The time at which the token ends, in ISO 8601; empty where the server does not say."""
         times = get_field(opened, "answer_times", list, [])
         self.answer_times = tuple(float(time) for time in times if isinstance(time, int | float))
         """Seconds after a request at which answers may leave; beyond the last one they double. Empty: when they are ready."""

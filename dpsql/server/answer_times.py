@@ -76,11 +76,11 @@ class AnswerClock:
         self._grid = grid
         self.start = time.monotonic() if start is None else start
         self.touched = False
-        """Whether private data were read since the last time that everybody knows."""
+        """True where private data were read since the last time that everybody knows."""
         self.waited: float | None = None
         """The time of the reply, once a step before it has waited."""
         self.overrun = False
-        """Whether a statement took longer than the grid's last time."""
+        """True where a statement took longer than the grid's last time."""
         self._ready: float | None = None
         """The time of the reply of a statement that is answered, and not in the ledger yet."""
         self._given_up = threading.Event()

@@ -78,18 +78,18 @@ class AnalystCall:
         self.operation, self.session, self.analyst = operation, session, analyst
         self.clock = AnswerClock(grid)
         self.began = self.clock.start
-        """When it was asked, as :func:`time.monotonic` tells it."""
+        """The time at which it was asked, as :func:`time.monotonic` tells it."""
         self.stopped = False
         self.is_abandoned: Callable[[], bool] = lambda: False
         """Tells whether the client is gone; asked while the call waits for its turn, since nothing was paid."""
         self.failures = 0
         """Statements of it that failed after they were paid."""
         self.killed = False
-        """Whether its worker is gone."""
+        """True once its worker is gone."""
         self.told: list[str] = []
         """Places in our code where something unforeseen happened, for the owner."""
         self.journal: list[bytes] | None = None
-        """What the session would be made from again, where that changed."""
+        """The lines that the session would be made from again; None where they have not changed."""
         self.charges: set[int] = set()
         """The numbers of the statements that it paid."""
         self._seconds, self._result_bytes = seconds, result_bytes

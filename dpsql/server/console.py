@@ -28,7 +28,7 @@ from dpsql.server.worker_process import select_environment
 from dpsql.wire import Message
 
 MAX_STARTS = 5
-"""How often the process is started again that has ended by itself."""
+"""The number of times that the process is started in all, where it ends by itself."""
 _LINK_BYTES = 24
 _CLOSING_SECONDS = 5.0
 _BACKLOG = 64

@@ -67,7 +67,7 @@ class AnalystView:
     refused: int
     desk: dict[str, Any]
     known: bool
-    """Whether the policy has the name."""
+    """True where the policy has the name."""
 
 
 class LedgerView:

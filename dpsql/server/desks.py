@@ -41,7 +41,7 @@ UNUSED_SECONDS = 300.0
 _HANDLE_BYTES = 16
 _ATTEMPTS = 3
 _LOOK_SECONDS = 1.0
-"""How often a call that waits for its turn asks whether its client is still there."""
+"""The seconds between two looks at whether a waiting call's client is still there."""
 _KEPT_DAYS = 7
 """Days after which a session that asks nothing is forgotten altogether."""
 
@@ -87,7 +87,7 @@ class SessionRecord:
 
     @property
     def log_name(self) -> str:
-        """What a log calls it: its handle would open it."""
+        """The name for a log, where the handle itself would open the session."""
         return hashlib.sha256(self.handle.encode()).hexdigest()[:8]
 
 

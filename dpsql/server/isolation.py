@@ -23,7 +23,7 @@ ADDRESS_SPACE = 4 << 30
 """Bytes that a worker may map beyond its memory limit, where only that can be bounded: libraries, threads, arenas."""
 MAX_FILES = 1024
 NICENESS = 5
-"""How far a worker stands back for the front, and its computing threads for the one that makes replies."""
+"""The niceness of a worker towards the front, and of its computing threads towards the one that makes replies."""
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 4, 22, 38
 _GROUPS = Path("/sys/fs/cgroup")

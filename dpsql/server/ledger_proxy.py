@@ -53,7 +53,7 @@ class LedgerProxy(Ledger):
         self._promised: int | None = None
         """The statement that was settled last, where the front has given its word and writes it later."""
         self._left: str | None = None
-        """What is left, as the last call told by the way."""
+        """The sentence on what is left that the last call brought along."""
         self._dropped: dict[str, str | None] = {}
 
     def _call(self, method: str, payload: bytes = b"", **head: Any) -> Message:

@@ -84,7 +84,7 @@ class _Memory:
     """The results of one session that its client refers to."""
 
     results: OrderedDict[int, tuple[Result, _Question, int]] = field(default_factory=OrderedDict)
-    """By handle: a result, what was asked, and the bytes of the rows."""
+    """A result, its question and the bytes of its rows, by handle."""
     count: int = field(default_factory=lambda: secrets.randbelow(1 << 40))
     """The last handle. Another process begins elsewhere: what it does not hold can't be taken for something else."""
     size: int = 0

@@ -92,7 +92,7 @@ class ServedPolicy:
         self._old: list[Edition] = []
         self._edition: Edition | None = None
         self.readings = 0
-        """How often the policy was taken again."""
+        """The number of times that the policy was read again."""
         self._checking: subprocess.Popen[str] | None = None
         self._ended = False
         self._held = _hold(places.ledger)

@@ -84,9 +84,9 @@ class WorkerProcess:
         self.dataset = ""
         """The name of the data in the ledger, as the worker's engine gives it."""
         self.held: dict[str, str] = {}
-        """By what the operating system holds it, as :func:`dpsql.server.isolation.confine` says."""
+        """The means by which the operating system holds it, as :func:`dpsql.server.isolation.confine` says."""
         self.was_awaited = False
-        """Whether a statement waited for its start, since no other one was ready."""
+        """True where a statement waited for its start, since no other one was ready."""
         memory = setup.rules.max_memory_mb << 20
         ours, theirs = socket.socketpair()
         read, self._stop_pipe = os.pipe()

@@ -55,7 +55,7 @@ ACTIONS = {
 }
 """The actions of Flight SQL that are answered, if only by a refusal."""
 _LOOK_SECONDS = 0.25
-"""How often it is looked whether a client is still there."""
+"""The seconds between two looks at whether a client is still there."""
 _CANCELLING, _NOT_CANCELLABLE = 2, 3
 _NOT_CLOSEABLE = 3
 _INVALID_NAME, _INVALID_VALUE = 1, 2
@@ -83,7 +83,7 @@ class FlightSqlService:
         self._sessions: dict[tuple[str, str], str] = {}
         """Handles of the sessions that analysts' connections share."""
         self._running: dict[tuple[str, str, str], AnalystCall] = {}
-        """By policy, analyst and mark: the statements that are being answered."""
+        """The statements that are being answered, by policy, analyst and mark."""
 
     # -- commands -----------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ _ONE, _APART = "a prepared statement is one statement.", "send them one after an
 
 @dataclass
 class _State:
-    """What a PostgreSQL client's session has besides dpsql's own."""
+    """The state of a PostgreSQL client's session besides dpsql's own."""
 
     settings: ClientSettings
     catalogue: Catalogue
@@ -82,7 +82,7 @@ class _Asked:
     fields: tuple[ResultField, ...] | None = None
     """The columns that the client was told of before; values are written as their types have them."""
     bound: bool = False
-    """Whether its parameters have values."""
+    """True once its parameters have values."""
 
     @property
     def params(self) -> dict[str, Any] | None:

@@ -165,4 +165,4 @@ def _read_relations(text: str, prefix: str = "") -> dict[str, dict[str, str]]:
 RELATIONS: dict[str, dict[str, str]] = _read_relations(_CATALOG) | _read_relations(
     _INFORMATION, f"{INFORMATION}_"
 )
-"""By relation: its columns and the signs of their types."""
+"""The columns of each relation, with the signs of their types."""

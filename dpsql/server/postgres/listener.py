@@ -1,4 +1,4 @@
-"""Where PostgreSQL's clients arrive: a port, a thread for each of them, and their requests to cancel.
+"""The port where PostgreSQL's clients arrive: a thread for each of them, and their requests to cancel.
 
 Clients that have not proved to have a token yet are few and have little time, so that none can keep the others out for long.
 """
@@ -114,7 +114,7 @@ class PostgresListener:
         except (OSError, OverflowError):
             raise ServerError("nothing can listen there.", hint=f"is {host}:{port} in use?") from None
         self.place = f"{host}:{self._socket.getsockname()[1]}"
-        """Where it listens, ``host:port``."""
+        """The address that it listens at, ``host:port``."""
         threading.Thread(target=self._accept, daemon=True, name="dpsql-postgres").start()
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ SQLSTATES: dict[type[Error], str] = {
     errors.PostprocessingError: "22000",
     errors.Interrupted: "57014",
 }
-"""By class of ours: syntax, names and types, privileges, limits, configuration, system, data, canceled."""
+"""Codes of our classes of errors: syntax, names and types, privileges, limits, configuration, system, data, canceled."""
 PROTOCOL_VIOLATION, NO_PASSWORD, NO_AUTHORIZATION, NO_DATABASE = "08P01", "28P01", "28000", "3D000"
 TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
     "53300",

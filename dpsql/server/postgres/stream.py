@@ -38,7 +38,7 @@ class Stream:
         self._buffer = bytearray()
         self._unsent = bytearray()
         self.end = time.monotonic() + seconds
-        """When the client has taken too long."""
+        """The time after which the client has taken too long."""
         self.check: Callable[[], None] = lambda: None
         """Called every second while nothing comes; it raises where the connection is to end."""
         self.secured = False
