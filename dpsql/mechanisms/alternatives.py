@@ -40,7 +40,7 @@ class AlternativeErrors:
     name: str
     inverse: tuple[float, ...]
     tested: tuple[float | None, ...] | None
-    """By PTR; None where public numbers do not tell."""
+    """The errors under PTR; None where public numbers do not tell."""
     global_noise: float
     width: float
     """The distance between the bounds."""

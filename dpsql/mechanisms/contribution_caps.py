@@ -54,7 +54,7 @@ RUNAWAY = Fraction(1, 10**9)
 """The greatest chance of a cap more than 8 times what any unit has."""
 
 _SOONER = 7
-"""How many scales of the threshold's noise may lie beyond the rung two below, for a rung to be taken all the same."""
+"""The scales of the threshold's noise that may lie beyond the rung two below where a rung is still taken."""
 
 
 def list_caps(top: int) -> tuple[int, ...]:
@@ -340,7 +340,7 @@ class CapSearch(base.Operator):
 
 
 _WHAT = {"max_rows_contributed": "rows", "max_groups_contributed": "groups"}
-"""What the caps count, by the option that they stand for."""
+"""The noun for what a cap counts, by its option."""
 _PLACES = b"dpsql_caps"
 
 

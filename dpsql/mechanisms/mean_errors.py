@@ -25,7 +25,7 @@ from dpsql.mechanisms.per_group import Noise, Statistic
 TYPICAL_ROWS = 1000
 """Rows of a group for which errors are told that depend on their number."""
 _OFF_CENTRE = 1 / 4
-"""How far the mean of the rows is assumed to be off the middle of the bounds, in parts of their distance."""
+"""The assumed distance of the rows' mean from the middle of the bounds, in parts of the bounds' distance."""
 _EVEN_VARIANCE = 1 / 12
 """The variance of values that are spread evenly between the bounds, in parts of the squared distance."""
 

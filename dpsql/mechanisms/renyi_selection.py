@@ -56,7 +56,7 @@ LONGEST_TABLE = 3000
 _BITS = 144
 _SHRUNK = 1 - 2.0**-24
 _NEAR = 0.02
-"""How much a step differs from the one before, mostly."""
+"""The relative difference of a step from the one before, in most cases."""
 _TRIES = 30
 _NORMAL = NormalDist()
 

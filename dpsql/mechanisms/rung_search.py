@@ -56,9 +56,9 @@ _AHEAD = 8
 _BACK = 6
 """The last rungs that are seen, which tails have to explain."""
 _BENDS = np.concatenate([[0.05], 0.1 * 1.3 ** np.arange(18)])
-"""By how much more than before the logarithm of the rows falls from the last rung to the next."""
+"""The additional falls of the logarithm of the rows from the last rung to the next."""
 _GROWTHS = np.array([1, 1.5, 2, 2.5, 3, 4])
-"""How many times as large the next bend is."""
+"""The factors from one bend to the next."""
 _STRAIGHT = 0.7
 """The chance of a tail that does not bend, before anything is seen."""
 _BREAK = 0.05
@@ -148,7 +148,7 @@ def _expect_size(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> N
 
 
 class _Cut(NamedTuple):
-    """What bounds cut off, expected for each, and its standard deviation."""
+    """The amounts that bounds are expected to cut off, and their standard deviations."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]

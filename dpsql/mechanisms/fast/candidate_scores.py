@@ -75,7 +75,7 @@ _SOME = 1 << 15
 """Rows that show whether most doubles differ."""
 _TOGETHER = 1 << 6  # candidates that are near, or far, together
 _CLOSE = 8
-"""How many times the distance of evenly spread thresholds neighbours may be apart, and still be close."""
+"""The multiple of evenly spread thresholds' distance up to which neighbours are still close."""
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     units: str
     groups: int | None
     shared: tuple[int, int] | None = None
-    """Where the groups of a unit share its rows: how many count in one of them, and in all."""
+    """The rows of a unit that count in one group, and in all, where its groups share them."""
 
     @property
     def queries(self) -> tuple[str, ...]:

@@ -235,9 +235,9 @@ class CountLevel(NamedTuple):
     """The values that occur equally often."""
 
     rows: int
-    """How often each occurs."""
+    """The number of times that each occurs."""
     many: int
-    """How many values they are."""
+    """The number of these values."""
     low: int
     high: int
     """The smallest and the largest of them."""

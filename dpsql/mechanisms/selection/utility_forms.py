@@ -28,7 +28,7 @@ from dpsql.mechanisms.base import ScoresClaim
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
 Movement = tuple[int, int]
-"""How far one more row lowers a number (at most 0), and how far it raises it (at least 0)."""
+"""The lowest (at most 0) and the highest (at least 0) change that one more row makes to a number."""
 
 MAX_SETS = 64
 """Sets of statistics that are looked at; where there would be more, a row is taken to move all of them."""

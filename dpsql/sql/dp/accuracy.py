@@ -23,7 +23,7 @@ from dpsql.sql.parse.dialect import span_of
 from dpsql.sql.parse.options import Options
 
 _FARTHEST = 1 << 20
-"""How many times the epsilon of the block is looked at for a hint."""
+"""The greatest multiple of the block's epsilon that is tried for a hint."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class BudgetShare:
     amounts: list[Amount]
     delta_parts: int
     apart: Amount | None = None
-    """What is set apart for something beside the answers."""
+    """The amount that is set apart for something beside the answers."""
 
     @property
     def epsilon(self) -> Fraction:
@@ -188,7 +188,7 @@ def within_limits(catalog: Catalog, asked: Amount, place: exp.Expr | None) -> No
 
 
 _OWNERS = {"mu": 'accountant = "gdp"', "rho": 'accountant = "zcdp" with a delta'}
-"""What an owner writes for a session that counts in a currency."""
+"""The lines that an owner writes for a session that counts in a currency."""
 
 
 def _find_largest(currency: str, epsilon: Fraction, delta: Fraction) -> str:

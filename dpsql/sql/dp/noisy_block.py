@@ -51,11 +51,11 @@ class NoisyBlock(AggregatingBlock):
     """A block of noisy aggregates."""
 
     known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = NOISY_AGGREGATES
-    """What may be asked for, by name."""
+    """The aggregates that may be asked for, by name."""
     within: Sequence[exp.Expr] = ()
     """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
     blocks: int = 1
-    """How many blocks, of grouping sets, have their noise calibrated together."""
+    """The number of blocks, of grouping sets, whose noise is calibrated together."""
     noise: MomentNoise | None = None
     """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
     exact: Exact = field(init=False)

@@ -130,7 +130,7 @@ class Partial:
     nullable: bool = False
     """True where ``inner`` is NULL for a unit without values: it adds nothing, even where 0 is not within the bounds."""
     name: str = ""
-    """Its column in the totals, which the exact query gives it."""
+    """The name of its column in the totals, which the exact query gives it."""
 
     @property
     def counts_weighed_rows(self) -> bool:
@@ -155,7 +155,7 @@ class Exact:
     ceiling: int | None = None
     """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
     shares: bool = False
-    """Whether public groups of a unit may share its rows, where the caps would cut some of them whole."""
+    """True where public groups of a unit may share its rows if the caps would cut some of them whole."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0

@@ -71,7 +71,7 @@ class Expressions:
     added: list[Number] = field(default_factory=list)
     """The most of one row that each sum over private rows adds at most."""
     steps: list[tuple[int, int] | None] = field(default_factory=list)
-    """By how much one more row lowers and raises each sum over private rows."""
+    """The lowest and the highest change that one more row makes to each sum over private rows."""
 
     def row(self, node: Expr, env: Env) -> Value:
         """Derive an expression over the rows of a FROM."""

@@ -27,7 +27,7 @@ _EXACT = 1 << 24
 """Whole numbers below this are what they are in every type of numbers."""
 
 Step = tuple[int, int]
-"""How far one more row lowers a number, and how far it raises it."""
+"""The lowest and the highest change that one more row makes to a number."""
 
 
 def prove_utility(

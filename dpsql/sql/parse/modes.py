@@ -45,7 +45,7 @@ class _Level:
     """The stretch between two parentheses, or a whole statement."""
 
     query: bool
-    """Whether it begins like a query."""
+    """True where it begins like a query."""
     selects: list[int] = field(default_factory=list)
     moded: set[int] = field(default_factory=set)
     """The SELECTs that have a mode already."""

@@ -1,1 +1,1 @@
-"""What clients of PostgreSQL's protocol send besides dpsql: session commands, and questions to PostgreSQL's catalogue."""
+"""Statements of PostgreSQL's clients beside dpsql's own: session commands, and questions to PostgreSQL's catalogue."""

@@ -113,7 +113,7 @@ _OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What a session tells about itself: the analyst, the database, the version, and what settings are."""
+    """The facts that a session tells about itself: the analyst, the database, the version, and its settings."""
 
     analyst: str
     database: str

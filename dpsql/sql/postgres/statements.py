@@ -55,7 +55,7 @@ class TextPart:
 
     @property
     def own(self) -> str:
-        """Its own words alone."""
+        """The words of this stretch alone."""
         return self.text[self.start : self.end]
 
 

@@ -391,7 +391,7 @@ class Binder(ABC):
     shared: dict[SharedQuery, None] = field(default_factory=dict)
     """The queries that its exact texts refer to by name."""
     written: WrittenTexts = field(default_factory=WrittenTexts)
-    """Its exact texts so far."""
+    """The exact texts of the statement so far."""
     own_names: OwnNames = field(default_factory=OwnNames)
 
     def name(self, kind: str) -> str:

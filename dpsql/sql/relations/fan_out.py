@@ -137,7 +137,7 @@ def count_fan_out(
 
 
 _Equalities = Mapping[str, Sequence[tuple[Field, Set[str | None]]]]
-"""By folded alias: columns that must equal something, and the owners of what that is made of."""
+"""Columns that must equal something, with the owners of what that is made of, by folded alias."""
 
 
 def _list_equalities(

@@ -16,7 +16,7 @@ from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import list_sides, read_relation, read_source
 
 BinWidths = Mapping[str, Mapping[str, float]]
-"""How far each count of a histogram may be off, by the relation that holds it and the column there."""
+"""The most that each count of a histogram may be off, by the relation that holds it and its column."""
 
 _STEP = Fraction(1)
 """That of the noise of counts."""

@@ -335,4 +335,4 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Certain], EndPair | None]] = 
     exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
     exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
 }  # fmt: skip
-"""What passes intervals on, and how."""
+"""The functions that pass intervals on, by the class of the node."""

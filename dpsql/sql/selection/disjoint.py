@@ -21,7 +21,7 @@ _EXACT = 1 << 24
 """Whole numbers below this are what they are in every type of numbers."""
 
 _SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}}
-"""By operator: where x may be, below (-1) the other side, at it or above it."""
+"""The places where x may be, by operator: below the other side (-1), at it (0) or above it (1)."""
 
 _Comparison = tuple[str, str, str, int | None, bool]
 """The SQL of x, the operator, the SQL of the other side, the whole number that it is, and whether it is a text."""

@@ -99,7 +99,7 @@ STABLE_AGGREGATES: Mapping[str, Callable[[AggregateCall], Aggregate]] = {
     "TRIMMED_MEAN": _trimmed_mean,
     **{name: NOISY_AGGREGATES[name] for name in ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MODE")},
 }
-"""What may be asked for with STABLE: to add a statistic is to add a row."""
+"""The statistics that may be asked for with STABLE: to add one is to add a row."""
 
 
 @dataclass

@@ -148,7 +148,7 @@ class Subsample:
     returns: ReturnType | None = None
     """The declared type of its result."""
     unbounded: bool = field(init=False)
-    """Whether numbers are combined without declared bounds."""
+    """True where numbers are combined without declared bounds."""
 
     def __post_init__(self) -> None:
         options = self.options
