@@ -41,7 +41,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     "NoiseReducedAggregation": ("reduced",),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
-"""By class, the fields that only say what output columns are called: exact texts name columns by their places."""
+"""Fields that only say what output columns are called, by class: exact texts name columns by their places."""
 _KIND_IN_KEYS: Mapping[str, str] = {
     "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
     "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
@@ -49,7 +49,7 @@ _KIND_IN_KEYS: Mapping[str, str] = {
 }  # fmt: skip
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
-"""Of a table in the policy: what is no rule about it, or is looked at apart."""
+"""Fields of a policy's table that are no rules about it, or that are compared separately."""
 _ADDED = {"determines", "privacy_period"}
 """Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
 _ADDED_FIELDS = {

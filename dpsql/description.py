@@ -31,7 +31,7 @@ SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
 """The key of a field's metadata under which the SQL type stands, as Flight SQL has it."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
 _UNKNOWN = pa.string()
-"""What a parameter is said to be whose type can't be guessed."""
+"""The type that is told of a parameter whose type can't be guessed."""
 _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (0.5, pa.float64()),
     (1, pa.int64()),

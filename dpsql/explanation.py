@@ -43,13 +43,13 @@ class Explanation:
     event: Event | None = None
     parts: tuple[Explanation, ...] = ()
     debit: Event | None = None
-    """What the analyst's share alone would be charged, for stored answers that another analyst paid for."""
+    """The charge to the analyst's share alone, for stored answers that another analyst paid for."""
     mean_errors: tuple[tuple[str, float], ...] = ()
     """The expected absolute errors of output columns."""
     assumed_rows: int | None = None
     """The rows of a group for which some of them are told; None where none depends on their number."""
     least_caps: bool = False
-    """Whether they are for caps of 1, because the caps are found privately."""
+    """True where these are errors for caps of 1, because the caps are found privately."""
 
     @property
     def expected_error(self) -> dict[str, float]:

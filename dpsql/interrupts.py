@@ -30,7 +30,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 POLL_SECONDS = 0.1
-"""How long whoever waits does not look whether it was asked to stop; what is waited for wakes it at once."""
+"""The seconds between a waiting thread's looks for a stop; what it waits for wakes it at once."""
 RESEND_SECONDS = 1.0
 """Time that foreign code has to end after an exception, before it gets another one."""
 
@@ -41,7 +41,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested = threading.Event()
         self.count = 0
-        """How often the user asked."""
+        """The number of times that the user asked for a stop."""
         self._breakable: int | None = None
         self._sent = -math.inf
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class Turns:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
-        """How often the thread whose turn it is has taken it."""
+        """The number of times that the thread whose turn it is has taken it."""
 
     def __enter__(self) -> None:
         while not self._lock.acquire(timeout=POLL_SECONDS):

@@ -57,7 +57,7 @@ _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query ma
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
 Bound = Plan | Declaration | None
-"""What a statement was bound to; None for SHOW and CLOSE."""
+"""The bound form of a statement; None for SHOW and CLOSE."""
 
 
 _touch: ContextVar[Callable[[], None] | None] = ContextVar("dpsql_touch", default=None)
@@ -110,7 +110,7 @@ class Pipeline:
         self.turn = Turns()
         self.closed = False
         self.last: AskedStatement | None = None
-        """What was asked last, for :func:`dpsql.asked_statement.explain_why`."""
+        """The statement that was asked last, for :func:`dpsql.asked_statement.explain_why`."""
         self._drawing: list[tuple[frozenset[str], threading.Event]] = []
         """The keys of blocks that are being drawn, and what is set once they are stored; read and written in turn."""
         self.entropy = Entropy()

@@ -46,7 +46,7 @@ class PrivateBlock:
     sentences: tuple[str, ...] = ()
     confidence: float = 0.95
     asked: Amount | None = None
-    """What it may lose, in the currency that the statement was written in; None where it asked for nothing."""
+    """The most that it may lose, in the statement's own currency; None where the statement asked for nothing."""
 
     @property
     def prepaid(self) -> bool:
@@ -135,11 +135,11 @@ _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None
     ("int64", "DOUBLE"): _double,
     (str(_HUGEINT), "DOUBLE"): _double,
 }
-"""How columns of an Arrow type are cast to an SQL type."""
+"""The casts of columns of an Arrow type to an SQL type."""
 
 
 NO_INTERVAL_FOR = "no interval for "
-"""How notes begin on columns whose error has no interval."""
+"""The beginning of notes on columns whose error has no interval."""
 
 _UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
 
@@ -162,19 +162,19 @@ class Plan:
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     adjustments: tuple[Consistent, ...] = ()
-    """What is made of the releases before ``finish`` runs over them: post-processing."""
+    """The post-processing of the releases before ``finish`` runs over them."""
     renamed: tuple[Renamed, ...] | None = None
-    """What ``finish`` gives, where it only gives columns their names."""
+    """The columns of ``finish``, where it only gives them their names; None where it does more."""
     limits: tuple[str, ...] = ()
     """Sentences of EXPLAIN on what of a unit's rows counts."""
     shared: tuple[object, ...] = ()
     """The queries that its exact texts refer to by name, which are known as long as it is."""
     traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
-    """What output columns are made of, in order: :mod:`dpsql.sql.relations.traced_columns`."""
+    """The origins of output columns, in order: :mod:`dpsql.sql.relations.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
     """Columns of maps of noisy counts, and how far each count may be off."""
     size: int = field(default=0, compare=False, repr=False)
-    """What its exact queries take an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
+    """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 
     @property
     def expected_errors(self) -> dict[str, float]:

@@ -76,7 +76,7 @@ class KeptResults:
         self._policy = policy
         self._finisher = finisher
         self.by_name: dict[str, KeptResult] = {}
-        """By folded name; the catalog reads it."""
+        """The kept results by folded name, which the catalog reads."""
 
     @property
     def names(self) -> list[str]:

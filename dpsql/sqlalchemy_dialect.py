@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.url import URL
 
 _IS_OLD = __version__.startswith("1.")
-"""Whether it is SQLAlchemy 1.4, which calls the driver by another name."""
+"""True for SQLAlchemy 1.4, which calls the driver by another name."""
 SCHEMA = "main"
 """The one schema that tools are told of. Statements do without it."""
 SQL_TYPE_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME"

@@ -97,7 +97,7 @@ class RequestedBlock:
     key: str = ""
     contents: tuple[str, ...] = ()
     lent: Mapping[str, pa.Table] | None = None
-    """What it reads, where that is known already: its answer is drawn over the very rows that its key tells of."""
+    """The tables it reads, once they are known: its answer is drawn over the very rows of its key."""
     stored: StoredRelease | None = None
     dropped: str = ""
     """The time of its answer, where that was dropped to make room for others."""
@@ -124,7 +124,7 @@ class PreparedPlan:
     plan: Plan
     asked: list[RequestedBlock]
     changed: str = ""
-    """What has changed since the same was asked before, where it has to be paid again."""
+    """The changes since the same was asked before, where it has to be paid again."""
     failed_above: BindError | None = None
     """The failure of public SQL between two blocks, on what the first of them released."""
     debited: int | None = None

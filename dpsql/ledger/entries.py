@@ -31,15 +31,16 @@ __all__ = [
 ]
 
 OUTCOMES = ("released", "failed", "interrupted")
-"""How a reservation can end. One that did not end is shown as ``open``, or ``unsettled`` when its process is
-gone.
+"""The ways in which a reservation can end.
+
+One that did not end is shown as ``open``, or ``unsettled`` when its process is gone.
 """
 WRITTEN_OFF = "written off"
 """The outcome of a charge that the owner wrote off when an older copy of the ledger was restored."""
 DEBIT_ALONE = "debited"
 """The outcome of a statement that drew nothing: an analyst's share alone was charged, for stored answers of others."""
 FORGOTTEN = "(forgotten)"
-"""What stands for a text that the owner had forgotten."""
+"""The words that replace a text which the owner ordered to be forgotten."""
 
 _PAGE = 2000
 

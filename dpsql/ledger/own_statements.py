@@ -33,7 +33,7 @@ class OwnStatements:
         self._numbers: list[int] = []
         self._seen = 0
         self._settled = 0
-        """How many of the analyst's statements, from the first on, are in the sums: nothing about these can change."""
+        """The number of the analyst's first statements that are in the sums: nothing about these can change."""
         self._sums = (0, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
     @property

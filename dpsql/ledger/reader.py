@@ -36,7 +36,7 @@ class LedgerReader:
         self._book = book
         self.path = book.path
         self.warnings: tuple[str, ...] = ()
-        """What is wrong with a ledger that is only read: it was rolled back, or another one took its place."""
+        """Faults of a ledger that is only read: it was rolled back, or another one took its place."""
         self.policy = policy
         self.analyst = analyst
         self._upgraded: bool | None = None

@@ -16,7 +16,7 @@ from dpsql.notebook.sql_shape import ShownRelation, Word, find_ctes, find_relati
 from dpsql.sql.parse.functions import AGGREGATES, ALIASES, MECHANISMS, SqlName
 
 SHOWN = ("BUDGET", "LEDGER", "POLICY", "TABLES", "TRADEOFF", "TRADEOFF SPENT", "GROUPS", "ACCOUNTANTS")
-"""What may follow SHOW."""
+"""The words that may follow SHOW."""
 MAX_COMPLETED_TEXT = 65_536
 """Characters of a text in which something is offered: no statement is longer."""
 

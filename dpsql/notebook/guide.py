@@ -328,7 +328,7 @@ MODE_HELP = {
     "STABLE": "values as near as the data allow, without delta and without NULL",
     "SUBSAMPLE": "any query, run on blocks of people, whose answers are combined privately",
 }
-"""What the modes of SELECT WITH give."""
+"""The answers of each mode of SELECT WITH, in one line."""
 
 NO_SESSION = "%dpsql connect --policy policy.toml   (none yet? %dpsql policy init; or %dpsql demo)"
 

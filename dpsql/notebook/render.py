@@ -132,7 +132,7 @@ class _OpenedMap(NamedTuple):
     """A column of maps as columns of its own, with one line for each entry of each row's map."""
 
     place: int
-    """How many columns stand before it."""
+    """The number of columns before it."""
     columns: list[SheetColumn]
     lines: list[int]
     """The lines of each row."""

@@ -45,7 +45,7 @@ _FITTING = {
     "boolean": "booleans",
     "interval": "numbers of seconds",
 }
-"""By the kind of a column: how its values, and the ends of its bounds, are written."""
+"""The form of a column's values, and of the ends of its bounds, by its kind."""
 
 
 def find_known_bounds(name: str) -> tuple[str, str] | None:

@@ -256,7 +256,7 @@ def parse_toml(text: str, name: str) -> Document:
 
 
 _SAID = re.compile(r"""(?:[^#"']|"(?:\\.|[^"\\])*"|'[^']*')*""")
-"""What stands on a line before a comment."""
+"""The part of a line before a comment."""
 
 
 def _find_places(text: str) -> dict[Keys, Span]:

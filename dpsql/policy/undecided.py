@@ -20,7 +20,7 @@ _DECISIONS = {
     "values": 'every value that there can be, as values = ["A", "B"]',
     "type": "paste the section below in place of what is there, and correct it",
 }
-"""What each key asks of the owner."""
+"""The answer that each key asks of the owner."""
 _GUESS = re.compile(r"\s*(privacy_unit\s*=[^#]*?)\s*#.*\bGUESS\b")
 
 

@@ -48,7 +48,7 @@ from dpsql.privacy.selection_events import RenyiSelection
 from dpsql.privacy.threshold_events import GaussianSparseVector
 
 POINTS = 12_000
-"""How many grid points the distribution of a whole plan gets."""
+"""The number of grid points that the distribution of a whole plan gets."""
 
 FINE_POINTS = 24_000
 """The same where the number is charged; fewer for many different mechanisms, to stay below a second."""

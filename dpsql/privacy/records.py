@@ -50,7 +50,7 @@ class BudgetState:
     rule: Fraction | None = None
     rule_used: Fraction | None = None
     own: OwnRoom | None = field(default=None, repr=False)
-    """What is left in the rule's own currency, where the accountant speaks it."""
+    """The room that is left in the rule's own currency, where the accountant speaks it."""
     promises_rule: bool = field(default=False, repr=False)
     """True where the budget was given in that currency, and the limit itself is what is promised."""
     at_delta: Fraction = field(default=Fraction(0), repr=False)
@@ -181,11 +181,11 @@ class Entry:
     blocks: Mapping[str, str] = field(default_factory=dict)
     """Digests of the answers of its private blocks that were kept, by their keys."""
     debit: Event | None = None
-    """What the analyst's share alone was charged, for stored answers that another analyst paid for."""
+    """The charge to the analyst's share alone, for stored answers that another analyst paid for."""
     debited: Mapping[str, str] = field(default_factory=dict)
     """Digests of these answers, by the keys of their blocks."""
     parts: Mapping[str, Event] = field(default_factory=dict)
-    """What each of several private blocks lost, by their keys."""
+    """The loss of each private block where there are several, by its key."""
 
     def lost(self, key: str) -> Event | None:
         """Return the loss of one of its private blocks; of a block that is not told apart, that of the whole statement."""
@@ -225,7 +225,7 @@ class Entry:
 
 
 _zone = {"told": False}
-"""Whether local times name their zone."""
+"""The setting that makes local times name their zone."""
 
 
 def tell_time_zone() -> None:

@@ -366,7 +366,7 @@ PICTURES: Mapping[str, Callable[[Ledger], dict[str, Any]]] = {
     "budget": lambda ledger: _draw_picture(ledger, "burn_down"),
     "tradeoff": lambda ledger: _draw_picture(ledger, "tradeoff"),
 }
-"""What :func:`list_pictures` makes, by its name."""
+"""The functions that make the pictures of :func:`list_pictures`, by name."""
 
 
 def _draw_curve(loss: BudgetLoss, epsilon: float) -> list[tuple[float, float]]:

@@ -25,7 +25,7 @@ _ENDINGS = {
     "written off": "It was charged after a backup was made, and counts in full.",
     "debited": "Nothing was drawn: stored answers were shown.",
 }
-"""What an outcome means for the charge; an answer that was released needs no word."""
+"""The meaning of an outcome for the charge; an answer that was released needs no word."""
 
 
 def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> list[str]:

@@ -449,7 +449,7 @@ FIGURES: Mapping[str, Callable[[Ledger], Figures]] = {
     "GROUPS": list_unit_groups,
     "ACCOUNTANTS": list_accountants,
 }
-"""What SHOW makes of everybody's statements, by the word after it."""
+"""The functions that make SHOW's tables of everybody's statements, by the word after SHOW."""
 
 
 def list_figures(ledger: Ledger, what: str) -> Figures:

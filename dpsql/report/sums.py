@@ -67,7 +67,7 @@ class LedgerSums:
     page_size: int = STATEMENTS_ON_A_PAGE
     people: dict[str, Tally] = field(default_factory=dict)
     days: dict[tuple[str, str], Tally] = field(default_factory=dict)
-    """By the day, in UTC, and the person."""
+    """The sums by the day, in UTC, and the person."""
     charged: Charges = field(default_factory=Charges)
     entries: list[Entry] = field(default_factory=list)
     """The statements of the page, in order."""
