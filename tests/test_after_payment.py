@@ -103,7 +103,7 @@ def test_a_stop_while_binding_charges_nothing(
 def test_a_full_disk_says_what_was_charged(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, kind: str, error: int, cause: str
 ) -> None:
-    """Where each of the three is written: the charge, the settlement and the answer."""
+    """A write fails in each of three places: the charge, the settlement and the answer."""
 
     def fail() -> NoReturn:
         full = sqlite3.OperationalError("the system says no")

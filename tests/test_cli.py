@@ -234,7 +234,7 @@ max_rows = 5
 
 
 def test_policy_check_proposes_types_of_a_source_that_has_none(run: Run, tmp_path: Path) -> None:
-    """What it prints is what has to be pasted: with it, nothing is missing."""
+    """The printed lines are those that have to be pasted: with them, nothing is missing."""
     (tmp_path / "visits.csv").write_text("person,Age,day,note\n1,33,2024-01-02,x\n2,44,2024-01-03,y\n")
     policy = tmp_path / "p.toml"
     policy.write_text(CSV.format(ending="csv", more="columns.age = { bounds = [0, 120] }"))

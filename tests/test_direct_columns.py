@@ -77,7 +77,7 @@ STATEMENTS = [
 def test_no_sql_is_needed_for_names_and_casts(
     session: dpsql.Session, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is shown is equal to what the engine makes of the same release, in values and types."""
+    """The columns equal what the engine makes of the same release, in values and types."""
     plain = session.sql(text)
     read = Plan.direct
     met: list[bool] = []

@@ -86,7 +86,7 @@ def test_no_cliff(start: Open, accountant: str, sign: str) -> None:
 
 
 def everywhere(session: dpsql.Session) -> list[str]:
-    """What each place says about what is left."""
+    """List what each place says about what is left."""
     told, account = make_report(session.account), session.account
     return [
         session.budget().sentence,

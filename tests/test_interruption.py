@@ -43,7 +43,7 @@ STATEMENTS = [
     "WITH c(v) AS (VALUES (1), (5)) SELECT v, EXPMECH(COUNT(*) FILTER (WHERE x >= v)) OVER c FROM t",
 ]
 WATCHED = ("session.py", "interrupts.py")
-"""What runs in the main thread, where the exceptions of signal handlers arise."""
+"""The modules that run in the main thread, where the exceptions of signal handlers arise."""
 
 
 class Stopper:
@@ -64,7 +64,7 @@ class Stopper:
 
 
 LINE = str(ROOM / "pipeline.py")
-"""Its ``release`` calls the operator's, and never holds what that reads."""
+"""The file whose ``release`` calls the operator's, and never holds what that reads."""
 FILES = {str(ROOM / name) for name in WATCHED}
 
 
@@ -329,7 +329,7 @@ def test_where_no_other_thread_runs_the_main_thread_works(way: str, tmp_path: Pa
 
 
 def test_a_handler_may_leave_python(session: dpsql.Session) -> None:
-    """What was reserved stays charged, and the exit is not taken for a stop."""
+    """The reserved loss stays charged, and the exit is not taken for a stop."""
 
     def leave(*_: object) -> None:
         raise SystemExit(7)

@@ -182,7 +182,7 @@ def test_how_much_more_each_accountant_would_allow(start: Open) -> None:
 
 
 def test_gdp_in_epsilon_draws_its_own_curve_where_it_holds(start: Open) -> None:
-    """Of (3, 1e-6): f has .047 misses at .06 false alarms; all that the Gaussian rule can spend leaves .822."""
+    """The curve of (3, 1e-6) misses .047 at .06 false alarms; all that the Gaussian rule can spend leaves .822."""
     session = start('epsilon = 3\ndelta = 1e-6\naccountant = "gdp"')
     mu = float(gaussian_mu(Fraction(3), Fraction(5, 10**7)))
     before = rows(session, "TRADEOFF")[3]

@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where somebody tried the demo, and then opens one notebook after another."""
+    """Make a folder where somebody tried the demo, and then opens one notebook after another."""
     place = tmp_path_factory.mktemp("notebooks")
     demo(place)
     return place

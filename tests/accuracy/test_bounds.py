@@ -55,7 +55,7 @@ BEFORE: Mapping[tuple[str, str, int], tuple[float, float]] = {
     ("constant", "avg", 10000): (1.62, 0.11),
     ("constant", "avg", 100000): (1.63, 0.16),
 }  # fmt: skip
-"""What the ladder of questions was off by, at a third of epsilon, with its standard error."""
+"""The errors of the ladder of questions at a third of epsilon, with their standard errors."""
 
 
 def shapes(n: int, seed: int = 0) -> dict[str, Values]:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What an analyst may try inside SUBSAMPLE: to reach beyond a block, to make a block fail loudly, to return what can't be counted."""
+"""Attacks inside SUBSAMPLE by an analyst: reaching beyond a block, failing loudly, returning what can't be counted."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_column_is_no_kind_of_noise(held: dpsql.Session, value: str) -> None:
 
 
 def test_a_parameter_is_a_value_and_no_word(held: dpsql.Session) -> None:
-    """What a parameter holds is text or a number: a word for noise, as a string is, and no cap."""
+    """A parameter holds text or a number: it may name a noise, as a string may, and never a cap."""
     for name in ("max_rows_contributed", "max_groups_contributed", "contribution_bounds_per_row"):
         for value in ("AUTO", "AUTO) COUNT(*) FROM t --", "1"):
             with pytest.raises(dpsql.BindError):

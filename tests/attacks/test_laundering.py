@@ -194,7 +194,7 @@ FORMS = [
     "SELECT COUNT(*) FROM o WHERE oid IN (SELECT q FROM i)",
 ]
 DOUBLED = ("JOIN", "UNION", "SUM(n")
-"""Of two private tables as many rows count as their bounds multiply or add up to; and n goes up to 2."""
+"""Marks of larger answers: the bounds of two private tables multiply or add up, and n goes up to 2."""
 
 
 @pytest.fixture(scope="module")

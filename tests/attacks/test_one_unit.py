@@ -32,7 +32,7 @@ def scales() -> Scales:
 
 
 def test_some_compositions_take_little_time_and_memory(scales: Scales) -> None:
-    """Of the processor's time, so that other work does not count, and with room for a slow machine."""
+    """The processor's time is compared, so that other work does not count, with room for a slow machine."""
     slow, large = weigh(scales, range(1000, 1010), 300)
     assert len(slow) > 4
     assert slow[0].milliseconds <= 300, slow[0]

@@ -451,7 +451,7 @@ def fill(con: duckdb.DuckDBPyConnection, seed: int) -> list[str]:
 
 
 class Seen(Exception):
-    """What the mechanism is about to choose from."""
+    """The scores that the mechanism is about to choose from."""
 
 
 def seen(self: ExponentialChoice, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
@@ -474,7 +474,7 @@ def steps(con: duckdb.DuckDBPyConnection, plan: Plan, schema: str) -> list[tuple
 
 
 def beyond(session: dpsql.Session, text: str, tables: int, meanwhile: str = "") -> list[str]:
-    """What moves further than is derived, or both ways where one is claimed. Raises where a statement is refused."""
+    """List moves beyond the derived sensitivity, or both ways where one is claimed. Raises where a statement is refused."""
     con: duckdb.DuckDBPyConnection = session.con  # type: ignore[attr-defined]
     plan = inside.bind(session, text)
     if meanwhile:
@@ -638,7 +638,7 @@ def drawn(dice: random.Random, depth: int) -> str:
 
 
 def search(session: dpsql.Session, first: int, cases: int) -> tuple[int, list[str]]:
-    """How many random trees are answered, and what moves further than is derived; the second lock proves each."""
+    """Count the random trees that are answered, and list moves beyond what is derived; the second lock proves each."""
     answered, found = 0, []
     for number in range(first, first + cases):
         dice = random.Random(number)

@@ -121,4 +121,4 @@ def test_a_billion_groups() -> None:
 
 
 _KEPT_BYTES = 100
-"""Of a group that is kept: two integers as they come, and once more in order; noise, and an interval's two ends."""
+"""The bytes of a kept group: two integers as they come and once more in order, noise, two interval ends."""

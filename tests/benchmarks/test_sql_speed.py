@@ -81,7 +81,7 @@ PEERS: dict[str, dict[str, float]] = {
     "W3": {"Qrlew": 5.8, "SmartNoise": 8.5, "OpenDP": 14.4},
     "W4": {"Qrlew": 16, "OpenDP": 17, "SmartNoise": 77},
 }
-"""What others take for the same work, over the same plain query: measured once, on two cores, with rows like these.
+"""Other systems' times for the same work, over the plain query's: measured once, on two cores, with rows like these.
 diffprivlib had the column in memory already."""
 MISSED = {
     "W1": "measured 2.98x and 3.30x: the query alone takes 2.4 times the plain one, the statement around it the rest"

@@ -122,7 +122,7 @@ def nasty(request: pytest.FixtureRequest) -> Iterator[Nasty]:
 
 
 def _held(con: duckdb.DuckDBPyConnection, table: str, column: str, where: str) -> list[float]:
-    """What counts of a column: neither NULL, NaN nor infinite nor absurdly far; held to the bounds."""
+    """Return the values of a column that count: neither NULL, NaN nor infinite nor absurdly far; held to the bounds."""
     low, high = _BOUNDS[column]
     rows = con.sql(f"SELECT {column} FROM {table} WHERE {where} AND {column} IS NOT NULL").fetchall()
     known = [v for (v,) in rows if math.isfinite(v) and abs(v) < _FARTHEST[column]]

@@ -76,7 +76,7 @@ def test_a_ledger_of_an_earlier_version_opens_replays_and_adds_up(tmp_path: Path
 REKEYED = (
     "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 40, bounds = (0, 65)) AVG(age) AS m FROM visits"
 )
-"""Its answer stands under a key that today's version does not make."""
+"""The statement whose answer stands under a key that today's version does not make."""
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ STATEMENTS = {
     "blocks of MEDIAN": f"{BLOCKS.format(more='')} MEDIAN(amount) FROM visits",
 }
 ONE_PASS = ("blocks of AVG",)
-"""What needs no more memory than it has answers: nothing of it is spilled."""
+"""The cases that need no more memory than they have answers: nothing of them is spilled."""
 
 CHILD = """
 import json, os, resource, sys, threading, time

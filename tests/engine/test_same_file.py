@@ -77,7 +77,7 @@ def test_the_file_is_free_when_the_last_session_closes(
 
 
 def test_each_session_has_its_own_policy_and_resources(connect: Callable[..., dpsql.Session]) -> None:
-    """What one may read from outside is closed before its first statement, and nothing of it is the other's."""
+    """A session's access to files is closed before its first statement, and the other session shares none of it."""
     with connect() as first, connect("other.toml", resources={"memory_limit": "300MiB"}) as second:
         assert second.sql("SELECT plan FROM plans").fetchall() == [("free",)]
         assert near_thousand(first)

@@ -169,7 +169,7 @@ def test_several_frames_meet() -> None:
     ],
 )
 def test_frames_that_can_not_be_read(frame: object, message: str) -> None:
-    """When the session opens, before any statement could fail on the row that is unlike the others."""
+    """The session refuses to open, before any statement could fail on the row that is unlike the others."""
     with pytest.raises(dpsql.PolicyError, match=message):
         dpsql.connect({"visits": frame}, policy=dpsql.Policy.loads(policy(None)))
 

@@ -81,13 +81,13 @@ def spilled(place: Path) -> list[Path]:
 
 
 def closed_above(path: Path, top: Path) -> bool:
-    """Whether a directory between keeps everybody else out."""
+    """Return whether a directory between keeps everybody else out."""
     between = [parent for parent in path.parents if parent.is_relative_to(top) and parent != top]
     return any(stat.S_IMODE(parent.stat().st_mode) == 0o700 for parent in between)
 
 
 def read_by_others(path: Path) -> bool | None:
-    """Whether another user of the machine can read a file; None where this process can't become one."""
+    """Return whether another user of the machine can read a file; None where this process can't become one."""
     if os.geteuid() != 0:
         return None
     child = os.fork()
@@ -135,7 +135,7 @@ def test_spilled_rows_are_private_also_after_a_kill(data: Path, place: Path, uma
 
 
 def test_the_check_can_fail(data: Path, place: Path, umask: None) -> None:
-    """What DuckDB itself makes: others read it."""
+    """Files that DuckDB itself spills can be read by others."""
     config = {"memory_limit": "100MiB", "threads": "1", "temp_directory": str(place / "its own")}
     with duckdb.connect(config=config) as con:
         rows = con.execute(

@@ -362,7 +362,7 @@ def test_candidates_of_any_type_are_read_or_refused_before_the_charge(
 
 @pytest.mark.parametrize(("engine", "size"), across([1000], lambda _: True), indirect=["engine"])
 def test_results_come_in_parts(engine: Engine, size: int, usual: Opened) -> None:
-    """What was lent for them is gone afterwards."""
+    """Relations that were lent for the results are gone afterwards."""
     there: Any = inside.engine(usual.session)
     lent = {"lent": pa.table({"n": range(size)})}
     query = "SELECT n, n % 7 AS k FROM lent"

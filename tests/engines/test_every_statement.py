@@ -80,8 +80,10 @@ ABSENT = {
     "SELECT address, COUNT(*) FROM visits GROUP BY address": _STRUCT,
     "SELECT FLOOR(EPOCH(stay))::BIGINT AS s, COUNT(*) FROM visits GROUP BY s": _INTERVAL,
 }
-"""What Spark refuses, and in which words: texts that are numbers (the two engines read other texts as such), regular
-expressions (Java's backtrack), columns of types that the engine does not take from Spark."""
+"""Statements that are refused on Spark, with the words that refuse them.
+
+They have texts that are numbers (the two engines read other texts as such), regular expressions (Java's backtrack), or
+columns of types that the engine does not take from Spark."""
 
 
 @pytest.fixture
@@ -249,7 +251,7 @@ _KEY = '"v"."dpsql_unit"'
     ("engine", "blocks"), across([5, 8, 300], {5, 8}.__contains__, SPARK), indirect=["engine"]
 )
 def test_units_are_dealt_evenly(engine: Engine, blocks: int, kept: Kept) -> None:
-    """By the hash itself, as plans write it: each block there is, and none beside them."""
+    """The hash that plans write deals units evenly into each block there is, and into none beside them."""
 
     def make(stack: ExitStack) -> SparkEngine:
         con = stack.enter_context(duckdb.connect())

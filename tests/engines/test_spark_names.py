@@ -143,7 +143,7 @@ def here() -> Iterator[Neighbours]:
 
 
 def texts_of(made: Neighbours, statement: str) -> list[str]:
-    """What Spark would get of a statement: none where it is refused."""
+    """Return the texts that Spark would get of a statement: none where it is refused."""
     plan = made.plan(statement)
     if plan is None:
         return []

@@ -68,7 +68,7 @@ def rewrite(path: Path, row: int, edit: Callable[[dict[str, object]], None]) -> 
 
 
 def test_the_fixture_is_fine(spent: Path, reopen: Reopen) -> None:
-    """What the tests below break does open when it is not broken."""
+    """The ledger that the tests below break does open when it is not broken."""
     assert reopen().state().spent_epsilon == Fraction(2, 10)
 
 

@@ -214,7 +214,7 @@ def test_the_salt_is_filled_in_anew() -> None:
 def coverage(
     outputs: tuple[Output, ...], data: dict[str, int], truth: dict[str, float], shrink: float = 1.0
 ) -> dict[str, float]:
-    """How often the interval of each output holds the exact value, over 4000 groups with the same data."""
+    """Return the share of 4000 groups with the same data in which each output's interval holds the exact value."""
     copies = 4000
     table = released(
         outputs, {"k": list(range(copies)), **{c: [v] * copies for c, v in data.items()}}, ("k",)

@@ -67,7 +67,7 @@ def test_clipped_totals_are_exact() -> None:
 
 
 def test_clipped_squares_are_exact_and_move_by_half_the_distance_squared() -> None:
-    """Of rows held to the bounds; with squares about 0 instead of the middle, the noise would have to be four times as large."""
+    """Clipped rows' squares about 0, instead of the middle of the bounds, would need four times as much noise."""
     rng = np.random.default_rng(3)
     values, part = [*rng.normal(0, 300, 40).tolist(), 2.0**21, -0.1, 0.0], auto("var_pop")
 

@@ -97,7 +97,7 @@ def test_bounds_that_are_to_be_found_are_told_by_the_result_alone(held: dpsql.Se
 
 
 def test_what_is_told_stays_with_the_result(held: dpsql.Session) -> None:
-    """Where it is stored, pickled or given another name; of what no number is known, nothing is told."""
+    """The expected error stays where a result is stored, pickled or renamed; where no number is known, none is told."""
     text = f"SELECT WITH DP OPTIONS (epsilon = 2, {CAPS}) COUNT(*) AS n FROM t"
     result = held.sql(text)
     assert held.sql(text).expected_error == result.expected_error

@@ -179,7 +179,7 @@ LAWS: dict[str, tuple[Callable[[Table, int], list[Fraction]], int]] = {
     "MODE": (mode_law, 1),
     "TRIMMED_MEAN": (edited_law(TrimmedMean(Fraction(1, 4), 2)), 1),
 }
-"""By statistic, its law in rational numbers (scores taken so many times), and its sensitivity in steps of the score."""
+"""The law of each statistic in rational numbers (scores taken so many times), and its sensitivity in the score's steps."""
 
 
 def worst_loss(law: Callable[[Table, int], list[Fraction]], harder: int) -> Fraction:
@@ -213,7 +213,7 @@ def test_the_distance_of_answers_is_no_score() -> None:
 
 
 def test_rates_are_those_of_the_laws() -> None:
-    """What the operators weigh a distance with, for a unit of three rows in two groups."""
+    """The operators weigh a distance with the laws' rates, for a unit of three rows in two groups."""
     epsilon = Fraction(3, 2)
     edited = InverseSensitivity("q", ("k",), "a", Spread(), 0, 9, epsilon, 3, 2)
     assert edited.rate == epsilon / (2 * 3 * 2)
@@ -280,7 +280,7 @@ def test_every_table_has_an_answer(epsilon: Fraction, table: tuple[int, ...]) ->
 
 
 def test_the_spread_of_ages() -> None:
-    """Of 100 answers at epsilon 1 at least 95 lie within a tenth of the exact 20, without delta; at 1/1000 they do not."""
+    """Without delta, 95 of 100 answers lie within a tenth of the exact 20 at epsilon 1, fewer at 1/1000."""
     rows = SortedRows(np.arange(17, 91), np.array(ADULT_AGES), 0, 120)
     assert rows.n == 32_561
     near = {}

@@ -44,7 +44,7 @@ def histogram(values: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def utilities(values: Sequence[int], low: int, high: int, rank: WantedRank, inward: int = 2) -> list[int]:
-    """Of every grid point, spelled out from the segments."""
+    """Return the utility of every grid point, spelled out from the segments."""
     starts, sizes, u = cut_segments(*histogram(values), low, high, rank, inward)
     spelled = [int(x) for x, size in zip(u, sizes, strict=True) for _ in range(size)]
     assert starts[0] == low

@@ -37,7 +37,7 @@ MODES: dict[str, dict[str, Any]] = {
     "by order": {"held": False, "orders": (Fraction(7, 2),)},
     "held": {"held": True},
 }
-"""What bounds the steps, besides the pair."""
+"""The conditions that bound the steps, besides the pair."""
 LARGE = [
     (ONE, Fraction(1, 10**6), 5),
     (Fraction(1, 5), Fraction(1, 10**7), 3),

@@ -252,7 +252,7 @@ FRONT_ENDS: dict[str, tuple[str, ...]] = {
         "decided: an editor's own colouring of a cell's language is not ours to test; the setting is in how_do_i.md",
     ),
 }
-"""Where cells are shown, in the same form as the rows."""
+"""The front ends where cells are shown, in the same form as the rows."""
 
 
 @cache

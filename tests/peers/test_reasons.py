@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from tests.support import peers
 
 MOST_REFUSED = 50
-"""Of this many statements that can be private, at most one is refused."""
+"""The number of statements that can be private for each one of them that may be refused."""
 
 
 def refused() -> list[peers.Case]:

@@ -83,7 +83,7 @@ def spent_of(epsilon: Fraction, event: Event) -> Spent:
 
 @pytest.mark.parametrize("row", VECTORS["gains"], ids=lambda r: "-".join(map(str, [*r.values()][:7])))
 def test_gains(row: dict[str, Any]) -> None:
-    """How many fit after so many with a delta: with the sum that goes on, and with one order as well."""
+    """The vectors' numbers of mechanisms fit after some with a delta: with the ongoing sum, and with one order."""
     epsilon, delta, share = exact(row["epsilon"]), exact(row["delta"]), exact(row["share"])
     held = open_filter(row["accountant"], epsilon, delta, share)
     assert isinstance(held, RuleAccountant)
@@ -490,7 +490,7 @@ def play_of(p: list[float], q: list[float], grid: int) -> Play:
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 def test_groups_chosen_by_one_table_are_no_way_around_the_filter(accountant: str) -> None:
-    """Its epsilon counts in the plain sum, and its delta beside it: the true losses of the mechanism, played by every analyst."""
+    """The mechanism's epsilon counts in the plain sum, its delta beside it: checked by every analyst over its true losses."""
     total, epsilon = Fraction("0.06"), Fraction("0.4")
     held = open_filter(accountant, ONE, total)
     assert isinstance(held, RuleAccountant)

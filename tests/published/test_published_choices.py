@@ -28,7 +28,7 @@ Law = Callable[[Sequence[float]], list[float]]
 
 
 def law(name: str, u: Sequence[float], rate: float) -> list[float]:
-    """Of the utilities, in doubles: the fractions' code with floats in their place."""
+    """Return the law over the utilities, in doubles: the fractions' code with floats in their place."""
     w = [math.exp(rate * (v - max(u))) for v in u]
     return [float(p) for p in (em if name == "em" else pf)(w)]  # type: ignore[arg-type]
 
@@ -167,7 +167,7 @@ def pairs(
 
 @pytest.mark.parametrize("case", VECTORS["pf_zcdp"], ids=lambda c: f"{c['eps']} {c['n']}")
 def test_permute_and_flip_costs_more_zcdp(case: dict) -> None:
-    """Its Renyi divergences reach the published rho, two to three times epsilon^2 / 8, and no more than a pure loss has."""
+    """Permute-and-flip's Renyi divergences reach the published rho, two to three times epsilon^2 / 8, within a pure loss's."""
     rho = 0.0
     step = 0.1 if case["n"] == 2 else 0.5 / case["eps"]
     for p, q in pairs(case["n"], "pf", case["eps"] / 2, np.arange(0, 100 if case["n"] == 2 else 14) * step):

@@ -26,7 +26,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "published" / "vectors" / "vec
 Floats = NDArray[np.float64]
 STEP = 0.05
 Z = np.arange(-120, 160, STEP) + STEP / 2
-"""Where the threshold's noise is integrated over."""
+"""The values of the threshold's noise that are integrated over."""
 
 
 def test_every_published_key_is_used() -> None:
@@ -66,7 +66,7 @@ class Sparse:
         return (exponential_above if self.one_sided else laplace_above)((at - q) / self.second)
 
     def chance(self, no: Sequence[tuple[float, int]], yes: Sequence[tuple[float, int]]) -> float:
-        """Of so many noes and yeses, for queries of these values."""
+        """Return the probability of so many noes and yeses, for queries of these values."""
         out = self.weight
         for q, n in no:
             out = out * (1 - self.above(q)) ** n

@@ -245,7 +245,7 @@ def test_the_burn_down_of_many_charges_stays_small(path: Path) -> None:
 
 
 def test_no_words_of_a_picture_are_cut_off(full: Ledger) -> None:
-    """What stands beyond the edge of a picture is not shown; a letter is at most 9.7 pixels wide, on average over a word."""
+    """Letters beyond a picture's edge would not be shown; each is at most 9.7 pixels wide, averaged over a word."""
     page = str(charts.draw_charts(make_report(full)))
     pictures = re.findall(r'<svg viewBox="0 0 (\d+) .*?</svg>', page, re.DOTALL)
     bodies = re.findall(r"<svg .*?</svg>", page, re.DOTALL)

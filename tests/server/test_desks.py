@@ -484,7 +484,7 @@ def test_a_session_whose_token_is_gone_ends(make: Make) -> None:
 
 
 def test_a_reply_is_made_before_its_time_and_then_says_what_is_left(make: Make) -> None:
-    """What is left to do at a public time would take the longer, the busier the machine is with the statement itself."""
+    """Work left for a public time would take longer the busier the statement itself keeps the machine."""
     ready: list[float] = []
 
     def settle(side: ScriptedSide, frame: Message) -> None:

@@ -303,7 +303,7 @@ def test_what_reads_nothing_leaves_at_once(slow: ServerProcess) -> None:
 
 
 def test_a_further_session_is_opened_until_a_public_time(slow: ServerProcess) -> None:
-    """How long the data take to be opened for it may tell about one damaged value."""
+    """The time it takes to open the data for it may tell about one damaged value."""
     with slow.connect("ada") as first:
         first.act("tables", {})
         with slow.connect("ada") as second:

@@ -34,7 +34,7 @@ def clinic() -> Iterator[Clinic]:
 
 
 def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """By what is not noisy in its last digits."""
+    """Sort rows by the values that are not noisy in their last digits."""
     return sorted(rows, key=lambda row: ["" if isinstance(v, float | Decimal) else str(v) for v in row])
 
 

@@ -36,7 +36,7 @@ def session() -> Iterator[dpsql.Session]:
 
 
 def again(session: dpsql.Session, text: str, params: dict[str, object] | None = None) -> bool:
-    """Whether binding a text twice gives one plan."""
+    """Return whether binding a text twice gives one plan."""
     first, second = (inside.planned(session, text, params) for _ in range(2))
     assert first == second
     return first is second

@@ -284,7 +284,7 @@ def differences(
 
 
 def check_in(databases: Databases, text: str, number: int, units: Iterable[int]) -> list[str]:
-    """What moves too far in one of the databases when one unit goes: each of ``units`` in turn."""
+    """List what moves too far in one of the databases when one of ``units`` goes, each in turn."""
     plan = bound(databases.session, text)
     if plan is None:
         return []

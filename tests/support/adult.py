@@ -5,4 +5,4 @@ ADULT_AGES = (
     780, 770, 724, 734, 737, 708, 543, 577, 602, 595, 478, 464, 415, 419, 366, 358, 366, 355, 312, 300, 258, 230, 208, 178, 150,
     151, 120, 108, 89, 72, 67, 64, 51, 45, 46, 29, 23, 22, 22, 20, 12, 6, 10, 3, 1, 1, 3, 0, 43,
 )  # fmt: skip
-"""How many of the 32,561 persons of UCI's Adult (Becker and Kohavi 1996, CC BY 4.0) are 17, 18, ... years old."""
+"""The persons of UCI's Adult (Becker and Kohavi 1996, CC BY 4.0) by age from 17 on, 32,561 in all."""

@@ -79,7 +79,7 @@ class Both:
         return mine
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table], /) -> pa.Table:
-        """What is run away from the private data: compared too, each engine's own way of doing it."""
+        """Run a query away from the private data: compared too, each engine's own way of doing it."""
         lent = {**self.lent, **lent}
         mine, theirs = self.here.apart(sql, lent), self.there.apart(sql, lent)
         assert_same(mine, theirs, sql)

@@ -87,11 +87,11 @@ CAPABILITIES = {
     "inverse sensitivity": "SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age) AS w FROM visits GROUP BY ward",
     "blocks": "SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 3, bounds = (0, 120)) AVG(age) AS a FROM visits",
 }  # fmt: skip
-"""What an engine may be asked: one statement each, over :data:`TABLES`."""
+"""The statements that an engine may be asked, one of each kind, over :data:`TABLES`."""
 
 
 class EngineContract:
-    """What every engine passes, over the tables and statements above."""
+    """The tests that every engine passes, over the tables and statements above."""
 
     absent: ClassVar[Mapping[str, str]] = {}
     """Capabilities that the engine does not have, with a pattern of the words that refuse them."""

@@ -90,8 +90,10 @@ class Engine:
 
 
 class Kept:
-    """What is opened once for all tests of an engine, and closed at the end. A fixture of a module would be opened anew
-    for each case, since its engine is one of the case's parameters."""
+    """The things that are opened once for all tests of an engine, and closed at the end.
+
+    A fixture of a module would be opened anew for each case, since its engine is one of the case's parameters.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Counts = tuple[int, ...]
 Rule = Callable[[Counts, Counts], bool]
-"""Whether so many plays of each mechanism are admitted: before the next one, and with it."""
+"""A rule that admits so many plays of each mechanism or not: before the next one, and with it."""
 
 
 @dataclass(frozen=True)

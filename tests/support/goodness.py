@@ -29,7 +29,7 @@ def fixed(label: str) -> Entropy:
 
 
 def p_value(sample: NDArray[np.int64], pmf: Callable[[int], float], signed: bool = True) -> float:
-    """Of the chi-square statistic over all cells that expect ten draws, the tails pooled."""
+    """Return the p-value of the chi-square statistic over all cells that expect ten draws, the tails pooled."""
     n = len(sample)
     high = 0
     while pmf(high) * n >= 10:

@@ -254,7 +254,7 @@ class Neighbours:
         return plan
 
     def check(self, text: str) -> list[str] | None:
-        """What moves by more than is charged; None for what is refused."""
+        """List what moves by more than is charged; None for what is refused."""
         plan = self.plan(text)
         if plan is None:
             return None
@@ -282,7 +282,7 @@ class Neighbours:
         return found[0], found[1]
 
     def lend(self, plan: Plan, block: PrivateBlock) -> dict[str, pa.Table]:
-        """What a block's texts read beside tables, with stand-ins for what other blocks release."""
+        """Return the relations that a block's texts read beside tables, with stand-ins for what other blocks release."""
         released = {earlier.name: self._stand_in(earlier) for earlier in plan.blocks}
         finisher = inside.finisher(self.session)
         return {i.name: finisher.finish(i.sql, released, plan.public) for i in block.inputs}
@@ -296,7 +296,7 @@ class Neighbours:
         return self.one.execute(f"SELECT {values}").to_arrow_table()
 
     def faults(self, plan: Plan, block: PrivateBlock, chosen: Any = None) -> list[str]:
-        """What moves too far; of a block whose caps are found, also for those that are ``chosen`` at the ends and between."""
+        """List what moves too far; where caps are found, also for ``chosen`` ones at the ends and between."""
         operator: Any = block.operator if chosen is None else chosen
         if isinstance(operator, CapSearch):
             sizes = (

@@ -32,7 +32,7 @@ def policy_of(epsilon: str = "1", delta: str = "1e-6", accountant: str = "basic"
 
 @pytest.fixture(autouse=True)
 def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's register of ledgers is."""
+    """Keep this test's register of ledgers in a folder of its own."""
     home = tmp_path / "state"
     monkeypatch.setenv("DPSQL_STATE", str(home))
     return home

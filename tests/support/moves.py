@@ -58,7 +58,7 @@ def moved(before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]], c
 def histogram(
     con: duckdb.DuckDBPyConnection, query: str, keys: tuple[str, ...], columns: tuple[str, str] = ("value", "count")
 ) -> dict[tuple[Any, ...], dict[Any, int]]:  # fmt: skip
-    """How many rows have each value, by group: what quantiles are chosen from, and what bins count."""
+    """Return the rows of each value, by group: what quantiles are chosen from, and what bins count."""
     value, count = columns
     found: dict[tuple[Any, ...], dict[Any, int]] = {}
     for row in dicts(con, query.replace(SALT, "12345")):
@@ -69,7 +69,7 @@ def histogram(
 def violations(
     operator: Aggregation, before: dict[Any, Any], after: dict[Any, Any], budgeted: bool
 ) -> list[str]:
-    """What moves more than the noise declares."""
+    """List what moves more than the noise declares."""
     found = []
     budgeted = budgeted or " AS counted " in operator.query  # the unit's groups share its rows
     for statistic in operator.statistics:

@@ -11,7 +11,7 @@ import dpsql
 BAD = 666
 """The unit that only one of the two has."""
 CANARY = "CANARY"
-"""What its texts hold: no message and no object may."""
+"""The content of its texts, which no message and no object may hold."""
 POLICY = """
 [budget]
 epsilon = 100000

@@ -90,7 +90,7 @@ class Composer:
         return with_ + made.format(rows), made.format("visits")
 
     def rows(self, depth: int) -> str:
-        """What may stand in FROM."""
+        """Write a relation that may stand in FROM."""
         if depth == 0:
             return self.one("visits", "visits", "notes")
         made = self.random.choice([
@@ -257,7 +257,7 @@ class Composer:
 
 @dataclass
 class Cost:
-    """What a unit added to one statement: milliseconds of the processor, and MiB."""
+    """The cost of a unit to one statement: milliseconds of the processor, and MiB."""
 
     milliseconds: float
     mebibytes: int

@@ -25,7 +25,7 @@ ANSWERED = "answered"
 OWN_FAULT = "fault-duckdb"
 """The reason of a statement that plain DuckDB refuses as well."""
 SLACK = 1e-3
-"""How far an answer may be from DuckDB's, as a share of it: the grids' steps and the noise at this epsilon."""
+"""The greatest relative distance of an answer from DuckDB's: the grids' steps and the noise at this epsilon."""
 BUDGET = """
 [budget]
 epsilon = 1e30
@@ -177,7 +177,7 @@ def words(error: dpsql.Error) -> str:
 
 @dataclass
 class Came:
-    """What came of a case: its verdict, and what is wrong with it, if anything."""
+    """The outcome of a case: its verdict, and its fault, if there is one."""
 
     verdict: str
     fault: str | None = None
@@ -208,7 +208,7 @@ def judge(case: Case, session: dpsql.Session, con: duckdb.DuckDBPyConnection) ->
 
 
 def is_cited_rightly(reason: str, verdict: str) -> bool:
-    """Whether a verdict is one of those that a reason speaks of; DuckDB itself is asked about its own."""
+    """Return whether a verdict is one that a reason speaks of; DuckDB itself is asked about its own."""
     said = verdict.removeprefix("refused: ")
     return said != verdict and (reason == OWN_FAULT or any(p.match(said) for p in reasons()[reason]))
 

@@ -1,4 +1,4 @@
-"""What tools ask PostgreSQL's catalogue when they connect, browse and complete: their questions, put down in short."""
+"""Questions of tools to PostgreSQL's catalogue when they connect, browse and complete, put down in short."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def pf(weights: Sequence[Fraction]) -> list[Fraction]:
 
 
 def laplace(scores: Sequence[int], scale: float) -> list[float]:
-    """Of being the largest after discrete Laplace noise, ties broken evenly, by summing over the grid."""
+    """Return each score's chance of being the largest after discrete Laplace noise, ties broken evenly, summed over the grid."""
     q = math.exp(-1 / scale)
     grid = np.arange(-int(40 * scale) - 60, int(40 * scale) + 61)
 

@@ -9,7 +9,7 @@ import dpsql
 COLUMNS_OF_T = """k = { values = ["a", "b", "c"] }
 x = { bounds = [-2, 5] }
 n = { bounds = [1, 7] }"""
-"""What is declared of the columns that every file's table of numbers has."""
+"""The declarations of the columns that every file's table of numbers has."""
 POLICY = f"""
 [budget]
 epsilon = 1000

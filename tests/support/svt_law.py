@@ -35,7 +35,7 @@ def probability(
     gaps: tuple[int, ...] | None = None,
     value: int | None = None,
 ) -> Fraction:
-    """Of these answers; ``over`` says how far each statistic is above the (centred) threshold.
+    """Return the probability of these answers; ``over`` says how far each statistic is above the (centred) threshold.
 
     ``gaps``: what each hit is above the noisy threshold by. ``value``: the broken variant that releases the last
     compared value itself.
@@ -88,7 +88,7 @@ def _at(
 
 
 def gapped(a: float, b: float, c: float, over: Sequence[int], answers: Answers, gap: int) -> float:
-    """Of these answers, the last of them a hit that is ``gap`` above the noisy threshold, in floats.
+    """Return the probability of these answers, in floats; the last is a hit ``gap`` above the noisy threshold.
 
     ``c``: the base of the gap's noise. It is b where that is what is left of the comparison's own; anything else is broken.
     """
@@ -113,7 +113,7 @@ def refreshed(a: Fraction, b: Fraction, over: tuple[int, ...], answers: Answers)
 
 
 def neighbours(over: Sequence[int], sensitivity: int, monotone: bool) -> Iterator[tuple[int, ...]]:
-    """Where a unit's presence may move the statistics: all up, or anywhere."""
+    """Yield the statistics to which a unit's presence may move these: all up, or anywhere."""
     moves = range(0 if monotone else -sensitivity, sensitivity + 1)
     for move in itertools.product(moves, repeat=len(over)):
         yield tuple(q + m for q, m in zip(over, move, strict=True))

@@ -168,7 +168,7 @@ def made(
 
 
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False) -> int:
-    """How many candidates are near, once they are found to be what they are said to be."""
+    """Return the number of near candidates, once they are found to be what they are said to be."""
     sweep, rows = made(seed, op, factor, shuffled, doubles)
     rates = ChoiceRates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * SCORE_GRID), lambda size: seed % 4)
     found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
@@ -282,7 +282,7 @@ def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
 @pytest.mark.parametrize("method", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("factor", ["count", "price"])
 def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is chosen has the law of all exact scores, with most candidates far and drawn now and then all the same."""
+    """The choice has the law of all exact scores, though most candidates are far and only sometimes drawn."""
     n = 12
     v = np.arange(n) * 5
     table = pa.table({"v": v, "f": v // 5 + 1, CANDIDATE_PLACE: np.arange(n)})

@@ -52,7 +52,7 @@ def one_edit(table: Multiset, values: list, relation: Neighbours) -> Iterator[Mu
 def edits_until(
     bad: Callable[[Multiset], bool], table: Multiset, values: list, relation: Neighbours, most: int
 ) -> int:
-    """How many edits lead to a bad table; ``most + 1`` where more than ``most`` are needed."""
+    """Return the number of edits that lead to a bad table; ``most + 1`` where more than ``most`` are needed."""
     seen, edge = {table}, [table]
     for steps in range(most + 1):
         if any(bad(t) for t in edge):
@@ -180,7 +180,7 @@ def test_a_row_or_none_has_no_stable_spread() -> None:
 
 
 def median_moves(table: Multiset, bound: int) -> bool:
-    """Whether adding or removing one row can move the lower median by more than ``bound``."""
+    """Return whether adding or removing one row can move the lower median by more than ``bound``."""
     here = quantile(table, Fraction(1, 2))
     if here is None:
         return True

@@ -522,7 +522,7 @@ def test_operators_are_values() -> None:
 
 
 def test_counter_of_notes_says_nothing_new() -> None:
-    """What a note counts is visible in the table."""
+    """The count of notes is visible in the table."""
     made = Stable((Mode("m", "SELECT v FROM t", OptimalTest(ONE, TINY)),)).release(
         column([1, 2], "INTEGER"), Entropy()
     )

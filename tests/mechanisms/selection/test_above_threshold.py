@@ -95,7 +95,7 @@ def test_gaps_are_free() -> None:
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("refresh", [False, True])
 def test_rates_are_those_of_the_losses(monotone: bool, refresh: bool) -> None:
-    """What the exact checks call A ** -D and B ** -2D is exp(epsilon1) and exp(epsilon2 / c)."""
+    """The exact checks' A ** -D and B ** -2D are exp(epsilon1) and exp(epsilon2 / c)."""
     for c, d in ((1, 1), (7, 3)):
         e1, e2 = split_epsilon(Fraction(3, 10), 1 if refresh else c, monotone)
         noise = ThresholdNoise(d, e1, e2, c, monotone, refresh)

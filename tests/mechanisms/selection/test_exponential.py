@@ -38,7 +38,7 @@ from tests.support.selection_laws import choice, em, laplace, pf, weights
 
 VECTORS = json.loads((Path(__file__).parents[2] / "published" / "vectors" / "vectors_em.json").read_text())
 Law = Callable[[Sequence[Fraction]], list[Fraction]]
-"""Of the weights exp(rate * (u - best)): the probability of each index."""
+"""The probability of each index, given the weights exp(rate * (u - best))."""
 
 
 @pytest.mark.parametrize("case", VECTORS["em_pf_vectors"], ids=lambda c: f"{c['u']} {c['eps']}")
@@ -478,7 +478,7 @@ def test_noise_that_is_drawn_once_has_that_law() -> None:
 
 
 def test_gumbel_loses_one_epsilon_for_all_winners() -> None:
-    """By enumeration: each of two winners loses two steps of the rate, or one where all utilities move one way."""
+    """Each of two winners loses two steps of the rate, or one where all utilities move one way, by enumeration."""
     assert X**-4 * Fraction(1, 2) < worst(ordered_pairs, (-1, 0, 1)) <= X**-4
     assert X**-2 * Fraction(1, 2) < worst(ordered_pairs, (0, 1)) <= X**-2
 
@@ -492,7 +492,7 @@ def test_gumbel_loses_one_epsilon_for_all_winners() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_of_gumbel_are_measured_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where sensitivities differ, its second winner is judged by the scores of the first choice; others measure anew."""
+    """The second winner of gumbel is judged by the first choice's scores where sensitivities differ; others measure anew."""
     seen: list[tuple[list[int], Fraction]] = []
 
     def first(

@@ -195,7 +195,7 @@ def test_asking_again_loses_no_more_than_once() -> None:
 
 
 def test_gaps_are_whole_steps_of_the_sensitivity() -> None:
-    """Of statistics that differ by less than the sensitivity: the gap must not tell them apart by its remainder."""
+    """Statistics that differ by less than the sensitivity are not told apart by the remainder of the gap."""
     gaps = {}
     for value in (700, 701, 702):
         entropy = fixed("gap")

@@ -62,7 +62,7 @@ def test_noisy_max_of_two_has_a_closed_form() -> None:
     ],
 )
 def test_the_shipped_samplers_have_these_chances(draw: object, chances: object, other: object) -> None:
-    """By chi-square, with the other mechanism's chances as the control."""
+    """The chances hold by a chi-square test, with the other mechanism's chances as the control."""
     scores, n = np.array([0, 3, 2, 3, -1]), 15_000
     seen = Counter(draw(scores, Fraction(1, 2), Entropy()) for _ in range(n))
     deviations = [

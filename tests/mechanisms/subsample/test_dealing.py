@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""How units are dealt into blocks: evenly, anew under each salt and in each round, and never into two blocks at once."""
+"""Dealing of units into blocks: evenly, anew under each salt and in each round, never into two blocks at once."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_controls_lose_more() -> None:
 
 
 def chance_of_an_unstable_answer(a: Fraction, b: Fraction, bar: int, tries: int) -> Fraction:
-    """Of questions at distance 0, of which each that is not answered is paid: closed form of the failure."""
+    """Return the chance of an unstable answer among questions at distance 0, in closed form; each unanswered one is paid."""
     none = probability(a, b, (bar,) * tries, (True,) * tries)
     return 1 - none
 

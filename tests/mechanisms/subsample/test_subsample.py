@@ -107,7 +107,7 @@ def test_noise_must_fit_the_range() -> None:
 
 
 def quantile_law(places: Sequence[int], p: Fraction, points: int, epsilon: float) -> np.ndarray:
-    """By brute force over every point of the grid."""
+    """Return the probability of every point of the grid, by brute force."""
     k = len(places)
     weights = []
     for v in range(points + 1):

@@ -32,7 +32,7 @@ y = {{{{ bounds = [{LOW}, {HIGH}] }}}}
 """
 WHAT = ("AVG(x)", "STDDEV_POP(x)", "CORR(y, x)")
 NOISE = 1e-4
-"""What the little noise of a huge epsilon may add to an error, and seldom does."""
+"""The most that the little noise of a huge epsilon adds to an error, with rare exceptions."""
 
 
 def _geometric() -> Ints:

@@ -156,7 +156,7 @@ def test_the_same_totals_without_groups(
 
 
 def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
-    """What lies between public groups is no group: it must not take a place that a unit has."""
+    """Values between public groups are no groups: they must not take a place that a unit has."""
     text = "SELECT WITH DP OPTIONS (max_groups_contributed = 1) z, COUNT(*) FROM t GROUP BY z"
     found = operator(con, text)
     assert found.packed is not None

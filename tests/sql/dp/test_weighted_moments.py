@@ -308,7 +308,7 @@ def rows_of(dice: random.Random, unit: int) -> list[tuple[str, ...]]:
 
 
 def search(opened: Opened, cases: int, seed: int, statements: list[str] = STATEMENTS) -> Iterator[list[str]]:
-    """What moves too far between pairs of neighbours, so many: with a unit, and without it."""
+    """Yield the moves that are too large between so many pairs of neighbours: with a unit, and without it."""
     con, session = opened
     dice = random.Random(seed)
     operators = {text: operator(session, text) for text in statements}
@@ -348,7 +348,7 @@ def test_the_search_notices_weights_that_are_too_large(
 
 
 def test_weights_have_room_in_128_bits() -> None:
-    """What the units of a country add up to fits, whatever the bounds and caps; the weights get coarser."""
+    """The sums over the units of a country fit, whatever the bounds and caps; the weights get coarser."""
     for most in (1, 2**20, 2**51, 2**58):
         for rows in (1, 10, 10**6, 10**9):
             exact_ = Exact(None, None, (), rows, None)  # type: ignore[arg-type]

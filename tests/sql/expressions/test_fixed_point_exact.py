@@ -22,7 +22,7 @@ CON = duckdb.connect()
 
 
 def steps_of(kind: str, literals: list[str], grid: Grid) -> list[int | None]:
-    """What the engine makes of the values, in order."""
+    """Return the steps that the engine makes of the values, in order."""
     typed = place_on_line(Typed(exp.column("x"), Type.parse(kind)), Fraction(0), Fraction(0)).typed
     rows = ", ".join(f"({i}, CAST({text} AS {kind}))" for i, text in enumerate(literals))
     sql = f"SELECT {to_sql(write_steps(typed, grid))} FROM (VALUES {rows}) t(i, x) ORDER BY i"

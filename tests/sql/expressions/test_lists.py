@@ -22,7 +22,7 @@ LISTS = (
 
 
 def beyond(con: duckdb.DuckDBPyConnection, text: str, most: int | None = None) -> int:
-    """How many rows hold a longer list than its bound, or than ``most``."""
+    """Return the number of rows with a list longer than its bound, or than ``most``."""
     typed = make_total(parse_tokens(tokenize(f"SELECT {text}"), text).expressions[0], NastyScope())
     bound = length_of(typed) if most is None else most
     found = con.execute(f"SELECT COUNT(*) FROM t WHERE len({to_sql(typed.node)}) > {bound}").fetchall()

@@ -177,7 +177,7 @@ def test_arguments(both: Both, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MOMENTS)
 def test_medians(both: Both, kind: str) -> None:
-    """Of two values as frequent: DuckDB's lies between them, ours may be one of them."""
+    """DuckDB's median of two equally frequent values lies between them; ours may be one of them."""
     text = f"SELECT MEDIAN({NAMES[kind]}) AS m FROM t"
     ((value,),) = both[1].sql(text).fetchall()
     low, high = both[0].sql(f"SELECT MIN({NAMES[kind]}), MAX({NAMES[kind]}) FROM t").fetchall()[0]

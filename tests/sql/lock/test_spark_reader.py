@@ -67,7 +67,7 @@ def proved(text: str, claimed: ClaimedText, known: Known, paths: Paths) -> bool:
 
 
 def test_every_text_is_proved(neighbours: Neighbours) -> None:
-    """Of each form of the language; tests/engine proves those of the other suites as it asks Spark."""
+    """Every form of the language is proved; tests/engines proves those of the other suites as it asks Spark."""
     found: Counter[str] = Counter()
     for form in FORMS:
         for text, claimed, known, paths in texts_of(neighbours, written(form, "a9", "b9")):

@@ -57,7 +57,7 @@ def test_a_widened_interval_misses_at_most_by_its_part_of_the_doubt(
 
 
 def test_narrower_intervals_would_miss() -> None:
-    """Where the noise is Laplace's, the factor is what is needed: a twentieth less is too little."""
+    """The factor is no larger than Laplace noise needs: a twentieth less is too little."""
     tail = tails([math.exp(-i / 200) for i in range(9000)])
     width = next(w for w, left in enumerate(tail) if left <= 0.05)
     assert tail[math.floor(0.95 * widen_factor(0.95, 2) * width)] > 0.025
@@ -84,7 +84,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_no_point_within_the_intervals_gives_a_value_outside(
     con: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    """Of a hundred pairs of intervals, each a dozen points: the value is never beyond the ends, where there are any."""
+    """Values never lie beyond the ends there are: a dozen points in each of 100 pairs of intervals."""
     node = parse_one(text, read="duckdb")
     point = random.Random(text)
     ends = find_ends(
@@ -191,7 +191,10 @@ def shrink(low: float, high: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("depth", ["in the block", "above it"])
 def test_intervals_hold_the_truth_as_often_as_they_say(many: dpsql.Session, depth: str) -> None:
-    """Of 400 groups, fewer than 360 are held once in 100,000 tests of just 95 %; a third of the width never does."""
+    """More than 360 of 400 groups are held, and with a third of the width fewer.
+
+    At just 95 %, one test in 100,000 has fewer.
+    """
     items = ", ".join(f"{text} AS v{i}" for i, text in enumerate(COVERED))
     sql = f"SELECT g, {items} FROM t GROUP BY g"
     if depth == "above it":

@@ -453,7 +453,7 @@ KEYED = keyed(orders="user_id", items="order_id -> orders.id, user_id")
 
 
 def test_a_key_that_stands_in_many_rows_of_a_unit_finds_one() -> None:
-    """What a path says of a key is not taken on trust."""
+    """The claim of a path about a key is not taken on trust."""
     with orders() as con:
         con.execute(f"INSERT INTO orders SELECT 999, {ALARM} FROM range(3000)")
         con.execute("INSERT INTO items SELECT 999, i FROM range(3000) t(i)")

@@ -91,7 +91,7 @@ def test_public_rows_that_no_row_meets_are_not_counted(con: duckdb.DuckDBPyConne
 
 
 def test_a_public_table_that_changes_meanwhile_meets_each_row_once(con: duckdb.DuckDBPyConnection) -> None:
-    """Its keys were unique when the statement was bound."""
+    """The keys of the public table were unique when the statement was bound."""
     con.execute("INSERT INTO rows VALUES (1, 1, 1)")
     with session(con) as ours:
         asked = operator(ours, "SELECT COUNT(*) AS n FROM rows JOIN keys ON rows.k = keys.k")

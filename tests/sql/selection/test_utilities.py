@@ -117,7 +117,7 @@ def scores(session: dpsql.Session, operator: ExponentialChoice) -> list[int]:
 
 
 def movements(session: dpsql.Session, operator: ExponentialChoice, domain: list[Any], size: int) -> set[int]:
-    """How far one row more moves any score, over every table of at most so many rows."""
+    """Return the moves of all scores by one row more, over every table of at most so many rows."""
     known = {}
     for n in range(size + 1):
         for rows in itertools.combinations_with_replacement(domain, n):
@@ -132,7 +132,7 @@ def movements(session: dpsql.Session, operator: ExponentialChoice, domain: list[
 
 
 def faults(operator: ExponentialChoice, moved: set[int]) -> list[str]:
-    """What is wrong with what was derived; a bound that is not reached is no fault."""
+    """List the faults of what was derived; a bound that is not reached is no fault."""
     found = []
     if max(map(abs, moved)) > operator.sensitivity:
         found.append("moves further")
@@ -142,7 +142,7 @@ def faults(operator: ExponentialChoice, moved: set[int]) -> list[str]:
 
 
 MORE_ROWS = ("LEAST(SUM(y), COUNT(*))", f"GREATEST({LEFT}, -{RIGHT})")
-"""What is reached by tables of more than two rows only."""
+"""Utilities whose bound is reached by tables of more than two rows only."""
 
 
 @pytest.mark.parametrize("given", UTILITIES)

@@ -109,7 +109,7 @@ def test_a_sum_of_integers_is_three() -> None:
 
 
 def test_texts_in_normal_form_are_written_too() -> None:
-    """Where it prints a shape of plans anew: a row of values has a name, a quantile its order inside."""
+    """Shapes that the normal form prints anew are written too: rows of values with names, quantiles with their order inside."""
     pairs = "SELECT t.u AS u FROM t AS t WHERE (t.u, t.b) IN (SELECT (s.u, s.b) AS o0 FROM t AS s)"
     assert "((`t`.`u`, `t`.`b`) IN (SELECT `s`.`u` AS `o0`, `s`.`b` AS `o1` FROM" in spark_sql(pairs, TABLE)
     within = "SELECT PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY t.u) AS q FROM t AS t"

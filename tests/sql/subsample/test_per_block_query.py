@@ -78,7 +78,7 @@ class Taken(Exception):
 
 
 def results(session: dpsql.Session, query: str, one_by_one: bool, blocks: int = BLOCKS) -> BlockResults:
-    """What each block gives, on the way that a session goes."""
+    """Return the result of each block, on the way that a session goes."""
     text = query.replace("SELECT", f"SELECT WITH SUBSAMPLE OPTIONS (blocks = {blocks}, bounds = (0, 1))", 1)
     if query.startswith("WITH"):
         head, _, tail = query.partition(") SELECT ")

@@ -183,7 +183,7 @@ def test_what_is_refused_costs_nothing(session: dpsql.Session, text: str) -> Non
 
 
 def test_a_block_that_breaks_duckdb_breaks_no_other() -> None:
-    """What gives up the whole instance (in DuckDB 2.0 a cast of a BIGNUM does) is one block's failure."""
+    """A value that makes DuckDB give up its whole instance (2.0: a cast of a BIGNUM) fails one block alone."""
     broken = f"TRY_CAST(CAST(CASE WHEN x = 1000 THEN {'9' * 60!r} ELSE '1' END AS BIGNUM) AS INTEGER)"
     text = f"""SELECT WITH SUBSAMPLE OPTIONS (blocks = 16, combine = 'noisy_mode') MAX({broken}) AS k
                FROM (SELECT * FROM t QUALIFY row_number() OVER (ORDER BY x DESC) < 9) AS few"""

@@ -34,7 +34,7 @@ def session() -> Iterator[dpsql.Session]:
 
 
 def results(session: dpsql.Session, query: str, registered: bool = False) -> list[int]:
-    """What each block gives, for any salt: the rows that it counts."""
+    """Return the result of each block, for any salt: the rows that it counts."""
     explained = session.explain(query)
     rows = inside.engine(session).execute(explained.sql[0].replace("$salt", "7"))
     return rows.column(rows.column_names[1]).to_pylist()

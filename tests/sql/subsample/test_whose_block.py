@@ -42,7 +42,7 @@ def fixed() -> Entropy:
 def results(
     statements: list[str], query: str, unit: str = "u", blocks: int = 4, register: Callable[..., Any] | None = None
 ) -> list[Any]:  # fmt: skip
-    """What each block gives, over the table t that the statements make."""
+    """Return the result of each block, over the table t that the statements make."""
     with duckdb.connect() as con:
         for statement in statements:
             con.execute(statement)
@@ -204,7 +204,7 @@ FACES = [
 
 
 SHOWS = int(duckdb.__version__.split(".")[0]) >= 2
-"""Whether so few rows come in the order they were kept: the older DuckDB happens to give both orders alike."""
+"""True where so few rows come in the order they were kept: the older DuckDB gives both orders alike."""
 
 
 def _looks(faces: tuple[list[Any], list[Any]]) -> tuple[str, str]:
