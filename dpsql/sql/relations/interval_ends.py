@@ -274,7 +274,7 @@ def _round(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
-    """EXP, SQRT and LN go up; the ends of the last two begin where the functions do."""
+    """Return the ends under EXP, SQRT or LN, which go up; those of the last two begin where the functions do."""
     pair = _read(node.this, known)
     if pair is None:
         return None
@@ -285,7 +285,8 @@ def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
     zero = exp.Literal.number(0)
     if kind is exp.Sqrt:
         held = (exp.Greatest(this=end.copy(), expressions=[zero.copy()]) for end in (low, high))
-        least, most = (_where(_is_known(low), _call(kind, end)) for end in held)
+        some = exp.And(this=_is_known(low), expression=exp.GTE(this=high.copy(), expression=zero.copy()))
+        least, most = (_where(some, _call(kind, end)) for end in held)
         return least, most
     some = exp.GT(this=low.copy(), expression=zero)
     return _where(some, _call(kind, low)), _where(some, _call(kind, high))
