@@ -352,10 +352,11 @@ class _Step:
         self._check_periods()
         link, mine, theirs = _link(bound.relations, right), bound.unit_type, right.unit_type
         hint = advise_one_unit(bound.relations, [right])
-        if link:
+        alike = mine is not None and theirs is not None and meets_exactly(mine, theirs)
+        if link and alike:
             written = self.join.args.get("on") or self.using or outer
             hint = f"add {link} to {'ON' if written else 'WHERE'}."
-        elif mine is not None and theirs is not None and meets_exactly(mine, theirs):
+        elif alike:
             hint = "keep the privacy unit's own column on both sides, unchanged, and join on it."
         what = "private tables are joined on something other than their privacy unit."
         raise privacy_error(self.place, what, hint)

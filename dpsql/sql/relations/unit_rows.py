@@ -69,6 +69,8 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
         return f"{hint}."
     (one, *_), (other, *_) = tables
     ends = [f"{table.name} has {table.unit_path[-1].column}" for table in (one, other)]
+    if len({r.unit_type.kind for r in (*left, *right) if r.unit_type is not None}) > 1:
+        return f"{' and '.join(ends)}: {hint}."  # no path leads from a key of one kind to one of another
     path = f"{other.unit_path[0].column} -> {one.name}.{one.unit_path[0].column}, {one.unit_path[-1].column}"
     return (
         f'{" and ".join(ends)}: {hint}, or to lead one to the other, privacy_unit = "{path}" in {other.name}.'

@@ -121,3 +121,15 @@ def test_a_public_table_that_changes_meanwhile_meets_each_row_once(con: duckdb.D
 def test_refused_before_anything_is_read(con: duckdb.DuckDBPyConnection, text: str) -> None:
     with session(con) as ours, pytest.raises(dpsql.PrivacyError):
         ours.sql(text)
+
+
+@pytest.mark.parametrize("on", ["a.x = b.x", "a.u = b.u"])
+def test_a_hint_proposes_no_link_of_two_types(con: duckdb.DuckDBPyConnection, on: str) -> None:
+    con.execute("DROP TABLE b")
+    con.execute("CREATE TABLE b (u VARCHAR, x INTEGER)")
+    with session(con) as ours, pytest.raises(dpsql.PrivacyError) as refused:
+        ours.sql(f"SELECT COUNT(*) FROM a JOIN b ON {on}")
+    assert (
+        refused.value.hint
+        == "a has u and b has u: ask the owner to give the privacy units one name and one type."
+    )
