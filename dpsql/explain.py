@@ -208,6 +208,7 @@ def explain_plan(
         tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
         mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
         least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
+        strategies=tuple(block.strategy for block in plan.blocks if block.strategy is not None),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.numerics.exact_numbers import write_number
 from dpsql.privacy.amounts import SYMBOLS
 from dpsql.privacy.events import Event
@@ -50,6 +51,8 @@ class Explanation:
     """The rows of a group for which some of them are told; None where none depends on their number."""
     least_caps: bool = False
     """True where these are errors for caps of 1, because the caps are found privately."""
+    strategies: tuple[StrategyChoice, ...] = ()
+    """The ways in which numbers that are asked together are measured, where there was a choice."""
 
     @property
     def expected_error(self) -> dict[str, float]:
@@ -131,6 +134,7 @@ class Explanation:
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.
 
+        ``strategies`` name those that were chosen, with the root mean squared error of one number by strategy and column.
         Several statements are a list of these under ``statements``, with the price of all.
         """
         if self.parts:
@@ -138,7 +142,11 @@ class Explanation:
             return json.dumps({"statements": each, "price": self.price}, indent=2)
         said = {"sentences": self.sentences, "price": self.price, "sql": self.sql, "finish": self.finish}
         errors = self.errors.json() if self.errors is not None else {}
-        return json.dumps({**said, "errors": errors, "expected_error": self.expected_error}, indent=2)
+        told: dict[str, object] = {**said, "errors": errors, "expected_error": self.expected_error}
+        if self.strategies:
+            chosen = ({"chosen": s.chosen, "expected_rmse": s.by_name()} for s in self.strategies)
+            told["strategies"] = list(chosen)
+        return json.dumps(told, indent=2)
 
     def result(self) -> Result:
         """Return a relation of one column, for ``EXPLAIN`` in SQL."""

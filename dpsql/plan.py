@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.missing_values import find_null_reasons
+from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
@@ -47,6 +48,8 @@ class PrivateBlock:
     confidence: float = 0.95
     asked: Amount | None = None
     """The most that it may lose, in the statement's own currency; None where the statement asked for nothing."""
+    strategy: StrategyChoice | None = None
+    """The way in which its numbers, and those of blocks chosen with it, are measured; None where there was no choice."""
 
     @property
     def prepaid(self) -> bool:
@@ -55,7 +58,8 @@ class PrivateBlock:
 
     def explain(self) -> tuple[str, ...]:
         """Return the sentences of EXPLAIN on this block."""
-        return (*self.sentences, *self.operator.sentences(self.confidence))
+        chosen = () if self.strategy is None else (self.strategy.sentence(),)
+        return (*self.sentences, *chosen, *self.operator.sentences(self.confidence))
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,7 @@ OPTIONS = {
     "error": "counts, sums and means with intervals this narrow, charged for what that took",
     "report_cut": "TRUE: a tenth of the budget tells in notes how much caps and bounds cut",
     "consistent": "TRUE: cells of GROUPING SETS are made to add up",
+    "strategy": "how numbers that are asked together are measured: AUTO, EVEN, MARGINALS, TREE or SQUARE_ROOT",
     "blocks": "how many blocks people are put into",
     "combine": "how the blocks' results become one: mean, median, winsorized_mean, votes",
     "bounds": "(low, high): the range of a block's result",
@@ -301,6 +302,7 @@ OPTION_VALUES: dict[str, tuple[str, ...]] = {
     "max_groups_contributed": ("AUTO",),
     "consistent": (*_TRUTH, "NONNEGATIVE"),
     "report_cut": _TRUTH,
+    "strategy": ("AUTO", "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"),
     "combine": (
         "'mean'", "'median'", "'trimmed_mean'", "'winsorized_mean'", "'noisy_mode'", "'stable_mode'", "'noisy_votes'",
     ),

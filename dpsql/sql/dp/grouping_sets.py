@@ -25,6 +25,7 @@ from dpsql.mechanisms.joint_gaussian import calibrate_together
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.sql.dp.budget_split import within_limit, within_limits
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
+from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
@@ -215,6 +216,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     if "error" in options.values:
         hint = "leave error out, or ask for one grouping at a time."
         raise options.refuse("error", "several grouping sets have several accuracies.", hint)
+    refuse_unfit(options)
     written = [label_of_item(item) or item.sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]

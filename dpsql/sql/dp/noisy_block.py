@@ -29,6 +29,7 @@ from dpsql.sql.dp.own_queries import OWN_QUERIES
 from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
+from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.exact.packed_route import write_packed_route
@@ -64,6 +65,8 @@ class NoisyBlock(AggregatingBlock):
 
     def bind(self) -> None:
         """Bind the keys first (they decide the bounding), then every clause above them."""
+        if self.blocks == 1:
+            refuse_unfit(self.options)
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:

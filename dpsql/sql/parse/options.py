@@ -11,6 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error, did_you_mean
+from dpsql.mechanisms.strategies import STRATEGY_NAMES
 from dpsql.privacy.amounts import LARGEST, SMALLEST, SYMBOLS, Amount
 from dpsql.sql.expressions.coercion import moment_of
 from dpsql.sql.parse.dialect import NAMED, ModeClause, bind_error, span_of, to_sql
@@ -225,6 +226,7 @@ COMMON_OPTIONS: Readers = {
     "consistent": _consistent,
     "error": read_positive,
     "report_cut": read_truth,
+    "strategy": read_one_of(AUTO, *STRATEGY_NAMES),
 }
 
 

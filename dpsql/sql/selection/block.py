@@ -15,6 +15,7 @@ from dpsql.mechanisms.selection.above_threshold import AboveThreshold, Threshold
 from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialChoice
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
+from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import Env, Released, install, make_unique, spell
@@ -117,6 +118,7 @@ class Selection:
         if self.options.get("report_cut"):
             what = f"{call.name} chooses: nothing of its statistic is shown that a cap may have cut."
             raise self.options.refuse("report_cut", what, "leave report_cut out.")
+        refuse_unfit(self.options)
         if "error" in self.options.values:
             what = f"{call.name} chooses: it has no interval to narrow."
             raise self.options.refuse("error", what, "leave error out.")

@@ -1,0 +1,80 @@
+"""The strategies for numbers that are asked together, and the error to expect of each: public arithmetic, for EXPLAIN.
+
+EVEN answers each number, or each grouping set, by itself with an equal share of the budget. The others measure other
+combinations of the same rows, as one mechanism at the same price, and put the numbers together from those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+EVEN, MARGINALS, TREE, SQUARE_ROOT = "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"
+STRATEGY_NAMES = (EVEN, MARGINALS, TREE, SQUARE_ROOT)
+"""The names that OPTIONS (strategy = ...) takes, besides AUTO."""
+_CLEARLY = 1 - 1e-9
+"""Another strategy than EVEN is taken where its error is smaller by more than the rounding of floats."""
+
+ColumnErrors = Mapping[str, float]
+"""The root mean squared errors of a strategy's numbers by output column, in the column's own units."""
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """The strategy of a block, and the error to expect of each that could answer it.
+
+    Args:
+        chosen: its name, of :data:`STRATEGY_NAMES`.
+        forced: whether the statement named it; otherwise it has the smallest expected total squared error.
+        errors: of each strategy that applies, EVEN among them, by its name.
+    """
+
+    chosen: str
+    forced: bool
+    errors: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+
+    @property
+    def gain(self) -> float:
+        """The factor by which the chosen strategy's errors are smaller than those of EVEN: the least over all columns."""
+        known = {name: dict(errors) for name, errors in self.errors}
+        return min(plain / known[self.chosen][column] for column, plain in known[EVEN].items())
+
+    def by_name(self) -> dict[str, dict[str, float]]:
+        """Return the errors by strategy and column."""
+        return {name: dict(errors) for name, errors in self.errors}
+
+    def sentence(self) -> str:
+        """Return the sentence of EXPLAIN: which strategy answers, and the error to expect of each."""
+        why = "as OPTIONS say" if self.forced else "which has the smallest expected total squared error"
+        told = "; ".join(f"{name} {_list_errors(errors)}" for name, errors in self.errors)
+        return f"Strategy: {self.chosen}, {why}. Root mean squared error of one number: {told}."
+
+
+def _list_errors(errors: tuple[tuple[str, float], ...]) -> str:
+    return ", ".join(f"{column} ±{error:.4g}" for column, error in errors)
+
+
+def choose_strategy(errors: Mapping[str, ColumnErrors], forced: str | None) -> StrategyChoice:
+    """Choose among the strategies that apply.
+
+    Without a forced one it is the one with the least squared error, in the geometric mean over columns, among those that
+    have no greater error than EVEN in any column. The errors are public, so the choice depends on no data.
+
+    Args:
+        errors: of each strategy that applies, by its name; EVEN is among them.
+        forced: the strategy that the statement names; None for AUTO.
+    """
+    chosen = forced or min(_list_better(errors), default=(1.0, EVEN))[1]
+    listed = tuple((name, tuple(errors[name].items())) for name in STRATEGY_NAMES if name in errors)
+    return StrategyChoice(chosen, forced is not None, listed)
+
+
+def _list_better(errors: Mapping[str, ColumnErrors]) -> Iterator[tuple[float, str]]:
+    """Yield the strategies that are better than EVEN, with the product of their errors in parts of its."""
+    plain = errors[EVEN]
+    for name, own in errors.items():
+        ratio = 1.0
+        for column, error in own.items():
+            ratio *= error / plain[column]
+        if name != EVEN and ratio < _CLEARLY and all(own[c] <= plain[c] for c in plain):
+            yield ratio, name
