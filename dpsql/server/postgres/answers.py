@@ -27,8 +27,8 @@ from dpsql.server.postgres.messages import (
     ResultField,
     spread_formats,
     write_description,
+    write_notice,
     write_parameter_kinds,
-    write_response,
     write_row,
 )
 from dpsql.server.postgres.parameters import read_parameter
@@ -227,13 +227,14 @@ def _write_rows(result: Result, asked: _Asked) -> Iterator[Message]:
 
 
 def _write_end(result: Result, settings: ClientSettings, rows: int) -> Message:
-    """Return the end of a statement: its tag, and as notices what it cost and the notes under it."""
-    notices = b""
-    if not settings.quiet and (result.loss or result.notes):
-        fields = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000")]
-        fields += [("M", result.cost_line or "no charge"), ("D", "\n".join(result.notes))]
-        notices = write_response(b"N", fields)
-    return Message({"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}, notices)
+    """Return the end of a statement: its tag, and as a notice what it cost and the notes under it.
+
+    The notice stands in the head: what is left, the front fills in there alone (:mod:`dpsql.server.promises`).
+    """
+    head = {"kind": "value", "part": "end", "tag": f"SELECT {rows}", "ready": True}
+    if settings.quiet or not (result.loss or result.notes):
+        return Message(head)
+    return Message({**head, "notice": [result.cost_line or "no charge", "\n".join(result.notes)]})
 
 
 def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
@@ -285,7 +286,7 @@ def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Mes
     notice = b""
     if price and not state.settings.quiet:
         said = f"it would cost {price}; nothing was charged"
-        notice = write_response(b"N", [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000"), ("M", said)])
+        notice = write_notice(said)
     described = Message(
         {"kind": "value", "part": "fields", "fields": listed}, write_description(fields, formats)
     )

@@ -364,7 +364,8 @@ class PostgresConnection:
         """Return what ends a statement: notices, changed settings, its tag. Do what it means for the connection."""
         head = message.head
         tag = get_field(head, "tag", str)
-        parts = [message.payload]
+        notice = get_field(head, "notice", list, [])
+        parts = [messages.write_notice(*(str(text) for text in notice[:2]))] if notice else []
         for pair in get_field(head, "changed", list, []):
             name, value = (str(text)[:2000] for text in pair)
             parts.append(write_status(name, value))

@@ -294,6 +294,12 @@ def write_response(kind: bytes, fields: Iterable[tuple[str, str]]) -> bytes:
     return write(kind, *parts, b"\0")
 
 
+def write_notice(sentence: str, detail: str = "") -> bytes:
+    """Return a ``NoticeResponse``: a sentence, and what else there is to say of it."""
+    severity = [("S", "NOTICE"), ("V", "NOTICE"), ("C", "00000")]
+    return write_response(b"N", [*severity, ("M", sentence), ("D", detail)])
+
+
 def count_rows(rows: bytes, start: int, most: int) -> tuple[int, int]:
     """Return where a run of at most ``most`` rows ends that begins at ``start``, and how many they are.
 
