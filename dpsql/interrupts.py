@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from queue import SimpleQueue
@@ -45,6 +45,11 @@ class StopRequest:
         self._breakable: int | None = None
         self._sent = -math.inf
         self._lock = threading.Lock()
+        self._tell: Callable[[], None] | None = None
+        """Tells a stop to whoever the work waits for; None where there is nobody, or once it is told."""
+        self._leave: Callable[[], BaseException] | None = None
+        self._patience = 0
+        """Stops after which the work is not waited for."""
 
     def request(self) -> None:
         """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
@@ -53,6 +58,28 @@ class StopRequest:
             if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
                 self._sent = time.monotonic()
                 _raise_in(self._breakable, KeyboardInterrupt)
+            tell = self._tell
+        if tell is not None:
+            tell()
+            with self._lock:
+                self._tell = None if self._tell is tell else self._tell
+
+    @contextmanager
+    def telling(self, tell: Callable[[], None] | None, leave: Callable[[], BaseException]) -> Iterator[None]:
+        """Pass stops on within the block, as :func:`telling_stops` says."""
+        with self._lock:
+            self._tell, self._leave, self._patience = tell, leave, 0 if tell is None else 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tell = self._leave = None
+
+    def find_leave(self) -> BaseException | None:
+        """Return the error of a work that is not waited for any longer; None where it still is."""
+        with self._lock:
+            leave = self._leave if self._tell is None and self.count > self._patience else None
+        return None if leave is None else leave()
 
     def enter_breakable(self) -> None:
         """Let this thread be ended by an exception, until :meth:`leave_breakable`."""
@@ -90,10 +117,20 @@ def is_stop_requested() -> bool:
     return stop is not None and stop.requested.is_set()
 
 
-def count_stops() -> int:
-    """Return how often what runs in this context was asked to stop."""
+@contextmanager
+def telling_stops(tell: Callable[[], None] | None, leave: Callable[[], BaseException]) -> Iterator[None]:
+    """Pass stops on within the block, in which this thread waits for somebody else.
+
+    The first stop is told, and the work waited for; the second one ends the waiting, and the work goes on alone. Where there is
+    nobody to tell, the first one does.
+
+    Args:
+        tell: tells a stop; called in another thread, which must not wait.
+        leave: makes the error that a work ends with that is not waited for.
+    """
     stop = _stop.get()
-    return 0 if stop is None else stop.count
+    with nullcontext() if stop is None else stop.telling(tell, leave):
+        yield
 
 
 def check_stop() -> None:
@@ -174,6 +211,7 @@ class Worker:
         threading.Thread(target=self._run, daemon=True, name="dpsql-worker").start()
 
     def _run(self) -> None:
+        _OWN.left = []
         while True:
             task, done = self.jobs.get()
             if done.is_set():
@@ -181,6 +219,12 @@ class Worker:
             with suppress(BaseException):
                 task()
             del task  # nothing of it is held while there is none
+            left, _OWN.left = _OWN.left, []
+            if left:
+                done.set()
+            while left:
+                with suppress(BaseException):
+                    left.pop()()
             kept = len(_IDLE) < _MAX_IDLE
             if kept:
                 _IDLE.append(self)
@@ -189,6 +233,13 @@ class Worker:
                 return
 
 
+class _OwnWork(threading.local):
+    """The work of a thread that nobody waits for; None in threads that are not workers."""
+
+    left: list[Callable[[], object]] | None = None
+
+
+_OWN = _OwnWork()
 _MAX_IDLE = 6
 _IDLE: list[Worker] = []
 if hasattr(os, "register_at_fork"):
@@ -201,6 +252,14 @@ def take_worker() -> Worker:
         return _IDLE.pop()
     except IndexError:
         return Worker()
+
+
+def leave_work(work: Callable[[], object]) -> None:
+    """Do work in a worker once whoever waits for what this thread does has it; what it raises is lost."""
+    if _OWN.left is None:
+        take_worker().jobs.put((work, threading.Event()))
+    else:
+        _OWN.left.append(work)
 
 
 def is_lack_of_threads(error: BaseException) -> bool:
@@ -256,6 +315,10 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
             while not done.wait(POLL_SECONDS):
                 if stopped:
                     stop.request()
+                left = stop.find_leave()
+                if left is not None:
+                    made.append(WorkOutcome(error=left))
+                    done.set()
             made[0].stopped, made[0].leaving = stopped, leaving
             return made[0]
         except BaseException as error:  # wherever in here a handler's finds us, the work is ours to end

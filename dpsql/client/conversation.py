@@ -1,23 +1,22 @@
 """One message to a server and its reply: what arrives is checked, the stop button is passed on, and the answer waited for.
 
-A reply is read in a thread of its own, so that whoever waits for it can hear a stop. The first one is told to the server, which
-answers at its own time what became of the statement; at the second one nobody waits any longer.
+The thread that works reads the reply itself, and the one that waits for it hears a stop. The first one is told to the server,
+which answers at its own time what became of the statement; at the second one nobody waits any longer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from queue import Empty, SimpleQueue
-from threading import Event as Signal
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from dpsql.client.channel import Channel
 from dpsql.errors import Error, Interrupted
-from dpsql.interrupts import POLL_SECONDS, count_stops, take_worker
+from dpsql.interrupts import leave_work, run_apart, telling_stops
 from dpsql.wire import Message, ResultReader, WireError, get_field, read_error
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ MAX_PAGES = 1000
 """Messages with values in one reply."""
 _UNSURE = "SHOW LEDGER says whether the statement was charged."
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-Arriving = SimpleQueue["Message | BaseException | None"]
 
 
 @dataclass
@@ -78,15 +76,23 @@ class Conversation:
         Raises:
             Error: the one that the server answers, with what was answered before it.
         """
-        arriving: Arriving = SimpleQueue()
-        sent = partial(
-            self._channel.call, f"dpsql.{operation}", Message(dict(head or {})), self.handle, timeout
-        )
-        take_worker().jobs.put((partial(_receive, sent, arriving), Signal()))
+        outcome = run_apart(partial(self._exchange, operation, head, timeout))
+        if outcome.leaving is not None:
+            raise outcome.leaving
+        reply = outcome.get()
+        if outcome.stopped:
+            raise KeyboardInterrupt
+        return reply
+
+    def _exchange(self, operation: str, head: Mapping[str, Any] | None, timeout: float | None) -> Reply:
+        """Send a message and read the reply in this thread, which only the thread that waits for it can hear stops for."""
         reply, reader = Reply(), ResultReader()
+        message = Message(dict(head or {}))
         try:
-            for arrived in self._wait(arriving):
-                self._take(arrived, reply, reader)
+            with telling_stops(self._interrupt if self.handle else None, self._explain_leaving):
+                arriving = self._channel.call(f"dpsql.{operation}", message, self.handle, timeout)
+                for arrived in _read_to_end(arriving):
+                    self._take(arrived, reply, reader)
             reply.results = reader.results()
         except Error as error:
             error.answered = error.answered or tuple(reader.finished)
@@ -124,38 +130,6 @@ class Conversation:
         else:
             raise WireError("the server's reply holds something else than an answer.")
 
-    def _wait(self, arriving: Arriving) -> Iterator[Message]:
-        """Yield the messages of a reply up to its end.
-
-        Raises:
-            Interrupted: the user asked to stop twice, and the server has not answered.
-        """
-        told = False
-        while True:
-            try:
-                arrived = arriving.get(timeout=POLL_SECONDS)
-            except Empty:
-                stops = count_stops()
-                if stops > 1 and told:
-                    raise Interrupted(
-                        "left while the server was still at it: the statement may be charged.",
-                        hint="SHOW LEDGER says whether it was; its answer is stored then, and free.",
-                    ) from None
-                if stops and not told:
-                    told = True
-                    self._interrupt()
-                continue
-            if isinstance(arrived, BaseException):
-                raise arrived
-            if arrived is None:
-                raise WireError(
-                    "the server's reply broke off.",
-                    hint=_UNSURE,
-                )
-            if arrived.head.get("kind") == "end":
-                return
-            yield arrived
-
     def _interrupt(self) -> None:
         """Tell the server to stop what runs. Whether that was in time, the reply says."""
 
@@ -163,17 +137,30 @@ class Conversation:
             for _ in self._channel.call("dpsql.interrupt", Message({}), self.handle, INTERRUPT_SECONDS):
                 pass
 
-        take_worker().jobs.put((send, Signal()))
+        leave_work(send)
+
+    def _explain_leaving(self) -> BaseException:
+        """Return the error of who does not wait for the reply."""
+        if not self.handle:
+            return KeyboardInterrupt()  # there is no session yet, and nothing that could be charged
+        return Interrupted(
+            "left while the server was still at it: the statement may be charged.",
+            hint="SHOW LEDGER says whether it was; its answer is stored then, and free.",
+        )
 
 
-def _receive(send: Callable[[], Iterator[Message]], arriving: Arriving) -> None:
-    """Put the messages of a reply, and how it ended, where they are waited for."""
-    try:
-        for message in send():
-            arriving.put(message)
-        arriving.put(None)
-    except BaseException as error:
-        arriving.put(error)
+def _read_to_end(arriving: Iterator[Message]) -> Iterator[Message]:
+    """Yield the messages of a reply up to its end. What the transport still says then is not waited for.
+
+    Raises:
+        WireError: it broke off.
+    """
+    for arrived in arriving:
+        if arrived.head.get("kind") == "end":
+            leave_work(partial(deque, arriving, maxlen=0))
+            return
+        yield arrived
+    raise WireError("the server's reply broke off.", hint=_UNSURE)
 
 
 def _clean(value: Any) -> Any:
