@@ -25,6 +25,7 @@ from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import restore_values, write_by_shape, write_normal_form
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
+from dpsql.sql.lock.patterns import ShapedText
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.plan_size import write_shared
@@ -32,6 +33,10 @@ from dpsql.sql.relations.relation import UNIT
 
 MAX_KEPT = 1000
 """Texts, but for their values, whose normal forms are remembered."""
+
+
+MAX_EXACT_TEXTS = 50
+"""Texts, with their values, that are remembered: one statement writes each of its own several times."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ class Gate:
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._made = lru_cache(MAX_KEPT)(self._written)
+        self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
     def exact(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the text that the engine gets for an operator's query.
@@ -161,9 +167,12 @@ class Gate:
             sql: an exact query; its parameters stay in it.
             lent: the columns of the public relations that it may read, by the relations' names.
         """
-        sql, known = self._whole(sql, lent)
+        return self._write(*self._whole(sql, lent))[0]
+
+    def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
+        """Return the text that the engine gets, and the same as its shape and values."""
         found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
-        return restore_values(found, values)
+        return restore_values(found, values), ShapedText(found, tuple(values))
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
         """Prove every text that an operator may read, before anything is paid.
@@ -173,8 +182,8 @@ class Gate:
         """
         for claimed in list_claims(operator):
             given = {**lent, **columns_of(claimed)}
-            text = self.exact(claimed.text, given)
-            self._lock.prove(replace(claimed, text=text), lent)
+            text, shaped = self._write(*self._whole(claimed.text, given))
+            self._lock.prove(replace(claimed, text=text), lent, shaped)
             self._allowed.pop(text, None)
             self._allowed[text] = None
         while len(self._allowed) > MAX_KEPT:  # the oldest
@@ -244,10 +253,10 @@ class Gate:
         Raises:
             Unproved: it does what no claim of the operator covers.
         """
-        text = self.exact(sql, lent)
+        text, shaped = self._write(*self._whole(sql, lent))
         if text not in self._allowed:
             own = {name for claimed in claims for name in claimed.lent}
-            self._lock.prove_late(text, claims, {n: c for n, c in lent.items() if n not in own})
+            self._lock.prove_late(text, claims, {n: c for n, c in lent.items() if n not in own}, shaped)
         return text
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:

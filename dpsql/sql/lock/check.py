@@ -40,6 +40,26 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> None
     check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
 
+def check_pattern(
+    claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
+) -> None:
+    """Prove that no text of a pattern does more than its claim.
+
+    Args:
+        claimed: the pattern, as a text with parameters.
+        known: the tables and names.
+        serialise: the engine's own parser.
+        names: the parameters that stand for values which are left open.
+
+    Raises:
+        Unproved: it could not be proved, or the parser reads other parameters in it.
+    """
+    query = read_tree(serialise(claimed.text))
+    if tree.varied(query) != names:
+        refuse("a pattern that is read otherwise")
+    check_tree(query, claimed, known)
+
+
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> None:
     """Prove the same of a tree, whichever parser read it."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
@@ -94,7 +114,7 @@ class Checker(Sources):
         elif select.limit is not None and select.limit >= 0:
             made.count = least(select.limit, made.count)
         for item in select.order:  # it says nothing about a relation, but what it names must be known
-            if tree.looks_beyond(item.by) or isinstance(item.by, Literal):
+            if tree.looks_beyond(item.by) or isinstance(item.by, Literal | tree.Varied):
                 refuse("ORDER BY a place, a window or a subquery")
             (self.expressions.row if env.groups is None else self.expressions.above)(item.by, env)
         self.outermost = env
@@ -225,7 +245,7 @@ class Checker(Sources):
         relation = env.relation
         if select.qualify is not None:
             refuse("QUALIFY beside an aggregate")
-        if any(isinstance(node, Literal) or tree.looks_beyond(node) for node in select.groups):
+        if any(isinstance(node, Literal | tree.Varied) or tree.looks_beyond(node) for node in select.groups):
             refuse("a group by its place, or of a window or subquery")
         given = [self.expressions.row(node, env) for node in select.groups]
         if relation.private and relation.orphans:

@@ -306,9 +306,10 @@ def _literal(kind: str, text: str) -> Literal:
 
 @_reads("PARAMETER", "identifier")
 def _parameter(node: Node) -> Expr:
-    if str(node["identifier"]).isdigit():
+    name = str(node["identifier"])
+    if name.isdigit():
         refuse("a parameter without a name")
-    return tree.Parameter(node["identifier"])
+    return tree.Varied(name) if name.lower().startswith((tree.ANY, tree.WHOLE)) else tree.Parameter(name)
 
 
 # Functions with a syntax of their own, which version 1.5 names with its schema.

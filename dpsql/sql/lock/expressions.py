@@ -110,6 +110,9 @@ class Expressions:
                 return ranges.literal(node, self.symbols.constant(("literal", type(value).__name__, value)))
             case tree.Parameter(name):
                 return Value(self.symbols.constant(("parameter", name), name in self.salt))
+            case tree.Varied(name):
+                symbol = self.symbols.constant(("varied", name))
+                return Value(symbol, nullable=False, whole=node.whole, low=0 if node.whole else None)
             case tree.Cast(part, kind, attempt, detail):
                 child = inner(part, env)
                 word = "try cast" if attempt else "cast"

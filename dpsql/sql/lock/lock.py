@@ -12,7 +12,8 @@ from dpsql.errors import PolicyError
 from dpsql.mechanisms.base import ClaimedText, LentTotals, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
-from dpsql.sql.lock.check import Serialise, check, check_tree
+from dpsql.sql.lock.check import Serialise, check, check_pattern, check_tree
+from dpsql.sql.lock.patterns import Patterns, ShapedText
 from dpsql.sql.lock.spark_reader import read_spark
 from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
 from dpsql.sql.relations.catalog import Catalog
@@ -36,26 +37,55 @@ class Lock:
     catalog: Catalog
     serialise: Serialise
     _proved: set[tuple[object, ...]] = field(default_factory=set)
+    _patterns: Patterns = field(default_factory=Patterns)
     _tables: dict[tuple[str, ...], Base] | None = None
 
-    def prove(self, claimed: ClaimedText, lent: Columns) -> None:
-        """Prove a text in normal form, once.
+    def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
+        """Prove a text in normal form, once; or the pattern of those that differ from it in values alone.
+
+        Args:
+            claimed: the text and its claim.
+            lent: the columns of the relations that are lent to it.
+            shaped: the same text, as its shape and values; None where it has none.
 
         Raises:
             Unproved: it may do more than its operator charges for.
         """
         key = (claimed.text, *_key(claimed))
-        if key not in self._proved:
-            check(claimed, self._known(lent), self.serialise)
-            self._remember(key)
+        if key in self._proved:
+            return
+        rests_on = _rests_on(claimed, lent)
+        if shaped is not None and self._patterns.cover(shaped, rests_on):
+            return
+        known = self._known(lent)
+        check(claimed, known, self.serialise)
+        self._remember(key)
+        if shaped is None or not shaped.values:
+            return
 
-    def prove_late(self, text: str, claims: Sequence[ClaimedText], lent: Columns) -> None:
+        def prove(pattern: str, names: frozenset[str]) -> None:
+            check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
+
+        self._patterns.learn(shaped, rests_on, prove)
+
+    def prove_late(
+        self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None
+    ) -> None:
         """Prove a text that an operator made as it ran, under one of its claims.
 
         Raises:
             Unproved: under none of them.
         """
-        _prove_under_one(claims, lambda claimed: self.prove(replace(claimed, text=text), lent))
+        late = [replace(claimed, text=text) for claimed in claims]
+        if any(self._is_covered(claimed, lent, shaped) for claimed in late):
+            return
+        _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
+
+    def _is_covered(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None) -> bool:
+        """Tell whether a proved pattern covers a text under its claim; one of a route says nothing about late texts."""
+        if shaped is None or isinstance(claimed.claim, RouteClaim):
+            return False
+        return self._patterns.cover(shaped, _rests_on(claimed, lent))
 
     def prove_written(
         self,
@@ -143,6 +173,11 @@ class Lock:
 
 def _key(claimed: ClaimedText) -> tuple[object, ...]:
     return claimed.claim, tuple(sorted(claimed.lent))
+
+
+def _rests_on(claimed: ClaimedText, lent: Columns) -> tuple[object, ...]:
+    """Return all that a proof rests on besides the text and the policy."""
+    return claimed.claim, repr(sorted(claimed.lent.items())), repr(sorted(lent.items()))
 
 
 def _prove_under_one(claims: Sequence[ClaimedText], prove: Callable[[ClaimedText], None]) -> None:

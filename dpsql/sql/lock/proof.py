@@ -216,7 +216,8 @@ def _is_code(node: Expr) -> bool:
 
 def _fixed(node: Expr) -> bool:
     inner = node.child if isinstance(node, Cast) else node
-    return isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
+    varied = isinstance(inner, tree.Varied) and inner.whole
+    return varied or isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
 
 
 def _apart(values: list[int], codes: list[int], top: int, limits: Sequence[int]) -> None:

@@ -89,7 +89,7 @@ def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]
 
 def is_public(node: Expr, leaves: Mapping[str, Relation]) -> bool:
     """Return whether an expression looks at public relations alone."""
-    if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter)):
+    if tree.has(node, lambda n: isinstance(n, tree.Subquery | tree.Window | tree.Parameter | tree.Varied)):
         return False
     return all(ref.table in leaves and leaves[ref.table].kind == Kind.PUBLIC for ref in tree.refs(node))
 

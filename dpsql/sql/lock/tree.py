@@ -65,6 +65,22 @@ class Parameter:
     name: str
 
 
+ANY, WHOLE = "any_value_", "any_integer_"
+"""How the parameters begin that stand for values which a pattern leaves open; no text that is run has such ones."""
+
+
+@dataclass(slots=True)
+class Varied:
+    """A number or a quoted text in a pattern; nothing else is known of it: :mod:`dpsql.sql.lock.patterns`."""
+
+    name: str
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it is an integer, not below 0."""
+        return self.name.startswith(WHOLE)
+
+
 @dataclass(slots=True)
 class Order:
     """One expression of an ORDER BY; ``how`` is direction and place of NULLs."""
@@ -121,7 +137,7 @@ class Subquery:
     child: Expr | None = None
 
 
-Expr = Ref | Literal | Parameter | Call | Cast | Window | Subquery
+Expr = Ref | Literal | Parameter | Varied | Call | Cast | Window | Subquery
 
 
 @dataclass(slots=True)
@@ -248,6 +264,15 @@ def tables_of(given: object) -> set[str]:
     if given.__class__.__module__ == __name__:
         given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
     return {name for part in given for name in tables_of(part)} if isinstance(given, tuple) else set()
+
+
+def varied(given: object) -> set[str]:
+    """Return the names of the constants that a query leaves open, those in its subqueries too."""
+    if isinstance(given, Varied):
+        return {given.name}
+    if given.__class__.__module__ == __name__:
+        given = tuple(getattr(given, name) for name in given.__slots__)  # type: ignore[attr-defined]
+    return {name for part in given for name in varied(part)} if isinstance(given, tuple) else set()
 
 
 def conjuncts(node: Expr | None) -> list[Expr]:
