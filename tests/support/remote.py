@@ -42,10 +42,10 @@ class NearChannel:
         self.timeouts.append((action, timeout))
         self.sent.append((action, decode(body)))
         with self._turn:  # a worker does one thing after another
-            for reply in self._answer(action.removeprefix("dpsql."), body):
-                arrived = decode(encode(reply))
-                self.arrived.append(arrived)
-                yield arrived
+            replies = [decode(encode(reply)) for reply in self._answer(action.removeprefix("dpsql."), body)]
+        for arrived in replies:
+            self.arrived.append(arrived)
+            yield arrived
 
     def _answer(self, operation: str, body: bytes) -> Iterator[Message]:
         if operation == "open":
