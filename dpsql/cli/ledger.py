@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dpsql.cli.answers import add_session_arguments
-from dpsql.cli.commands import add_actions, add_command, add_place
+from dpsql.cli.commands import add_actions, add_command, add_database, add_place
 from dpsql.errors import ParseError
 from dpsql.privacy.filters import ACCOUNTANTS
 
@@ -51,11 +50,12 @@ def add_ledger_commands(commands: Any) -> None:
     deeds = add_actions(ledger)
     adopt = add_command(
         deeds, "adopt", _adopt, "let a ledger go on under the policy as it is now; it is logged",
-        "A session refuses a policy whose budget or units are others than those that the ledger was kept under, until "
-        "the owner says so by this.",
+        "A session refuses a policy that grants more, protects other units or is about other data than the ledger was kept "
+        "for, until the owner says so by this. What was spent stays spent. A server takes the policy when it is reloaded.",
         ("dpsql ledger adopt --policy policy.toml",),
     )  # fmt: skip
-    add_session_arguments(adopt)
+    add_place(adopt)
+    add_database(adopt)
     adopt.add_argument(
         "--fresh", action="store_true", help="begin anew where the ledger is gone: a new budget"
     )
@@ -131,17 +131,35 @@ def _report(given: argparse.Namespace) -> None:
 def _adopt(given: argparse.Namespace) -> None:
     from dpsql.engine.duckdb import DuckDBEngine
     from dpsql.ledger.ledger import Ledger
+    from dpsql.ledger.server_lock import is_served
     from dpsql.ledger.state_files import place_ledger
     from dpsql.policy.model import Policy
 
+    if given.policy is None:
+        raise ParseError(
+            "a ledger goes on under a policy.",
+            hint="dpsql ledger adopt --policy policy.toml --ledger visits.ledger",
+        )
     policy = Policy.load(given.policy)
     engine = DuckDBEngine(given.database or ":memory:", policy, given.policy.parent)
     try:
-        ledger = given.ledger or place_ledger(given.policy)
-        changes = Ledger.adopt(ledger, policy, engine.dataset, fresh=given.fresh)
+        place = given.ledger or place_ledger(given.policy)
+        changes = Ledger.adopt(place, policy, engine.dataset, fresh=given.fresh)
     finally:
         engine.close()
-    print("\n".join(changes) if changes else "nothing had to change.")
+    warnings = [text for text in changes if text.startswith("WARNING")]
+    print("\n".join(text for text in changes if text not in warnings) or "nothing had to change.")
+    for text in warnings:
+        print(text, file=sys.stderr)
+    if not changes:
+        return
+    with Ledger.read(place) as ledger:
+        print(f"What was spent stays spent: {ledger.state().sentence}.", file=sys.stderr)
+    if is_served(place):
+        print(
+            "A server has this ledger: it goes on under the old terms until it is reloaded (SIGHUP, or systemctl reload).",
+            file=sys.stderr,
+        )
 
 
 def _ledger_of(given: argparse.Namespace) -> Path:

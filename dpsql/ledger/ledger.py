@@ -147,7 +147,7 @@ class Ledger(LedgerReader):
         that is a new budget for the same data, and the register keeps saying so.
 
         Returns:
-            What changed, in sentences.
+            What changed, in sentences; those that begin with ``WARNING`` say where less is protected.
         """
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
@@ -167,7 +167,7 @@ class Ledger(LedgerReader):
                 body = {"terms": granted.adopting(terms).to_json(), "changes": changes, "user": book.user}
                 with book.writing() as (write, _):
                     write("adopt", 0, body)
-            return tuple(changes)
+            return (*changes, *(f"WARNING: {text}" for text in granted.list_weaker(terms)))
         finally:
             book.close()
 
@@ -181,8 +181,8 @@ class Ledger(LedgerReader):
         if wants:
             raise LedgerError(
                 f"The ledger {path} was opened for other terms: {'; '.join(wants)}.",
-                hint="give the right ledger or policy; only the data owner may change the terms: "
-                "dpsql ledger adopt.",
+                hint=f"give the right ledger or policy. Only the data owner may change the terms: {_write_adopt(path)}. What was "
+                "spent stays spent.",
             )
         if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
             self._try_write("policy", {"policy": terms.policy})
@@ -398,6 +398,17 @@ def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
             f"The policy gives no share to {analyst!r}.", hint=did_you_mean(analyst, policy.analysts)
         )
     return known
+
+
+def _write_adopt(path: Path) -> str:
+    """Write the command that lets a ledger go on under a policy, which it lies beside or not."""
+    policy = path.name.removesuffix(".ledger")
+    beside = path.name.endswith(".toml.ledger")
+    return (
+        f"dpsql ledger adopt --policy {policy}"
+        if beside
+        else f"dpsql ledger adopt --policy FILE --ledger {path.name}"
+    )
 
 
 def _first(terms: Terms) -> Row:

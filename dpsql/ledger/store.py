@@ -346,10 +346,14 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino)
 
 
-def _moved_error(path: Path) -> LedgerError:
-    return LedgerError(
+class ReplacedLedgerError(LedgerError):
+    """The error of a ledger whose file was removed or replaced while it was open."""
+
+
+def _moved_error(path: Path) -> ReplacedLedgerError:
+    return ReplacedLedgerError(
         f"The ledger {path} was removed or replaced while it was open; nothing can be charged.",
-        hint="put it back and connect again.",
+        hint="if its owner restored a backup, connect again; else put the file back first.",
     )
 
 

@@ -18,6 +18,7 @@ the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -166,7 +167,7 @@ class Terms:
         """
         wants = []
         if asked.dataset != self.dataset:
-            wants.append(f"it belongs to the data set {self.dataset}, not {asked.dataset}")
+            wants.append(f"it belongs to other data: {self._compare_sources(asked)}")
         if asked.accountant != self.accountant:
             wants.append(f"the accountant was {self.accountant} and is now {asked.accountant}")
         left_alone = self.delta_share is None and asked.mechanism_share == MECHANISM_SHARE and not adopting
@@ -195,6 +196,42 @@ class Terms:
             if now > most or asked.shares[name][1] > delta:
                 wants.append(f"the share of {name} was raised")
         return wants
+
+    def _compare_sources(self, asked: Terms) -> str:
+        """Say which tables lie in other files than those that the ledger is kept for."""
+        was, now = _read_sources(self.policy), _read_sources(asked.policy)
+        told = [
+            f"{name} was in {was[name]} and is now in {now[name]}"
+            for name in now
+            if was.get(name, now[name]) != now[name]
+        ]
+        told += [f"{name} was added, in {now[name]}" for name in now if name not in was]
+        told += [f"{name}, in {was[name]}, was left out" for name in was if name not in now]
+        return ", ".join(told) or "files of the same names in another place, or another database"
+
+    def list_weaker(self, asked: Terms) -> list[str]:
+        """List in sentences where ``asked`` protects less than these terms, and where it changes what was protected so far."""
+        told = [
+            f"{name} is public from now on: its rows may be shown as they are, whatever the budget says."
+            for name in asked.public
+            if name in self.units
+        ]
+        for name, now in asked.units.items():
+            was = self.units.get(name, now)
+            if was == now:
+                continue
+            if was == "ROW":
+                told.append(
+                    f"what was answered about {name} so far protects single rows alone; of one {now} it may tell many times "
+                    "as much as the budget says."
+                )
+            else:
+                whose = "single rows alone" if now == "ROW" else f"one {now}"
+                told.append(
+                    f"{name} no longer protects each {was}. From now on the budget bounds what is told about {whose}, and no "
+                    f"longer what is told about one {was}."
+                )
+        return told
 
     def _whole(self, asked: Terms) -> tuple[str, Fraction, Fraction]:
         """Return the sign of the budget's currency, the budget, and what ``asked`` wants of it."""
@@ -270,6 +307,15 @@ def _share(value: object) -> Fraction | None:
     if share >= 1:
         raise ValueError(value)
     return share
+
+
+def _read_sources(policy: str) -> dict[str, str]:
+    """Return where a policy has its tables, by their names; nothing of a text that is no policy."""
+    try:
+        tables = tomllib.loads(policy).get("tables", {})
+    except tomllib.TOMLDecodeError:
+        return {}
+    return {name: str(table["source"]) for name, table in tables.items() if "source" in table}
 
 
 def _unit(table: Table) -> str:

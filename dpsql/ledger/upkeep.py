@@ -24,6 +24,7 @@ from dpsql.ledger.answers import AnswerStore, check_kept
 from dpsql.ledger.entries import Entry
 from dpsql.ledger.filter_states import compare_sums
 from dpsql.ledger.log_file import Said, check_said, damaged_error, read_body, verify_rows
+from dpsql.ledger.server_lock import keep_servers_away
 from dpsql.ledger.state_files import Checkpoint
 from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_user
 from dpsql.privacy.events import Event, GroupSelection, PureDP
@@ -198,11 +199,13 @@ def restore_ledger(
         What was done, in sentences.
 
     Raises:
-        LedgerError: the backup can't be trusted or is of another ledger; or what was charged since is not known.
+        LedgerError: the backup can't be trusted or is of another ledger; what was charged since is not known; or a server
+            has the ledger.
     """
     where, source = Path(path).expanduser().resolve(), find_existing(file)
     checked = _verify_backup(source)
-    with _held(where):  # nobody charges between what is read of the old ledger and the end of it
+    # Nobody charges between what is read of the old ledger and the end of it, and no server goes on with the old file.
+    with keep_servers_away(where), _held(where):
         return _put_back(where, source, checked, spent)
 
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import Error, Interrupted
+from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
-from dpsql.server.ledger_service import LedgerService
+from dpsql.server.ledger_service import RESTART, LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
 from dpsql.wire import encode, write_error
 from dpsql.wire_parcels import pack_messages
@@ -356,8 +357,10 @@ class Desk:
 
     def _report(self, error: BaseException) -> None:
         """Tell the owner what went wrong with the ledger."""
+        event = "ledger replaced" if isinstance(error, ReplacedLedgerError) else "failure"
         why = error.message if isinstance(error, Error) else type(error).__name__
-        self._log.write("failure", analyst=self.analyst, policy=self.edition.name, why=why)
+        hint = RESTART if isinstance(error, ReplacedLedgerError) else None
+        self._log.write(event, analyst=self.analyst, policy=self.edition.name, why=why, hint=hint)
 
     def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
         """Tell the owner what a statement was charged, and how it ended."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 FIELDS = (
-    "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "count",
-    "tables", "analysts",
+    "analyst", "session", "operation", "statement", "charge", "outcome", "seconds", "address", "policy", "why", "hint",
+    "count", "tables", "analysts",
 )  # fmt: skip
 """Everything that a line may say besides its time and event."""
 

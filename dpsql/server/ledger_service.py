@@ -19,6 +19,7 @@ from dpsql.errors import Error, Interrupted, LedgerError
 from dpsql.ledger.entries import OUTCOMES
 from dpsql.ledger.ledger import BudgetState, KeptReleases, Ledger, Ticket
 from dpsql.ledger.own_statements import OwnStatements, conceal_entry
+from dpsql.ledger.store import ReplacedLedgerError
 from dpsql.report.data import PICTURES
 from dpsql.report.figures import FIGURES
 from dpsql.server.worker_input import (
@@ -49,6 +50,10 @@ _STOPPED = "the statement was stopped before it was paid: nothing was charged."
 _FAILED = "The ledger could not do this."
 _UNREADABLE = "The ledger can't be read or written."
 _ASK_OWNER = "ask its owner."
+_REPLACED = "The owner's ledger was removed or replaced while the server ran; nothing can be charged."
+_TELL_OWNER = "tell the owner: the server has to be started again. Nothing is wrong with your statement."
+RESTART = "start the server again; after a restore, this is all there is to do. A ledger that was moved must be put back first."
+"""The owner's way on where the ledger was replaced under a server."""
 
 
 class LedgerService:
@@ -351,6 +356,8 @@ class LedgerService:
         if not isinstance(error, LedgerError):
             return error
         self._report(error)
+        if isinstance(error, ReplacedLedgerError):
+            return LedgerError(_REPLACED, hint=_TELL_OWNER)
         path = self.ledger.path
         paths = [] if path is None else [f"{path}{end}" for end in ("", "-answers", "-id", "-wal")]
         message, hint = conceal_paths(error.message, paths), conceal_paths(error.hint or "", paths)

@@ -7,7 +7,6 @@ worker under the new one.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpsql.errors import Error, LedgerError, PolicyError, ServerError
+from dpsql.errors import Error, LedgerError, PolicyError
 from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.server_lock import take_ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition, SessionRecord
@@ -95,7 +95,7 @@ class ServedPolicy:
         """The number of times that the policy was read again."""
         self._checking: subprocess.Popen[str] | None = None
         self._ended = False
-        self._held = _hold(places.ledger)
+        self._held = take_ledger(places.ledger)
 
     # -- readings -----------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class ServedPolicy:
             edition = self._read()
         except Error as error:
             if not self._ended:
-                self._log.write("policy not taken", policy=self.name, why=error.message)
+                self._log.write("policy not taken", policy=self.name, why=error.message, hint=error.hint)
             return
         with self._lock:
             if self._ended:
@@ -359,25 +359,3 @@ def run_together(tasks: list[Callable[[], None]], seconds: float) -> bool:
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)
-
-
-def _hold(ledger: Path) -> int:
-    """Take a ledger for this server alone, until its process ends.
-
-    Raises:
-        ServerError: another server has it. LedgerError: its folder can't be written.
-    """
-    place = ledger.with_name(f".{ledger.name}.served")
-    try:
-        descriptor = os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LedgerError(f"nothing can be written beside the ledger {ledger}: {error.strerror}.") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise ServerError(
-            f"another server has the ledger {ledger}.",
-            hint="one server may serve it; end the other one first.",
-        ) from None
-    return descriptor

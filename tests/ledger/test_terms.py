@@ -53,8 +53,10 @@ def test_looser_terms_are_the_owners_to_give(ledger: Ledger, path: Path, reopen:
     with pytest.raises(LedgerError, match=why) as told:
         reopen(policy)
     assert "dpsql ledger adopt" in str(told.value.hint)
-    (change, *_) = Ledger.adopt(path, policy, "visits.duckdb")
+    change, *more = Ledger.adopt(path, policy, "visits.duckdb")
     assert why.split(" was ")[0] in change
+    weaker = "unit" in why or "ROW" in why
+    assert any("no longer protects each patient_id" in text for text in more) == weaker
     with reopen(policy) as again:
         assert again.state().spent_epsilon == Fraction(1, 10)
         assert any("the owner changed the terms" in notice for notice in again.notices)
@@ -103,8 +105,33 @@ def test_a_table_that_was_private_stays_known(path: Path) -> None:
 
 
 def test_another_data_set(ledger: Ledger, reopen: Reopen) -> None:
-    with pytest.raises(LedgerError, match=r"belongs to the data set visits\.duckdb, not other\.duckdb"):
+    with pytest.raises(LedgerError, match=r"belongs to other data: .* another database") as told:
         reopen(dataset="other.duckdb")
+    assert "What was spent stays spent" in str(told.value.hint)
+
+
+def test_another_data_set_says_which_tables(path: Path) -> None:
+    def write(files: dict[str, str]) -> Policy:
+        tables = [f'[tables.{name}]\nsource = "{file}"\npublic = true\n' for name, file in files.items()]
+        return policy_of(more="".join(tables))
+
+    Ledger.open(path, write({"wards": "w1.csv", "codes": "c.csv"}), "d").close()
+    with pytest.raises(LedgerError) as told:
+        Ledger.open(path, write({"wards": "w2.csv", "days": "d.csv"}), "e")
+    assert "wards was in w1.csv and is now in w2.csv" in told.value.message
+    assert "days was added, in d.csv, codes, in c.csv, was left out" in told.value.message
+
+
+def test_adopting_less_protection_is_told_loudly(path: Path) -> None:
+    rows = text_of(policy_of(), **{'"patient_id"': '"ROW"', "max_rows = 20": ""})
+    Ledger.open(path, policy_of(more=OTHER), "d").close()
+    public = policy_of(more="[tables.other]\npublic = true\n")
+    assert any(text.startswith("WARNING: other is public") for text in Ledger.adopt(path, public, "d"))
+    assert any("single rows alone" in text for text in Ledger.adopt(path, rows, "d"))
+    (warning,) = [text for text in Ledger.adopt(path, policy_of(), "d") if "WARNING" in text]
+    assert (
+        "so far protects single rows alone" in warning
+    )  # stronger from now on, and not for what was answered
 
 
 def test_terms_round_trip() -> None:

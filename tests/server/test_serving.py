@@ -19,8 +19,10 @@ import pyarrow.flight as flight
 import pytest
 
 import dpsql
-from dpsql.errors import ServerError
+from dpsql.cli import main
+from dpsql.errors import LedgerError, ServerError
 from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.upkeep import back_up
 from dpsql.server.serve import find_location, is_loopback
 from dpsql.server.served import run_together
 from tests.support.served import (
@@ -233,10 +235,15 @@ def test_a_policy_is_read_again(folder: Path) -> None:
             text.replace("visits.parquet", "none.parquet"),
             text.replace("epsilon = 1000", "epsilon = 9000"),
         ):
-            assert reload(wrong, "policy not taken")["why"]
+            told = reload(wrong, "policy not taken")
+            assert told["why"]
             assert client.run("SELECT 1 AS x").results, "the old one holds"
+        assert f"dpsql ledger adopt --policy {policy.name}" in str(told["hint"])  # the last one grants more
+        assert main(["ledger", "adopt", "--policy", str(policy)]) == 0
+        reload(text.replace("epsilon = 1000", "epsilon = 9000"), "policy taken")
         stream = client.stream("run", {"text": "SELECT COUNT(*) AS n FROM visits WHERE cost > 5"})
         assert next(stream).head["kind"] == "stage"
+        text = text.replace("epsilon = 1000", "epsilon = 9000")
         reload(text.replace("cost = { bounds = [0, 500] }", "cost = { bounds = [0, 100] }"), "policy taken")
         assert [message.head["kind"] for message in stream] == ["result", "end"], (
             "what runs ends under the old one"
@@ -244,6 +251,25 @@ def test_a_policy_is_read_again(folder: Path) -> None:
         assert "[0, 100]" in client.act("explain", {"text": "SELECT SUM(cost) AS s FROM visits"}).text()
         assert client.value("SELECT n FROM out") == kept
         assert len(running.events) > 5
+
+
+def test_a_ledger_is_not_replaced_under_a_server(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, backup = write_policy(folder, {"ada": 10}, "answer_times = []"), folder / "b"
+    ledger = Path(f"{policy}.ledger")
+    with ServerProcess(policy) as running, running.connect("ada") as client:
+        back_up(ledger, backup)
+        assert main(["ledger", "restore", "--policy", str(policy), str(backup)]) == 1
+        assert "stop the server" in capsys.readouterr().err
+        client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
+        ledger.rename(folder / "moved")  # what the lock can't prevent
+        shutil.copy(backup, ledger)
+        with pytest.raises(LedgerError, match="while the server ran") as raised:
+            client.run("SELECT COUNT(*) AS n FROM visits WHERE cost > 5").raise_error()
+        assert "tell the owner" in str(raised.value.hint)
+        assert str(folder) not in f"{raised.value.message} {raised.value.hint}"
+        told = running.wait_for("ledger replaced")
+        assert told["hint"].startswith("start the server again")
+    assert main(["ledger", "restore", "--policy", str(policy), str(backup)]) == 0
 
 
 # -- other users --------------------------------------------------------------------------------------------------------
