@@ -41,7 +41,7 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.result import Result
-from dpsql.session_state import KeptResults, OpenThresholds
+from dpsql.session_state import KeptResults, OpenThresholds, require_libraries
 from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
@@ -252,6 +252,7 @@ class Pipeline:
             keys = _list_keys(prepared)
             busy = [done for drawn, done in self._drawing if not fresh and drawn & keys]
             if not busy:
+                require_libraries(i.block for one in prepared for i in one.asked if not i.free)
                 return prepared
             with self.turn.give_up():
                 while not busy[0].wait(POLL_SECONDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from dpsql.sql.parse.statements import PRICED, Statement, parse
 from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
+from dpsql.sql.synthetic.block import parse_synthetic
 from dpsql.stored_blocks import RequestedBlock
 from dpsql.why import Why
 
@@ -158,12 +160,50 @@ class Session:
         ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
         the error's ``answered``.
         """
+        return self._run(text, partial(parse, text, params), fresh, epsilon)
+
+    @interruptible
+    @in_our_words
+    def synthesise(
+        self,
+        text: str,
+        rows: int | None = None,
+        params: Params | None = None,
+        *,
+        fresh: bool = False,
+        epsilon: str | Fraction | None = None,
+    ) -> Result:
+        """Return rows that look like private ones: those of a model that is fitted to noisy marginals.
+
+        Args:
+            text: a SELECT of columns with public values, ``SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits``, or a
+                CREATE SYNTHETIC TABLE of one, which keeps the rows by its name.
+            rows: how many; by default as many as the noisy marginals say that there are. Another number is free.
+            params: values of its parameters.
+            fresh: pay for new marginals, where stored ones could be used again for free.
+            epsilon: what it costs where the statement does not say.
+
+        Raises:
+            MissingLibrary: the extra ``synthetic`` is not installed; nothing was charged.
+            ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
+            EngineError, Interrupted: the statement stays charged.
+        """
+        return self._run(text, partial(parse_synthetic, text, params, rows), fresh, epsilon)[-1]
+
+    def _run(
+        self,
+        text: str,
+        read: Callable[[], list[Statement]],
+        fresh: bool,
+        epsilon: str | Fraction | None,
+    ) -> list[Result]:
+        """Answer the statements that ``read`` makes of a text."""
         line = self._pipeline
         results: list[Result] = []
         with line.turn:
             before = line.last
             with noting(line, text), before_payment():
-                statements = parse(text, params)
+                statements = read()
                 cell = line.open_cell(epsilon)
                 admitted = list[Bound]()
                 for statement in statements:

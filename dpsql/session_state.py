@@ -6,7 +6,7 @@ Kept results are released numbers, so any later statement may read them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -20,9 +20,9 @@ from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_y
 from dpsql.ledger.ledger import Ledger, Ticket
 from dpsql.mechanisms.selection.interactive_threshold import InteractiveThreshold
 from dpsql.noise.entropy import Entropy
-from dpsql.plan import Plan
+from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
-from dpsql.result import Result
+from dpsql.result import MissingLibrary, Result
 from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
@@ -65,6 +65,22 @@ def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concate
 _ENGINES = ("duckdb", "_duckdb", "pyspark", "py4j")
 
 
+def require_libraries(blocks: Iterable[PrivateBlock]) -> None:
+    """Refuse, before anything is paid, to draw blocks that a library is missing for.
+
+    Raises:
+        MissingLibrary: with what to install.
+    """
+    for block in blocks:
+        found = True
+        try:
+            block.operator.require_libraries()
+        except ImportError:
+            found = False
+        if not found:  # here, so that no other error is the context of ours
+            raise MissingLibrary("dpsql[synthetic]", "CREATE SYNTHETIC TABLE")
+
+
 class KeptResults:
     """The kept results of one session.
 
@@ -102,7 +118,8 @@ class KeptResults:
 
     def check_statement(self, statement: Statement) -> None:
         """Refuse ``name << ...`` where no result can take the name, and say where it stands."""
-        start = statement.text.rfind(statement.keep, 0, statement.span[0])
+        before, span = statement.text.rfind(statement.keep, 0, statement.span[0]), statement.span
+        start = statement.text.find(statement.keep, *span) if statement.synthetic else before
         try:
             self.check(statement.keep, (start, start + len(statement.keep)))
         except BindError as error:

@@ -77,10 +77,7 @@ Columns = Sequence[tuple[str, str]]
 
 
 class OutOfMemory(EngineError):
-    """The engine lacks the memory for a query. The message equals that of every failure of the engine.
-
-    Only operators that can ask for less at a time look at the difference.
-    """
+    """The engine lacks the memory for a query, which looks like all of its failures but to who can ask for less."""
 
 
 class Read(Protocol):
@@ -458,6 +455,9 @@ class Operator(TextReader):
             PrivacyError: nothing is known of the texts, so none may be read.
         """
         raise PrivacyError("nothing is known of what this statement would read.")
+
+    def require_libraries(self) -> None:
+        """Import what a release needs besides this package: an ImportError comes before anything is paid."""
 
     @abstractmethod
     def release(self, read: Read, entropy: Entropy) -> Release:

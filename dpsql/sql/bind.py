@@ -334,7 +334,8 @@ class Plans:
         """
         if catalog.functions or catalog.kept or declared or "$" in statement.source:
             return bind(statement, catalog, self._finisher, declared)
-        key = (statement.text, statement.span, catalog.default_epsilon, catalog.epsilon is None)
+        asked = statement.synthetic, statement.rows
+        key = (statement.text, statement.span, asked, catalog.default_epsilon, catalog.epsilon is None)
         plan = self._kept.get(key)
         if plan is None:
             watched = _Watched(self._finisher)

@@ -41,6 +41,7 @@ from dpsql.sql.parse.options import (
 )
 from dpsql.sql.parse.parameters import make_literal
 from dpsql.sql.parse.statements import PIVOT_HINT
+from dpsql.sql.parse.synthetic_table import SYNTHETIC
 from dpsql.sql.ptr import block as ptr
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.joins import bind_from
@@ -63,6 +64,7 @@ from dpsql.sql.selection.declared import PROBE_OPTIONS, QUESTION_OPTIONS, Stable
 from dpsql.sql.stable.block import STABLE_ANSWER_OPTIONS, StableBlock
 from dpsql.sql.subsample import block as subsample
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.sql.synthetic.block import SYNTHETIC_OPTIONS, SyntheticBlock
 
 _BOUND = "dpsql_source"
 _PUBLIC_FUNCTIONS = ("range", "generate_series", "unnest")
@@ -75,6 +77,7 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
     "PTR": ptr.PTR_OPTIONS,
     "STABLE": STABLE_ANSWER_OPTIONS,
     "SUBSAMPLE": SUBSAMPLE_OPTIONS,
+    SYNTHETIC: SYNTHETIC_OPTIONS,
 }
 """The modes of SELECT WITH, and the options that each knows; ANONYMIZATION is GoogleSQL's old word for DP."""
 
@@ -181,6 +184,8 @@ class StatementBinder(Binder):
             ptr.PtrBlock(self, select, bound, options, env).bind()
         elif mode == "STABLE":
             StableBlock(self, select, bound, options, env).bind()
+        elif mode == SYNTHETIC:
+            SyntheticBlock(self, select, bound, options, env).bind()
         elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:

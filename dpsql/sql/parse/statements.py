@@ -12,6 +12,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, did_you_mean
 from dpsql.parameters import Params, name_parameters, number_marks
+from dpsql.sql.parse import synthetic_table
 from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
 from dpsql.sql.parse.parameters import make_literal, put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
@@ -29,7 +30,7 @@ class Statement:
 
     ``text`` is the cell it stands in and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or
     the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``limit`` how many rows
-    SHOW LEDGER may have; ``keep`` the name that its result is kept by.
+    SHOW LEDGER may have; ``keep`` the name that its result is kept by; ``synthetic`` says that rows of a model are asked for.
     """
 
     kind: StatementKind
@@ -40,6 +41,9 @@ class Statement:
     json: bool = False
     keep: str = ""
     limit: int | None = None
+    synthetic: bool = False
+    rows: int | None = None
+    """How many synthetic rows are asked for; None for as many as there may be."""
     values: tuple[tuple[str, str], ...] = ()
     """The parameters that it names, and their values as SQL."""
 
@@ -51,8 +55,10 @@ class Statement:
     @property
     def record(self) -> str:
         """The statement's own text for the ledger, with the values of its parameters in a comment behind it."""
-        shown = ", ".join(f"${name} = {value}" for name, value in self.values)
-        return f"{self.source} /* {shown} */" if shown else self.source
+        shown = [f"${name} = {value}" for name, value in self.values]
+        if self.synthetic and not self.keep:
+            shown.append("synthetic rows")
+        return f"{self.source} /* {', '.join(shown)} */" if shown else self.source
 
 
 MAX_VALUE = 60
@@ -95,6 +101,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
         return _explain(tokens, text, params, span)
     if word == "SHOW":
         return _show(tokens, text, span)
+    if synthetic_table.begins(tokens):
+        return _synthetic(tokens, text, params, span)
     if word == "DECLARE":
         return _declare(tokens, text, params, span)
     if word == "CLOSE":
@@ -162,7 +170,7 @@ _WRITING = """
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "TABLE": "write SELECT COUNT(*) FROM the table.",
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
-    **dict.fromkeys(("CREATE", "INSERT"), _KEPT),
+    **dict.fromkeys(("CREATE", "INSERT"), f"{_KEPT} CREATE SYNTHETIC TABLE makes rows that look like private ones."),
     **dict.fromkeys(("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."),
     **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "SHOW TABLES lists the tables, SHOW POLICY what is known of columns."),
 }  # fmt: skip
@@ -268,7 +276,16 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)
-    return Statement("explain", text, span, tree=inner.tree, name=inner.name, json=json)
+    return Statement(
+        "explain",
+        text,
+        span,
+        tree=inner.tree,
+        name=inner.name,
+        json=json,
+        synthetic=inner.synthetic,
+        rows=inner.rows,
+    )
 
 
 def _show(tokens: list[Token], text: str, span: Span) -> Statement:
@@ -308,6 +325,12 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     if not isinstance(tree, exp.Select) or given != {"expressions"}:  # arguments in parentheses, or a clause
         raise token_error(tokens[3], "DECLARE takes one threshold, and OPTIONS.", usage, last=tokens[-1])
     return Statement("declare", text, span, tree=tree, name=name)
+
+
+def _synthetic(tokens: list[Token], text: str, params: Mapping[str, Any], span: Span) -> Statement:
+    name, rows, start = synthetic_table.read_head(tokens, params)
+    tree = synthetic_table.mark(_query(tokens[start:], text, params), span, rows)
+    return Statement("query", text, span, tree=tree, keep=name, synthetic=True, rows=rows)
 
 
 def _word(tokens: list[Token], i: int, message: str, hint: str | None = None) -> str:

@@ -1,0 +1,121 @@
+"""The graphical model of synthetic rows, fitted by the package ``mbi`` to releases: post-processing, and nothing else.
+
+This module imports no engine, no query and no operator. What it is given are :class:`ReleasedMarginal` objects and sizes of
+public domains, so no private row can come here. The package is an extra, and is imported when a model is fitted.
+
+Source: McKenna, Sheldon, Miklau, *Graphical-model based estimation and inference for differential privacy*, ICML 2019.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.synthetic.released import Columns, Model, ReleasedMarginal
+
+PACKAGE, MAJOR = "mbi", "2"
+"""The package, and the version whose interface is used."""
+ITERATIONS = 2_000
+"""Steps of the fit at most: it ends before where it gains nothing any more."""
+_TOLERANCE = 1e-9
+MAX_JOINT = 1 << 20
+"""The most cells of all columns together that are held at once."""
+
+
+def require_package() -> None:
+    """Import the package, so that what is missing is known before anything is paid.
+
+    Raises:
+        ImportError: it is not installed, or in a version with another interface.
+    """
+    _import()
+    version = importlib.metadata.version(PACKAGE)
+    if version.partition(".")[0] != MAJOR:
+        raise ImportError(f"{PACKAGE} {version} is installed, and {MAJOR}.x is needed.")
+
+
+def _import() -> Any:
+    """Import the package; it warns of settings that are made here for each fit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(PACKAGE)
+
+
+@contextmanager
+def _in_doubles() -> Iterator[None]:
+    """Compute in doubles meanwhile: single precision stalls above some 100,000 rows."""
+    jax = importlib.import_module("jax")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with jax.enable_x64(True):
+            yield
+
+
+@dataclass(frozen=True)
+class GraphicalModel:
+    """A fitted model: the distribution of largest entropy among those that are nearest to the releases."""
+
+    sizes: tuple[int, ...]
+    fitted: Any
+
+    @cached_property
+    def _joint(self) -> NDArray[np.float64] | None:
+        """All cells, where they are few: sums of these are had sooner than marginals one by one."""
+        if math.prod(self.sizes) > MAX_JOINT:
+            return None
+        return self._eliminate(tuple(range(len(self.sizes)))).reshape(self.sizes)
+
+    def _eliminate(self, columns: Columns) -> NDArray[np.float64]:
+        names = tuple(map(_name, columns))
+        with _in_doubles():
+            return np.asarray(self.fitted.project(names).transpose(names).datavector(), dtype=np.float64)
+
+    def project(self, columns: Columns) -> NDArray[np.float64]:
+        if self._joint is None:
+            return self._eliminate(columns)
+        others = tuple(i for i in range(len(self.sizes)) if i not in columns)
+        summed: NDArray[np.float64] = self._joint.sum(axis=others).ravel()
+        return summed
+
+    def draw_rows(self, rows: int) -> NDArray[np.int64]:
+        with _in_doubles():
+            data = self.fitted.synthetic_data(rows=rows, method="round").to_dict()
+        return np.stack([np.asarray(data[_name(i)], dtype=np.int64) for i in range(len(self.sizes))], axis=1)
+
+
+@dataclass(frozen=True)
+class GraphicalFitter:
+    """A fitter by mirror descent, of at most so many steps."""
+
+    iterations: int = ITERATIONS
+
+    def fit(self, sizes: tuple[int, ...], released: Sequence[ReleasedMarginal], total: int) -> Model:
+        mbi = _import()
+        with _in_doubles():
+            domain = mbi.Domain([_name(i) for i in range(len(sizes))], list(sizes))
+            given = [
+                mbi.LinearMeasurement(
+                    np.asarray(marginal.counts, dtype=np.float64),
+                    tuple(map(_name, marginal.columns)),
+                    stddev=marginal.deviation,
+                )
+                for marginal in released
+            ]
+            fitted = mbi.estimation.MirrorDescent().estimate(
+                domain, given, known_total=float(total), iters=self.iterations, tol=_TOLERANCE
+            )
+        return GraphicalModel(sizes, fitted)
+
+
+def _name(place: int) -> str:
+    return f"c{place:04d}"

@@ -1,0 +1,116 @@
+"""The releases that a model of synthetic rows is fitted to, and the shape of such a model.
+
+Everything here is public: sizes of domains, noisy counts, and sums of these. Whoever fits a model gets nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = tuple[int, ...]
+"""Places of columns, ascending: a marginal over these."""
+
+MAX_MARGINAL = 1 << 16
+"""The most cells of a marginal that may be chosen."""
+MAX_MODEL = 1 << 21
+"""The most cells of all cliques of a model: eight bytes each, a few times over while it is fitted."""
+MAX_TOGETHER = 3
+"""The most columns of a marginal that may be chosen."""
+
+
+@dataclass(frozen=True)
+class ReleasedMarginal:
+    """A noisy marginal: one count for each combination of its columns' values, the last column's varying fastest.
+
+    Args:
+        columns: the places of its columns.
+        counts: the noisy counts.
+        deviation: the standard deviation of the noise of each.
+    """
+
+    columns: Columns
+    counts: tuple[int, ...]
+    deviation: float
+
+
+class Model(Protocol):
+    """A distribution over all columns, fitted to releases."""
+
+    def project(self, columns: Columns) -> NDArray[np.float64]:
+        """Return the counts that the model expects in the cells of a marginal, in the order of its cells."""
+        ...
+
+    def draw_rows(self, rows: int) -> NDArray[np.int64]:
+        """Return rows of the model, shape ``(rows, columns)``: each entry the place of a value in its domain."""
+        ...
+
+
+class Fitter(Protocol):
+    """A maker of models. It sees releases only."""
+
+    def fit(self, sizes: tuple[int, ...], released: Sequence[ReleasedMarginal], total: int) -> Model:
+        """Return the model of ``total`` rows that is nearest to the releases.
+
+        Args:
+            sizes: the number of values of each column.
+            released: all that was measured.
+            total: the number of rows that the model stands for, at least 1.
+        """
+        ...
+
+
+def list_candidates(sizes: Sequence[int]) -> tuple[Columns, ...]:
+    """Return the marginals that may be chosen: of two and three columns, where their cells are not too many.
+
+    >>> list_candidates((2, 3, 4))
+    ((0, 1), (0, 2), (1, 2), (0, 1, 2))
+    >>> list_candidates((2, 3, 60_000))
+    ((0, 1),)
+    """
+    places = range(len(sizes))
+    chosen = (c for n in range(2, MAX_TOGETHER + 1) for c in combinations(places, n))
+    return tuple(c for c in chosen if math.prod(sizes[i] for i in c) <= MAX_MARGINAL)
+
+
+def count_model_cells(sizes: Sequence[int], measured: Iterable[Columns]) -> int:
+    """Count the cells of the cliques that a model of these marginals has, by greedy elimination of columns.
+
+    >>> count_model_cells((10, 10, 10), [(0, 1), (1, 2)]), count_model_cells((10, 10, 10), [(0, 1), (1, 2), (0, 2)])
+    (210, 1110)
+    """
+    factors = {frozenset(columns) for columns in measured} | {frozenset([i]) for i in range(len(sizes))}
+    left, cells = set(range(len(sizes))), 0
+
+    def clique_of(column: int) -> frozenset[int]:
+        return frozenset().union(*(factor for factor in factors if column in factor))
+
+    while left:
+        sized = {i: math.prod(sizes[j] for j in clique_of(i)) for i in left}
+        best = min(sized, key=lambda i: (sized[i], i))
+        clique = clique_of(best)
+        cells += sized[best]
+        factors = {factor for factor in factors if best not in factor} | {clique - {best}}
+        left.remove(best)
+    return cells
+
+
+def estimate_total(singles: Sequence[ReleasedMarginal]) -> int:
+    """Estimate the number of rows from released marginals of single columns: post-processing, at least 1.
+
+    Each sum of a marginal's counts estimates it; they are weighed by the inverse of the number of cells, as their variances
+    go, in exact fractions.
+
+    >>> estimate_total([ReleasedMarginal((0,), (4, 5), 1.0), ReleasedMarginal((1,), (1, 2, 3, 6), 1.0)])
+    10
+    """
+    weights = [Fraction(1, len(marginal.counts)) for marginal in singles]
+    sums = sum((w * sum(m.counts) for w, m in zip(weights, singles, strict=True)), Fraction(0))
+    return max(1, round(sums / sum(weights)))

@@ -1,0 +1,318 @@
+"""Marginals of private rows, chosen and measured in rounds, and the synthetic rows that a model of them gives.
+
+Relation: ADD_REMOVE. One privacy unit moves the cells of all columns together by at most ``w = steps * groups`` in L1, by the
+caps, which apply once, on these finest cells. A marginal adds cells up, so one unit moves it by at most w in L1; all of its
+rows may fall into one cell, so by no less than w in L2 either. Noise is made for w, and never for less.
+
+A release has these parts, all of whose parameters are fixed before the first:
+
+1. every single column's marginal, with noise;
+2. in each round, one choice among the candidates by the exponential mechanism, then the chosen marginal, with noise.
+
+The score of a candidate is the L1 distance between its exact counts and those that the model so far expects, rounded to
+integers, less the distance that the noise alone would make. Only the exact counts depend on the data: one unit moves a
+score by at most w, by the triangle inequality. Which marginal is measured depends on releases before it, but no parameter
+does. Such adaptive composition of fixed mechanisms is what :class:`~dpsql.privacy.events.Composed` charges: losses add up,
+and Gaussian parts are one Gaussian mechanism, for each mechanism is dominated by one pair of distributions, whatever
+marginal is chosen, and products of these dominate the whole (Zhu, Dong, Wang 2022, theorem 10; Dong, Roth, Su 2022).
+
+Everything after that is post-processing: the model, the estimated number of rows, and the rows. Source of the rounds:
+McKenna, Mullins, Sheldon, Miklau, *AIM: An adaptive and iterative mechanism for differentially private synthetic data*,
+PVLDB 15, 2022; here with a number of rounds, and noise, that are fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.aggregation import sort_by_key
+from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.synthetic import fitting
+from dpsql.mechanisms.synthetic.released import (
+    MAX_MODEL,
+    Columns,
+    Fitter,
+    Model,
+    ReleasedMarginal,
+    count_model_cells,
+    estimate_total,
+    list_candidates,
+)
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import choose_exponential
+from dpsql.numerics.exact_numbers import make_longs, read_integers, to_integers, write_number
+from dpsql.privacy.events import BoundedRange, Event, compose_events
+
+MAX_DRAWN = 1_000_000
+"""The most rows that a model is asked for: where more are wanted, each stands for several."""
+WEIGHT, TOTAL = "drawn", "total"
+"""Columns of the release beside the keys: how many rows of the model have these values, and the estimated number of rows."""
+
+
+@dataclass(frozen=True)
+class ExactCells:
+    """The exact counts of the combinations of values that occur. It never leaves an operator.
+
+    Args:
+        sizes: the number of values of each column.
+        codes: the values of each combination, by their places: shape ``(cells, columns)``.
+        counts: how many rows each has.
+    """
+
+    sizes: tuple[int, ...]
+    codes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def project(self, columns: Columns) -> NDArray[np.int64]:
+        """Add the counts up to those of a marginal: exact integers."""
+        place = np.zeros(len(self.codes), dtype=np.int64)
+        for i in columns:
+            place = place * self.sizes[i] + self.codes[:, i]
+        made = np.zeros(math.prod(self.sizes[i] for i in columns), dtype=np.int64)
+        np.add.at(made, place, self.counts)
+        return made
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """What was released before any row is made: post-processing begins here.
+
+    Args:
+        released: the marginals, those of single columns first.
+        model: fitted to all of them.
+        total: the estimated number of rows.
+    """
+
+    released: tuple[ReleasedMarginal, ...]
+    model: Model
+    total: int
+
+
+@dataclass(frozen=True)
+class SyntheticRows(base.Operator):
+    """A block of synthetic rows: each combination of values with how many rows of the model have it.
+
+    Args:
+        query: one row for each combination of values that occurs: the ``keys``, and ``count``, capped.
+        keys: its columns.
+        count: the name of its counts.
+        domains: for each key a query of its public values.
+        sizes: how many these are, at most.
+        steps: how far one unit moves a count.
+        groups: how many counts one unit moves.
+        single: the noise of each single column's marginal.
+        measured: the noise of each chosen marginal; None where there is one column only.
+        rounds: how many are measured after those of single columns.
+        choice: the epsilon of each choice; None where all candidates are measured, and nothing is chosen.
+        labels: what people call the keys.
+        fitter: makes the model.
+    """
+
+    query: str
+    keys: tuple[str, ...]
+    count: str
+    domains: tuple[str, ...]
+    sizes: tuple[int, ...]
+    steps: int
+    groups: int
+    single: Noise
+    measured: Noise | None = None
+    rounds: int = 0
+    choice: Fraction | None = None
+    labels: tuple[str, ...] = field(default=(), compare=False)
+    fitter: Fitter = field(default=fitting.GraphicalFitter(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        moved = {
+            noise.sensitivity * noise.groups for noise in (self.single, self.measured) if noise is not None
+        }
+        if (
+            moved != {self.reach}
+            or (self.measured is not None and self.measured.groups != 1)
+            or self.single.groups != 1
+        ):
+            raise ValueError("noise is made for all that one unit moves, in one cell")
+        if (self.measured is None) != (self.rounds == 0) or (self.choice is not None and self.choice <= 0):
+            raise ValueError("rounds have noise, and choices an epsilon")
+
+    @property
+    def reach(self) -> int:
+        """How far one unit moves a marginal, in L1 and in L2: all of its rows may be in one cell."""
+        return self.steps * self.groups
+
+    @cached_property
+    def candidates(self) -> tuple[Columns, ...]:
+        """The marginals that may be chosen."""
+        return list_candidates(self.sizes)
+
+    @property
+    def event(self) -> Event:
+        events = [self.single.event] * len(self.keys)
+        for _ in range(self.rounds):
+            assert self.measured is not None
+            events += [] if self.choice is None else [BoundedRange(self.choice)]
+            events.append(self.measured.event)
+        return compose_events(events)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (self.query, *dict.fromkeys(self.domains))
+
+    def claims(self) -> Iterator[base.ClaimedText]:
+        # The groups are no release here: whatever there are, they become counts of public cells, zeros too.
+        moved = base.SensitivityClaim(self.steps, self.groups)
+        yield base.ClaimedText(self.query, base.SumsClaim(self.keys, ((self.count, moved),), selected=True))
+        for text in dict.fromkeys(self.domains):
+            yield base.ClaimedText(text, base.PublicClaim())
+
+    def require_libraries(self) -> None:
+        if isinstance(self.fitter, fitting.GraphicalFitter):
+            fitting.require_package()
+
+    # -- releasing ------------------------------------------------------------------------------------------------
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader = base.add_salt(read, self.queries, entropy)
+        values = [self._read_domain(reader, i) for i in range(len(self.keys))]
+        measured = self.measure(self._read_cells(reader, values), entropy)
+        return base.Release(self._draw(measured, values), self.event, self._notes(measured))
+
+    def measure(self, cells: ExactCells, entropy: Entropy) -> MeasuredRows:
+        """Choose and measure marginals, and fit the model: after this nothing looks at ``cells``."""
+        released = [self._measure(cells, (i,), self.single, entropy) for i in range(len(self.keys))]
+        total = estimate_total(released)
+        steps = self.rounds + 1
+        model = (
+            self.fitter.fit(self.sizes, tuple(released), total) if self.choice or not self.rounds else None
+        )
+        base.report_progress(1, steps)
+        left = list(self.candidates)
+        exact = {c: cells.project(c) for c in left} if self.choice is not None else {}
+        for i in range(self.rounds):
+            assert self.measured is not None
+            allowed = self._list_allowed(left, released)
+            if self.choice is None:
+                chosen = allowed[0]
+                left.remove(chosen)
+            else:
+                assert model is not None
+                chosen = allowed[self._choose(allowed, exact, model, entropy)]
+            released.append(self._measure(cells, chosen, self.measured, entropy))
+            if self.choice is not None or i + 1 == self.rounds:
+                model = self.fitter.fit(self.sizes, tuple(released), total)
+            base.report_progress(i + 2, steps)
+        assert model is not None
+        return MeasuredRows(tuple(released), model, total)
+
+    def _list_allowed(self, left: Sequence[Columns], released: Sequence[ReleasedMarginal]) -> list[Columns]:
+        """Return the candidates that leave a model of a size that can be fitted; there always is one: what was measured."""
+        known = [marginal.columns for marginal in released]
+        allowed = [c for c in left if c in known or count_model_cells(self.sizes, [*known, c]) <= MAX_MODEL]
+        return allowed or known[:1]
+
+    def _choose(
+        self,
+        allowed: Sequence[Columns],
+        exact: dict[Columns, NDArray[np.int64]],
+        model: Model,
+        entropy: Entropy,
+    ) -> int:
+        """Choose a candidate by the exponential mechanism; one unit moves each score by ``reach`` at most."""
+        assert self.choice is not None
+        scores = [self.score(exact[c], model.project(c)) for c in allowed]
+        return choose_exponential(to_integers(scores), self.choice / (2 * self.reach), entropy)
+
+    def score(self, exact: NDArray[np.int64], expected: NDArray[np.float64]) -> int:
+        """Return a candidate's score: how far its exact counts are from the model's, less what noise would add to them.
+
+        Args:
+            exact: its counts.
+            expected: what the model expects, public.
+        """
+        assert self.measured is not None
+        grid = np.rint(expected).astype(np.int64)
+        return int(np.abs(exact - grid).sum()) - round(self.measured.mean_error * len(exact))
+
+    def _measure(
+        self, cells: ExactCells, columns: Columns, noise: Noise, entropy: Entropy
+    ) -> ReleasedMarginal:
+        noisy = noise.add(cells.project(columns), entropy)
+        return ReleasedMarginal(columns, tuple(int(n) for n in noisy), math.sqrt(noise.variance))
+
+    def _read_domain(self, read: base.Read, place: int) -> Any:
+        """Read the public values of a key, in order, as an Arrow array."""
+        key = self.keys[place]
+        values = sort_by_key(read(self.domains[place]).select([key]), (key,)).column(key)
+        return values.slice(0, self.sizes[place]).combine_chunks()
+
+    def _read_cells(self, read: base.Read, values: Sequence[Any]) -> ExactCells:
+        """Read the exact counts; what has no public value is left out, as the query leaves it out."""
+        table = read(self.query)
+        places = []
+        for key, known in zip(self.keys, values, strict=True):
+            column = table.column(key)
+            found = pc.index_in(column, value_set=known.cast(column.type))
+            places.append(np.asarray(found.fill_null(-1), dtype=np.int64))
+        codes = np.stack(places, axis=1) if table.num_rows else np.zeros((0, len(self.keys)), dtype=np.int64)
+        inside = (codes >= 0).all(axis=1)
+        counts = np.asarray(read_integers(table.column(self.count)), dtype=np.int64)
+        return ExactCells(self.sizes, codes[inside], counts[inside])
+
+    # -- post-processing ------------------------------------------------------------------------------------------
+
+    def _draw(self, measured: MeasuredRows, values: Sequence[Any]) -> pa.Table:
+        """Return the rows of the model, equal ones counted, with the values in place of their places."""
+        drawn = measured.model.draw_rows(min(measured.total, MAX_DRAWN))
+        known = np.array([len(v) for v in values])
+        cells, weights = np.unique(np.minimum(drawn, known - 1), axis=0, return_counts=True)
+        columns = {
+            key: pa.chunked_array([v.take(pa.array(cells[:, i]))])
+            for i, (key, v) in enumerate(zip(self.keys, values, strict=True))
+        }
+        columns[WEIGHT] = make_longs(weights.astype(np.int64))
+        columns[TOTAL] = make_longs(np.full(len(cells), measured.total, dtype=np.int64))
+        return pa.table(columns)
+
+    def _notes(self, measured: MeasuredRows) -> tuple[str, ...]:
+        names = self.labels or self.keys
+        chosen = dict.fromkeys(m.columns for m in measured.released if len(m.columns) > 1)
+        told = ", ".join(" × ".join(names[i] for i in columns) for columns in chosen)
+        single = f"synthetic rows, of {len(self.keys)} columns one by one"
+        return (f"{single} and of {told}" if told else single,)
+
+    # -- what EXPLAIN says ----------------------------------------------------------------------------------------
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        plural = "s" if len(self.keys) > 1 else ""
+        lines = [
+            f"First the count{plural} of each of {len(self.keys)} column{plural} alone, with {self.single.sentence(confidence)}."
+        ]
+        if self.measured is not None:
+            of = f"{self.rounds} marginal{'s' if self.rounds > 1 else ''} of two or three columns"
+            how = (
+                "all that there are"
+                if self.choice is None
+                else f"chosen among {len(self.candidates):,}, one by one"
+            )
+            lines.append(f"Then {of}, {how}, each with {self.measured.sentence(confidence)}.")
+        if self.choice is not None:
+            lines.append(
+                f"Each choice is by the exponential mechanism (ε={write_number(self.choice)}): the marginal that the model so "
+                f"far knows worst, by the L1 distance, which one privacy unit moves by {self.reach:,} at most."
+            )
+        lines.append(
+            "A model is fitted to these noisy counts alone, and the rows are the model's: post-processing, as is their number, "
+            "which the noisy counts of single columns tell where ROWS does not."
+        )
+        return tuple(lines)

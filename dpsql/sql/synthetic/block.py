@@ -1,0 +1,293 @@
+"""``CREATE SYNTHETIC TABLE``: a SELECT of columns with public values, and the rows that a model of its marginals gives.
+
+Columns are keys, as of GROUP BY. Each is over public values of its own: declared ones, booleans, whole numbers and days
+between declared bounds, and what is computed from these. The exact query counts the combinations that occur, with the caps
+on a unit's rows; rows outside of the public values are left out before that.
+
+Above the block stands plain SQL. A release holds each combination with how many rows of the model have it, and the
+statement asks for n rows of these: the k-th part of all, by running totals, rounded down. So each combination has its share
+to within one row, any n is free once the block is paid, and where n is the model's own number the rows are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import cast
+
+from sqlglot import exp
+
+from dpsql.errors import BindError, Error, ParseError, PrivacyError
+from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.synthetic.released import list_candidates
+from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
+from dpsql.parameters import Params
+from dpsql.privacy.amounts import Amount
+from dpsql.privacy.events import BoundedRange
+from dpsql.sql.dp.block import BlockOutput
+from dpsql.sql.dp.budget_split import BudgetShare, deal
+from dpsql.sql.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
+from dpsql.sql.dp.noisy_block import NoisyBlock
+from dpsql.sql.dp.public_groups import find_public_groups
+from dpsql.sql.exact.exact_query import Exact, GroupKey, Partial, PublicGroups
+from dpsql.sql.expressions.types import Typed
+from dpsql.sql.normalize import Released
+from dpsql.sql.parse import synthetic_table
+from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
+from dpsql.sql.parse.options import COMMON_OPTIONS, Readers, call_of, read_whole
+from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.parse.synthetic_table import MAX_SYNTHETIC_ROWS
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection
+
+_KEPT_OPTIONS = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "noise")
+SYNTHETIC_OPTIONS: Readers = {
+    **{name: COMMON_OPTIONS[name] for name in _KEPT_OPTIONS},
+    "max_groups_contributed": read_whole,
+    "max_rows_contributed": read_whole,
+    "rows": read_whole,
+}
+"""The options of a synthetic table; ``rows`` is what ROWS says."""
+
+MAX_VALUES = 10_000
+"""The most public values of one column."""
+MAX_COLUMNS = 64
+"""The most columns of a synthetic table."""
+MAX_ROUNDS = 32
+"""The most marginals of several columns that are measured."""
+CHOICE_SHARE = Fraction(1, 10)
+"""The part of the whole that choices are given."""
+SINGLE_SHARE = Fraction(1, 2)
+"""What a single column's marginal is given, in parts of what a chosen one is."""
+
+
+def count_rounds(columns: int, candidates: int) -> int:
+    """Return how many marginals are measured after those of single columns: two for each column, or all there are.
+
+    >>> count_rounds(1, 0), count_rounds(3, 4), count_rounds(4, 10), count_rounds(40, 9_880)
+    (0, 4, 8, 32)
+    """
+    return min(candidates, 2 * columns, MAX_ROUNDS)
+
+
+def parse_synthetic(text: str, params: Params | None = None, rows: int | None = None) -> list[Statement]:
+    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, as one for synthetic rows.
+
+    Raises:
+        ParseError, BindError: it is no such statement, or the number of rows can't be made.
+    """
+    if rows is not None:
+        synthetic_table.check_rows(rows)
+    found = parse(text, params)
+    one = found[0] if len(found) == 1 else None
+    if one is None or one.kind != "query":
+        raise ParseError("synthetic rows are asked for by one SELECT.", hint=synthetic_table.USAGE)
+    if one.rows is not None and rows is not None:
+        raise BindError("the number of rows is given twice.", hint="leave ROWS or rows= out.")
+    if one.synthetic and rows is None:
+        return found
+    assert one.tree is not None
+    try:
+        return [replace(one, tree=synthetic_table.mark(one.tree, one.span, rows), synthetic=True, rows=rows)]
+    except Error as error:
+        raise error.located(text) from None
+
+
+@dataclass(frozen=True)
+class _MeasurementMaker(NoiseMaker):
+    """A maker of the noise of measurements, each of which one unit moves by ``reach``."""
+
+    names: tuple[str, ...]
+    amounts: tuple[Amount, ...]
+    reach: int
+
+    def list_moments(self, dealt: Dealt) -> Iterator[DealtMoment]:
+        for name, amount in zip(self.names, self.amounts, strict=True):
+            yield DealtMoment(name, name, amount, 1, self.reach, 1)
+
+
+@dataclass
+class SyntheticBlock(NoisyBlock):
+    """A block of synthetic rows."""
+
+    domains: tuple[PublicGroups, ...] = ()
+    """The public values of each column."""
+    partial: Partial | None = None
+    """The count of a combination."""
+
+    def bind(self) -> None:
+        """Bind the columns and their public values, then write the statement above."""
+        self.options = replace(self.options, mode="DP")
+        self._refuse_clauses()
+        condition = self.where()
+        check_unit(self.options, self.names, self.bound.subject)
+        keys, typed = self.bind_keys([item.unalias() for item in self.select.expressions])
+        self.domains = tuple(self._find_values(pair) for pair in typed)
+        held = [
+            domain.holds([f"({key.sql})"], [key], f"values_{key.name}")
+            for key, domain in zip(keys, self.domains, strict=True)
+        ]
+        where = " AND ".join(f"({text})" for text in [condition, *held] if text)
+        rows = self.options.get("max_rows_contributed")
+        self._require_caps(rows)
+        groups = self._groups()
+        self.per_unit_groups = 1 if rows is not None else groups or 1
+        self.exact = Exact(self.bound, where, keys, self.bound.max_rows, groups, rows)
+        self.partial = self.exact.add(Partial("COUNT(*)", 0, 1))
+        self.bind_clauses()
+        self._make_rows()
+
+    def _refuse_clauses(self) -> None:
+        """Refuse what chooses or combines rows: a synthetic table is made of rows' columns."""
+        hint = "ask for it of the table, which is public once it is there: SELECT ... FROM it."
+        names = {
+            "group": "GROUP BY",
+            "having": "HAVING",
+            "qualify": "QUALIFY",
+            "order": "ORDER BY",
+            "limit": "LIMIT",
+        }
+        names |= {"offset": "OFFSET", "distinct": "DISTINCT", "windows": "WINDOW"}
+        for key, name in names.items():
+            clause = self.select.args.get(key)
+            if clause:
+                place = clause if isinstance(clause, exp.Expr) else None
+                raise bind_error(place or self.select, f"a synthetic table has no {name}.", hint)
+        for item in self.select.expressions:
+            if item.is_star:
+                hint = "name the columns: CREATE SYNTHETIC TABLE s AS SELECT ward, urgent FROM visits."
+                raise privacy_error(item, "a synthetic table names its columns.", hint)
+            for node in item.walk():
+                if (call_of(node) is not None and self._has_aggregate(node)) or isinstance(node, exp.Window):
+                    raise bind_error(node, "a synthetic table is made of rows, and this counts them.", hint)
+            if item.find(exp.Column) is None:
+                raise bind_error(
+                    item, "a column of a synthetic table is made of one of the rows'.", "leave it out."
+                )
+        if len(self.select.expressions) > MAX_COLUMNS:
+            many = f"a synthetic table has {MAX_COLUMNS} columns at most."
+            raise bind_error(self.select.expressions[MAX_COLUMNS], many, "choose those that are needed.")
+
+    def _find_values(self, pair: tuple[GroupKey, Typed]) -> PublicGroups:
+        """Return the public values of a column.
+
+        Raises:
+            PrivacyError: it has none, or too many.
+        """
+        key, typed = pair
+        place = self.key_sources[key.name]
+        found = find_public_groups(self, [pair], MAX_VALUES)
+        if found is None or found.size is None or found.size > MAX_VALUES:
+            what = f"the values of {to_sql(place)} are not public, and synthetic rows would show them."
+            if found is not None and found.size is not None:
+                what = (
+                    f"{to_sql(place)} has {found.size:,} public values, and {MAX_VALUES:,} are the most here."
+                )
+            raise PrivacyError(what, span=span_of(place), hint=_advise_on_values(to_sql(place), typed))
+        return found
+
+    def _require_caps(self, rows: int | None) -> None:
+        """Refuse where nothing bounds the rows of a unit."""
+        if self.bound.row_level or rows is not None:
+            return
+        groups = self.options.get("max_groups_contributed", self.bound.max_groups)
+        if self.bound.max_rows is None or groups is None:
+            raise privacy_error(
+                self.options.mode_node, f"nothing bounds how many rows of {self.bound.subject} one privacy unit has.",
+                "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows and max_groups.",
+                around=self.select.expressions[0],
+            )  # fmt: skip
+
+    # -- the price --------------------------------------------------------------------------------------------------
+
+    @property
+    def released(self) -> list[Released]:
+        keys = [Released(key.name, key.type) for key in self.keys.values()]
+        return [*keys, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
+
+    def build_operator(self) -> None:
+        """Deal the budget to choices and measurements, and give the block to the plan."""
+        assert self.partial is not None
+        keys = tuple(self.keys.values())
+        sizes = tuple(domain.size or 1 for domain in self.domains)
+        candidates = len(list_candidates(sizes))
+        rounds = count_rounds(len(keys), candidates)
+        choices = rounds if rounds < candidates else 0
+        steps = self.exact.sensitivity(self.partial)
+        maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps * self.per_unit_groups)
+        choice = NoiseChoice(maker, self.options, self.binder.catalog, False, True)
+        share = deal(self.binder, self.options, self.select, [(None, None)], choice.delta_parts)
+        asked, whole = share.amounts[0], self._rest(share, choices)
+        parts = len(keys) * SINGLE_SHARE + rounds
+        amounts = [Amount(whole.currency, whole.total * part / parts) for part in
+                   [SINGLE_SHARE] * len(keys) + [Fraction(1)] * rounds]  # fmt: skip
+        names = tuple(f"m{i}" for i in range(len(amounts)))
+        maker = replace(maker, names=names, amounts=tuple(amounts))
+        choice = replace(choice, maker=maker)
+        noise = choice.choose(cast(Dealt, [(None, whole)]), share, len(names))
+        found: list[Noise] = [noise.statistics[name, name].noise for name in names]
+        one = Amount(asked.currency, asked.total * CHOICE_SHARE / choices) if choices else None
+        operator = SyntheticRows(
+            self.exact.sql(), self.exact.names, self.partial.name, tuple(d.sql for d in self.domains), sizes,
+            steps, self.per_unit_groups, found[0], found[-1] if rounds else None, rounds,
+            None if one is None else one.find_epsilon(BoundedRange), tuple(self._labels()),
+        )  # fmt: skip
+        told = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
+        origins = dict.fromkeys(domain.origin for domain in self.domains)
+        reach = operator.reach
+        sentences = (
+            *told,
+            f"Columns are over public values ({', '.join(origins)}); rows with others are left out.",
+            f"One privacy unit has {reach:,} row{'s' if reach > 1 else ''} at most among all combinations of values, and all "
+            "of them may be in one cell of a marginal.",
+            *([noise.said] if noise.said else []),
+        )
+        self.binder.add_block(
+            self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
+        )
+
+    @staticmethod
+    def _rest(share: BudgetShare, choices: int) -> Amount:
+        """Return what measurements share, of which choices take their part."""
+        whole = share.amounts[0]
+        return Amount(whole.currency, whole.total * (1 - CHOICE_SHARE)) if choices else whole
+
+    def _labels(self) -> Iterator[str]:
+        """Yield what the analyst calls each key."""
+        shown = {
+            self.keys[self.spelling(item.unalias())].name: item for item in reversed(self.select.expressions)
+        }
+        for key in self.keys.values():
+            item = shown[key.name]
+            yield item.alias_or_name or to_sql(item)
+
+    def _release(self, item: BlockOutput) -> Released:
+        raise AssertionError("a synthetic table has no aggregates")
+
+    # -- the statement above ------------------------------------------------------------------------------------------
+
+    def _make_rows(self) -> None:
+        """Let the statement read rows in place of combinations: as many as it asks for, or as are estimated."""
+        names = ", ".join(key.name for key in self.keys.values())
+        rows = self.options.get("rows")
+        asked = str(rows) if rows is not None else f"LEAST({TOTAL}, {MAX_SYNTHETIC_ROWS})"
+        running = f"SUM({WEIGHT}) OVER (ORDER BY {names} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        parts = (
+            f"SELECT *, {running} AS upto, SUM({WEIGHT}) OVER () AS whole, {asked} AS asked FROM {self.name}"
+        )
+        times = f"(upto * asked) // whole - ((upto - {WEIGHT}) * asked) // whole"
+        text = f"SELECT {names}, UNNEST(RANGE(CAST({times} AS BIGINT))) AS copy FROM ({parts}) AS parts"
+        made = expression_of(f"({text})")
+        assert isinstance(made, exp.Subquery)
+        made.set("alias", exp.TableAlias(this=exp.to_identifier(self.binder.name("rows"))))
+        self.select.set("from_", exp.From(this=made))
+
+
+def _advise_on_values(name: str, typed: Typed) -> str:
+    """Return how to make values public that are not."""
+    kind = typed.type.kind
+    if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
+        return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
+    if kind in ("TIMESTAMP", "DATE"):
+        return f"write date_trunc('month', {name}), where the owner declares bounds."
+    return "ask the owner to declare its values, or write a CASE with the values that are of interest."
