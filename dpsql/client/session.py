@@ -135,6 +135,32 @@ class RemoteSession:
         asked = write_question(*name_parameters(text, params), epsilon)
         return self._ask("run", {**asked, "fresh": fresh}).results
 
+    @interruptible
+    def synthesise(
+        self,
+        text: str,
+        rows: int | None = None,
+        params: Params | None = None,
+        *,
+        fresh: bool = False,
+        epsilon: str | Fraction | None = None,
+    ) -> Result:
+        """Return rows that look like private ones: those of a model that the server fits to noisy marginals.
+
+        Args:
+            text: a SELECT of columns with public values, or a CREATE SYNTHETIC TABLE of one, which keeps the rows by its name.
+            rows: how many; by default as many as the noisy marginals say that there are. Another number is free.
+            params: values of its parameters.
+            fresh: pay for new marginals, where stored ones could be used again for free.
+            epsilon: what it costs where the statement does not say.
+
+        Raises:
+            ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
+            Error: the server lacks the extra ``synthetic``; nothing was charged.
+        """
+        asked = write_question(*name_parameters(text, params), epsilon)
+        return self._ask("synthesise", {**asked, "rows": rows, "fresh": fresh}).results[-1]
+
     def plan(self) -> RemotePlan:
         """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
 
@@ -365,6 +391,6 @@ class RemoteSession:
         """Send a message, and wait for the reply."""
         if self._closed:
             raise ServerError("this session is closed.", hint="connect again.")
-        if operation in ("run", "plan", "keep"):
+        if operation in ("run", "plan", "synthesise", "keep"):
             self._schema = None
         return self._conversation.ask(operation, head, self._patience if timeout is None else timeout)

@@ -31,7 +31,7 @@ from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel, clip_text
 from dpsql.result import Result
 from dpsql.session import Session
-from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.parse.statements import Statement, may_keep, parse
 from dpsql.wire import (
     CHUNK,
     MAX_RESULT,
@@ -77,6 +77,16 @@ class _Question:
     text: str
     params: Mapping[str, Any] | None
     epsilon: str | Fraction | None = None
+    synthetic: bool = False
+    """Whether synthetic rows of it were asked for, by their own operation."""
+    rows: int | None = None
+
+    def ask(self, session: Session, fresh: bool = False) -> list[Result]:
+        """Answer it."""
+        if self.synthetic:
+            found = session.synthesise(self.text, self.rows, self.params, fresh=fresh, epsilon=self.epsilon)
+            return [found]
+        return session.run(self.text, self.params, fresh=fresh, epsilon=self.epsilon)
 
 
 @dataclass
@@ -109,6 +119,8 @@ class _Memory:
             return
         asked = write_question(question.text, question.params, question.epsilon)
         line = {"kept": name, "content": content, **asked}
+        if question.synthetic:
+            line |= {"synthetic": True, "rows": question.rows}
         written = json.dumps(line).encode()
         if len(written) <= MAX_JOURNAL_LINE and len(self.kept) < MAX_JOURNAL:
             self.kept[name.lower()] = written
@@ -201,6 +213,16 @@ def _run(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator
     yield from _send_results(session, memory, results, _Question(text, params, epsilon))
 
 
+def _synthesise(session: Session, memory: _Memory, head: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield synthetic rows."""
+    question = _Question(*_read_question(head), True, head.get("rows"))
+    (result,) = question.ask(session, get_field(head, "fresh", bool, False))
+    (statement,) = parse(question.text, question.params)
+    if statement.keep:
+        memory.note_kept(statement.keep, session.kept.get(statement.keep.lower(), ""), question)
+    yield from _send(memory, result, question, statement.keep)
+
+
 def _read_question(head: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str | Fraction | None]:
     """Read what a statement's message asks.
 
@@ -223,7 +245,7 @@ def _send_results(
     session: Session, memory: _Memory, results: Sequence[Result], cell: _Question
 ) -> Iterator[Message]:
     """Yield the messages of a cell's results, and remember what they answer."""
-    if len(results) == 1 and ";" not in cell.text and "<<" not in cell.text:
+    if len(results) == 1 and ";" not in cell.text and not may_keep(cell.text):
         yield from _send(memory, results[0], cell)
         return
     statements = parse(cell.text, cell.params) if results else []
@@ -388,7 +410,7 @@ def _postgres_describe(session: Session, memory: _Memory, head: Mapping[str, Any
 _OPERATIONS: dict[str, Callable[[Session, _Memory, Mapping[str, Any]], Iterator[Message]]] = {
     "run": _run, "plan": _plan, "describe": _describe, "schemas": _schemas, "explain": _explain, "why": _why, "budget": _budget,
     "ledger": _ledger, "columns": _columns, "tables": _tables, "check_name": _check_name, "keep": _keep, "plot": _plot,
-    "panel": _panel, "postgres_run": _postgres_run, "postgres_describe": _postgres_describe,
+    "panel": _panel, "synthesise": _synthesise, "postgres_run": _postgres_run, "postgres_describe": _postgres_describe,
 }  # fmt: skip
 OPERATIONS = frozenset(_OPERATIONS)
 """All of them."""
@@ -427,9 +449,10 @@ def restore_session(session: Session, journal: Iterable[bytes]) -> None:
 def _restore(session: Session, body: Mapping[str, Any]) -> bool:
     """Make one kept result again. False where that would cost something, fails, or gives other rows."""
     name = str(body["kept"])
-    question = _Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]))
+    synthetic = bool(body.get("synthetic")), body.get("rows")
+    question = _Question(body["text"], read_params(body["params"]), read_amount(body["epsilon"]), *synthetic)
     try:
-        result = session.run(question.text, question.params, epsilon=question.epsilon)[-1]
+        result = question.ask(session)[-1]
         session.keep(name, result)
     except Error:
         return False

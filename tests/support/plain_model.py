@@ -43,5 +43,10 @@ class PlainFitter:
                 shape = [sizes[i] if i in marginal.columns else 1 for i in range(len(sizes))]
                 others = tuple(i for i in range(len(sizes)) if i not in marginal.columns)
                 wanted = np.maximum(np.array(marginal.counts, dtype=float), 1e-6).reshape(shape)
-                joint = joint * wanted * (total / wanted.sum()) / np.maximum(joint.sum(axis=others, keepdims=True), 1e-9)
+                joint = (
+                    joint
+                    * wanted
+                    * (total / wanted.sum())
+                    / np.maximum(joint.sum(axis=others, keepdims=True), 1e-9)
+                )
         return PlainModel(joint)

@@ -274,8 +274,8 @@ class SyntheticRows(base.Operator):
     def _draw(self, measured: MeasuredRows, values: Sequence[Any]) -> pa.Table:
         """Return the rows of the model, equal ones counted, with the values in place of their places."""
         drawn = measured.model.draw_rows(min(measured.total, MAX_DRAWN))
-        known = np.array([len(v) for v in values])
-        cells, weights = np.unique(np.minimum(drawn, known - 1), axis=0, return_counts=True)
+        there = (drawn < np.array([len(v) for v in values])).all(axis=1)
+        cells, weights = np.unique(drawn[there], axis=0, return_counts=True)
         columns = {
             key: pa.chunked_array([v.take(pa.array(cells[:, i]))])
             for i, (key, v) in enumerate(zip(self.keys, values, strict=True))

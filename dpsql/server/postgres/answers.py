@@ -33,7 +33,7 @@ from dpsql.server.postgres.messages import (
 )
 from dpsql.server.postgres.parameters import read_parameter
 from dpsql.session import Session
-from dpsql.sql.parse.statements import Statement, parse
+from dpsql.sql.parse.statements import Statement, may_keep, parse
 from dpsql.sql.postgres.statements import TextPart, list_array_parameters, split_parts
 from dpsql.wire import CHUNK, Message, WireError, get_field
 
@@ -169,7 +169,7 @@ def _answer_queries(
     state: _State,
     note_kept: Callable[[Statement, Mapping[str, Any] | None], None],
 ) -> Iterator[Message]:
-    statements = parse(part.text, asked.params) if "<<" in part.own else []
+    statements = parse(part.text, asked.params) if may_keep(part.own) else []
     failed: Error | None = None
     try:
         results = session.run(part.text, asked.params)

@@ -154,6 +154,11 @@ def _clip(text: str) -> str:
     return flat if len(flat) <= MAX_VALUE else f"{flat[: MAX_VALUE - 3]}..."
 
 
+def may_keep(text: str) -> bool:
+    """Say whether a statement of a text may keep its result; False is certain."""
+    return "<<" in text or "synthetic" in text.lower()
+
+
 def _is_kept(tokens: list[Token]) -> bool:
     """Return whether a statement is written ``name << ...``."""
     if len(tokens) < 3 or not tokens[1].text == tokens[2].text == "<" or tokens[2].start != tokens[1].end + 1:
