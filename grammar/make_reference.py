@@ -28,6 +28,7 @@ from dpsql.sql.selection import block as selection
 from dpsql.sql.selection import declared
 from dpsql.sql.stable.block import STABLE_ANSWER_OPTIONS
 from dpsql.sql.subsample.combiners import SUBSAMPLE_OPTIONS
+from dpsql.sql.synthetic.block import SYNTHETIC_OPTIONS
 
 HERE = Path(__file__).resolve().parent
 _RULE = re.compile(
@@ -111,8 +112,9 @@ def _options() -> str:
         "DECLARE": declared.DECLARE_OPTIONS,
         "DECLARE ... STABLE": declared.STABLE_OPTIONS,
         "a question to a declared threshold": declared.PROBE_OPTIONS,
+        "CREATE SYNTHETIC TABLE": SYNTHETIC_OPTIONS,
     }
-    names = list(dict.fromkeys(name for readers in modes.values() for name in readers))
+    names = list(dict.fromkeys(name for readers in modes.values() for name in readers if name != "rows"))
     rows = (
         (
             f"`{name}`",

@@ -85,13 +85,13 @@ class CellOptions:
     rest: tuple[str, ...] = field(default=())
 
 
-STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE")
+STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN", "SHOW", "DECLARE", "CLOSE", "CREATE")
 """Words that a statement begins with."""
 
 _KEYWORDS = """
     SELECT WITH DIFFERENTIAL_PRIVACY DP PTR STABLE SUBSAMPLE OPTIONS FROM WHERE GROUP BY HAVING ORDER LIMIT
     JOIN LEFT RIGHT USING ON AS AND OR NOT IN IS NULL CASE WHEN THEN ELSE END OVER FILTER VALUES EXPLAIN
-    SHOW DECLARE CLOSE DISTINCT BETWEEN LIKE"""
+    SHOW DECLARE CLOSE CREATE SYNTHETIC TABLE ROWS DISTINCT BETWEEN LIKE"""
 KEYWORDS = tuple(_KEYWORDS.split())
 """Words of SQL that completion offers."""
 
@@ -234,6 +234,11 @@ _MODES = (
         "DECLARE ... STABLE",
         "exact answers, paid only where blocks disagree",
         "DECLARE alarm STABLE OPTIONS (epsilon = 1, delta = 1e-6)",
+    ),
+    (
+        "CREATE SYNTHETIC TABLE",
+        "rows that look like private ones, free to ask afterwards",
+        "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM t",
     ),
 )
 

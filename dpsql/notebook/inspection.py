@@ -23,6 +23,7 @@ _OURS = {
     "SHOW": f"SHOW {' | '.join(SHOWN)}: a relation about the session.",
     "DECLARE": "DECLARE name ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1): questions asked one by one, paid for beforehand.",
     "CLOSE": "CLOSE name: settles a declared threshold; what was not used is given back.",
+    "CREATE": "CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM t: public rows of a model.",
 }
 _MODE_NAMES = {"DP": "SELECT WITH DP", "CHOICE": "SELECT WITH DP, OVER candidates", "PTR": "SELECT WITH PTR",
                "STABLE": "SELECT WITH STABLE", "SUBSAMPLE": "SELECT WITH SUBSAMPLE"}  # fmt: skip

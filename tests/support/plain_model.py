@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpsql.mechanisms.synthetic.released import Columns, ReleasedMarginal
+from dpsql.mechanisms.synthetic.released import MarginalColumns, ReleasedMarginal
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class PlainModel:
 
     joint: np.ndarray
 
-    def project(self, columns: Columns) -> np.ndarray:
+    def project(self, columns: MarginalColumns) -> np.ndarray:
         others = tuple(i for i in range(self.joint.ndim) if i not in columns)
         return self.joint.sum(axis=others).ravel()
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.synthetic.released import Columns, Model, ReleasedMarginal
+from dpsql.mechanisms.synthetic.released import MarginalColumns, Model, ReleasedMarginal
 
 PACKAGE, MAJOR = "mbi", "2"
 """The package, and the version whose interface is used."""
@@ -75,12 +75,12 @@ class GraphicalModel:
             return None
         return self._eliminate(tuple(range(len(self.sizes)))).reshape(self.sizes)
 
-    def _eliminate(self, columns: Columns) -> NDArray[np.float64]:
+    def _eliminate(self, columns: MarginalColumns) -> NDArray[np.float64]:
         names = tuple(map(_name, columns))
         with _in_doubles():
             return np.asarray(self.fitted.project(names).transpose(names).datavector(), dtype=np.float64)
 
-    def project(self, columns: Columns) -> NDArray[np.float64]:
+    def project(self, columns: MarginalColumns) -> NDArray[np.float64]:
         if self._joint is None:
             return self._eliminate(columns)
         others = tuple(i for i in range(len(self.sizes)) if i not in columns)

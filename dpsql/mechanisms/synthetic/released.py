@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Columns = tuple[int, ...]
+MarginalColumns = tuple[int, ...]
 """Places of columns, ascending: a marginal over these."""
 
 MAX_MARGINAL = 1 << 16
@@ -36,7 +36,7 @@ class ReleasedMarginal:
         deviation: the standard deviation of the noise of each.
     """
 
-    columns: Columns
+    columns: MarginalColumns
     counts: tuple[int, ...]
     deviation: float
 
@@ -44,7 +44,7 @@ class ReleasedMarginal:
 class Model(Protocol):
     """A distribution over all columns, fitted to releases."""
 
-    def project(self, columns: Columns) -> NDArray[np.float64]:
+    def project(self, columns: MarginalColumns) -> NDArray[np.float64]:
         """Return the counts that the model expects in the cells of a marginal, in the order of its cells."""
         ...
 
@@ -67,12 +67,12 @@ class Fitter(Protocol):
         ...
 
 
-def list_candidates(sizes: Sequence[int]) -> tuple[Columns, ...]:
+def list_marginals(sizes: Sequence[int]) -> tuple[MarginalColumns, ...]:
     """Return the marginals that may be chosen: of two and three columns, where their cells are not too many.
 
-    >>> list_candidates((2, 3, 4))
+    >>> list_marginals((2, 3, 4))
     ((0, 1), (0, 2), (1, 2), (0, 1, 2))
-    >>> list_candidates((2, 3, 60_000))
+    >>> list_marginals((2, 3, 60_000))
     ((0, 1),)
     """
     places = range(len(sizes))
@@ -80,7 +80,7 @@ def list_candidates(sizes: Sequence[int]) -> tuple[Columns, ...]:
     return tuple(c for c in chosen if math.prod(sizes[i] for i in c) <= MAX_MARGINAL)
 
 
-def count_model_cells(sizes: Sequence[int], measured: Iterable[Columns]) -> int:
+def count_model_cells(sizes: Sequence[int], measured: Iterable[MarginalColumns]) -> int:
     """Count the cells of the cliques that a model of these marginals has, by greedy elimination of columns.
 
     >>> count_model_cells((10, 10, 10), [(0, 1), (1, 2)]), count_model_cells((10, 10, 10), [(0, 1), (1, 2), (0, 2)])

@@ -41,13 +41,13 @@ from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.synthetic import fitting
 from dpsql.mechanisms.synthetic.released import (
     MAX_MODEL,
-    Columns,
     Fitter,
+    MarginalColumns,
     Model,
     ReleasedMarginal,
     count_model_cells,
     estimate_total,
-    list_candidates,
+    list_marginals,
 )
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_exponential
@@ -74,7 +74,7 @@ class ExactCells:
     codes: NDArray[np.int64]
     counts: NDArray[np.int64]
 
-    def project(self, columns: Columns) -> NDArray[np.int64]:
+    def project(self, columns: MarginalColumns) -> NDArray[np.int64]:
         """Add the counts up to those of a marginal: exact integers."""
         place = np.zeros(len(self.codes), dtype=np.int64)
         for i in columns:
@@ -152,9 +152,9 @@ class SyntheticRows(base.Operator):
         return self.steps * self.groups
 
     @cached_property
-    def candidates(self) -> tuple[Columns, ...]:
+    def candidates(self) -> tuple[MarginalColumns, ...]:
         """The marginals that may be chosen."""
-        return list_candidates(self.sizes)
+        return list_marginals(self.sizes)
 
     @property
     def event(self) -> Event:
@@ -215,7 +215,9 @@ class SyntheticRows(base.Operator):
         assert model is not None
         return MeasuredRows(tuple(released), model, total)
 
-    def _list_allowed(self, left: Sequence[Columns], released: Sequence[ReleasedMarginal]) -> list[Columns]:
+    def _list_allowed(
+        self, left: Sequence[MarginalColumns], released: Sequence[ReleasedMarginal]
+    ) -> list[MarginalColumns]:
         """Return the candidates that leave a model of a size that can be fitted; there always is one: what was measured."""
         known = [marginal.columns for marginal in released]
         allowed = [c for c in left if c in known or count_model_cells(self.sizes, [*known, c]) <= MAX_MODEL]
@@ -223,8 +225,8 @@ class SyntheticRows(base.Operator):
 
     def _choose(
         self,
-        allowed: Sequence[Columns],
-        exact: dict[Columns, NDArray[np.int64]],
+        allowed: Sequence[MarginalColumns],
+        exact: dict[MarginalColumns, NDArray[np.int64]],
         model: Model,
         entropy: Entropy,
     ) -> int:
@@ -245,7 +247,7 @@ class SyntheticRows(base.Operator):
         return int(np.abs(exact - grid).sum()) - round(self.measured.mean_error * len(exact))
 
     def _measure(
-        self, cells: ExactCells, columns: Columns, noise: Noise, entropy: Entropy
+        self, cells: ExactCells, columns: MarginalColumns, noise: Noise, entropy: Entropy
     ) -> ReleasedMarginal:
         noisy = noise.add(cells.project(columns), entropy)
         return ReleasedMarginal(columns, tuple(int(n) for n in noisy), math.sqrt(noise.variance))

@@ -175,7 +175,8 @@ _WRITING = """
 _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
     "TABLE": "write SELECT COUNT(*) FROM the table.",
     **dict.fromkeys(("PREPARE", "EXECUTE"), "write $name in the SELECT and give its value."),
-    **dict.fromkeys(("CREATE", "INSERT"), f"{_KEPT} CREATE SYNTHETIC TABLE makes rows that look like private ones."),
+    "INSERT": _KEPT,
+    "CREATE": f"{_KEPT} CREATE SYNTHETIC TABLE makes rows that look like private ones.",
     **dict.fromkeys(("COPY", "EXPORT"), "keep the answer, out << SELECT ..., and write out.df() or out.arrow() to a file."),
     **dict.fromkeys(("DESCRIBE", "SUMMARIZE", "DESC"), "SHOW TABLES lists the tables, SHOW POLICY what is known of columns."),
 }  # fmt: skip

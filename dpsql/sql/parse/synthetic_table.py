@@ -16,7 +16,9 @@ SYNTHETIC = "SYNTHETIC TABLE"
 """The mode of a SELECT whose rows are synthetic. It has a space, so that nobody writes it by accident."""
 MAX_SYNTHETIC_ROWS = 10_000_000
 """The most synthetic rows that are made."""
-USAGE = "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
+SYNTHETIC_USAGE = (
+    "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
+)
 _DP_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", SYNTHETIC)
 
 
@@ -38,17 +40,21 @@ def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int 
     words = [token.text.upper() for token in tokens]
     at, rows = words.index("SYNTHETIC") + 1, None
     if words[at : at + 1] != ["TABLE"]:
-        raise token_error(tokens[min(at, len(tokens) - 1)], "SYNTHETIC is followed by TABLE.", USAGE)
+        raise token_error(
+            tokens[min(at, len(tokens) - 1)], "SYNTHETIC is followed by TABLE.", SYNTHETIC_USAGE
+        )
     named = at + 1 < len(tokens) and (
         is_word(tokens[at + 1]) or tokens[at + 1].token_type == TokenType.IDENTIFIER
     )
     if not named or words[at + 1] in ("AS", "ROWS"):
-        raise token_error(tokens[min(at + 1, len(tokens) - 1)], "a synthetic table needs a name.", USAGE)
+        raise token_error(
+            tokens[min(at + 1, len(tokens) - 1)], "a synthetic table needs a name.", SYNTHETIC_USAGE
+        )
     name, at = str(tokens[at + 1].text), at + 2
     if words[at : at + 1] == ["ROWS"]:
         rows, at = _read_rows(tokens, at + 1, params)
     if words[at : at + 1] != ["AS"] or len(tokens) == at + 1:
-        raise token_error(tokens[min(at, len(tokens) - 1)], "AS SELECT follows the name.", USAGE)
+        raise token_error(tokens[min(at, len(tokens) - 1)], "AS SELECT follows the name.", SYNTHETIC_USAGE)
     return name, rows, at + 1
 
 
@@ -90,11 +96,13 @@ def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
     """
     select = query.copy()
     if not isinstance(select, exp.Select):
-        raise ParseError("synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=USAGE)
+        raise ParseError(
+            "synthetic rows are those of one SELECT.", span=span_of(select) or place, hint=SYNTHETIC_USAGE
+        )
     clause: ModeClause | None = select.args.get("mode")
     if clause is not None and clause.name.upper() not in _DP_MODES:
         what = f"synthetic rows are not made in mode {clause.name}."
-        raise ParseError(what, span=span_of(clause.mode), hint=USAGE)
+        raise ParseError(what, span=span_of(clause.mode), hint=SYNTHETIC_USAGE)
     mode, options = exp.Literal.string(SYNTHETIC), [] if clause is None else list(clause.options)
     if clause is not None:
         mode.meta.update(clause.mode.meta)

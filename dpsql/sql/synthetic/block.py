@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error, ParseError, PrivacyError
 from dpsql.mechanisms.per_group import Noise
-from dpsql.mechanisms.synthetic.released import list_candidates
+from dpsql.mechanisms.synthetic.released import list_marginals
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, SyntheticRows
 from dpsql.parameters import Params
 from dpsql.privacy.amounts import Amount
@@ -49,7 +49,7 @@ SYNTHETIC_OPTIONS: Readers = {
 }
 """The options of a synthetic table; ``rows`` is what ROWS says."""
 
-MAX_VALUES = 10_000
+MAX_COLUMN_VALUES = 10_000
 """The most public values of one column."""
 MAX_COLUMNS = 64
 """The most columns of a synthetic table."""
@@ -81,7 +81,7 @@ def parse_synthetic(text: str, params: Params | None = None, rows: int | None = 
     found = parse(text, params)
     one = found[0] if len(found) == 1 else None
     if one is None or one.kind != "query":
-        raise ParseError("synthetic rows are asked for by one SELECT.", hint=synthetic_table.USAGE)
+        raise ParseError("synthetic rows are asked for by one SELECT.", hint=synthetic_table.SYNTHETIC_USAGE)
     if one.rows is not None and rows is not None:
         raise BindError("the number of rows is given twice.", hint="leave ROWS or rows= out.")
     if one.synthetic and rows is None:
@@ -176,13 +176,11 @@ class SyntheticBlock(NoisyBlock):
         """
         key, typed = pair
         place = self.key_sources[key.name]
-        found = find_public_groups(self, [pair], MAX_VALUES)
-        if found is None or found.size is None or found.size > MAX_VALUES:
+        found = find_public_groups(self, [pair], MAX_COLUMN_VALUES)
+        if found is None or found.size is None or found.size > MAX_COLUMN_VALUES:
             what = f"the values of {to_sql(place)} are not public, and synthetic rows would show them."
             if found is not None and found.size is not None:
-                what = (
-                    f"{to_sql(place)} has {found.size:,} public values, and {MAX_VALUES:,} are the most here."
-                )
+                what = f"{to_sql(place)} has {found.size:,} public values, and {MAX_COLUMN_VALUES:,} are the most here."
             raise PrivacyError(what, span=span_of(place), hint=_advise_on_values(to_sql(place), typed))
         return found
 
@@ -210,7 +208,7 @@ class SyntheticBlock(NoisyBlock):
         assert self.partial is not None
         keys = tuple(self.keys.values())
         sizes = tuple(domain.size or 1 for domain in self.domains)
-        candidates = len(list_candidates(sizes))
+        candidates = len(list_marginals(sizes))
         rounds = count_rounds(len(keys), candidates)
         choices = rounds if rounds < candidates else 0
         steps = self.exact.sensitivity(self.partial)

@@ -185,3 +185,13 @@ SHOW TRADEOFF SPENT; show groups; SHOW Accountants
 show TRADEOFF SPENT
 show GROUPS
 show ACCOUNTANTS
+====
+-- case: a synthetic table, with and without a number of rows
+CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits; create or replace synthetic table t rows 50 as select ward from visits; EXPLAIN CREATE SYNTHETIC TABLE s AS SELECT ward FROM visits WITH DP
+----
+query SELECT ward, urgent FROM visits
+  with SYNTHETIC TABLE (epsilon = 1)
+query SELECT ward FROM visits
+  with SYNTHETIC TABLE (rows = 50)
+explain SELECT ward FROM visits
+  with SYNTHETIC TABLE ()

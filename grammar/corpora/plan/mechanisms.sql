@@ -200,3 +200,17 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) 
 columns: r
 cost: ε=1
 block: SubsampleAggregate {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
+====
+-- case: a synthetic table of two columns: both marginals and the one of both are measured
+CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 2) ward, urgent FROM visits
+----
+columns: ward, urgent
+cost: ε=1
+block: SyntheticRows {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 2}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 2}], "kind": "composed"}
+====
+-- case: a synthetic table of four columns, whose marginals are chosen
+CREATE SYNTHETIC TABLE s ROWS 100 AS SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ward, urgent, week, FLOOR(age / 10)::INTEGER AS decade FROM visits
+----
+columns: ward, urgent, week, decade
+cost: ε=1, δ=1e-06
+block: SyntheticRows {"events": [{"declared_delta": "1/1000000", "declared_epsilon": "9/10", "kind": "joint_gaussian", "sigmas": ["715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "715884971847/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368", "506207118143/34359738368"], "squares": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/80", "kind": "bounded_range"}], "kind": "composed"}

@@ -76,7 +76,7 @@ CREATE TABLE x AS SELECT 1
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE TABLE x AS SELECT 1
         ^^^^^^
-Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 ====
 -- case: CREATE VIEW v AS SELECT * FROM visits
 CREATE VIEW v AS SELECT * FROM visits
@@ -84,7 +84,7 @@ CREATE VIEW v AS SELECT * FROM visits
 ParseError: CREATE is not a statement of dpsql.
   1 |   CREATE VIEW v AS SELECT * FROM visits
         ^^^^^^
-Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 ====
 -- case: DROP TABLE visits
 DROP TABLE visits
@@ -467,3 +467,67 @@ ParseError: can't read this: a ) is missing before =.
   1 |   SELECT WITH PTR IQR(age) FROM visits OPTIONS (epsilon = 1)
                                                               ^
 Hint: the options stand behind the mode: SELECT WITH PTR OPTIONS (epsilon = 0.1) ...
+====
+-- case: a synthetic table of a column without public values
+CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 1) ward, note FROM visits
+----
+PrivacyError: the values of note are not public, and synthetic rows would show them.
+  1 |   on = 1, max_rows_contributed = 1) ward, note FROM visits
+                                                ^^^^
+Hint: ask the owner to declare its values, or write a CASE with the values that are of interest.
+====
+-- case: a synthetic table of groups
+CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) FROM visits GROUP BY ward
+----
+BindError: a synthetic table has no GROUP BY.
+  1 |    1) ward, COUNT(*) FROM visits GROUP BY ward
+                                                ^^^^
+Hint: ask for it of the table, which is public once it is there: SELECT ... FROM it.
+====
+-- case: a synthetic table without a name
+CREATE SYNTHETIC TABLE AS SELECT ward FROM visits
+----
+ParseError: a synthetic table needs a name.
+  1 |   CREATE SYNTHETIC TABLE AS SELECT ward FROM visits
+                               ^^
+Hint: write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits.
+====
+-- case: a synthetic table of no rows
+CREATE SYNTHETIC TABLE s ROWS 0 AS SELECT ward FROM visits
+----
+ParseError: the number of rows is a whole number from 1 to 10,000,000.
+  1 |   CREATE SYNTHETIC TABLE s ROWS 0 AS SELECT ward FROM visits
+                                      ^
+Hint: write ROWS 10000, or leave it out.
+====
+-- case: a synthetic table by another mode
+CREATE SYNTHETIC TABLE s AS SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward FROM visits
+----
+ParseError: synthetic rows are not made in mode PTR.
+  1 |   CREATE SYNTHETIC TABLE s AS SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6) ward FROM visits
+                                                ^^^
+Hint: write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits.
+====
+-- case: a synthetic table with an option that it has not
+CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward FROM visits
+----
+BindError: OPTIONS has no consistent.
+  1 |   CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, consistent = TRUE) ward FROM visits
+                                                                         ^^^^^^^^^^
+Hint: there is epsilon, mu, rho, delta, privacy_unit_column, noise, max_groups_contributed, max_rows_contributed, ....
+====
+-- case: a synthetic table that is called like a private one
+CREATE SYNTHETIC TABLE visits AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM visits
+----
+BindError: visits is a private table, and no result takes its name.
+  1 |   CREATE SYNTHETIC TABLE visits AS SELECT WITH DP OPTIONS (epsilon = 1) ward FROM visits
+                               ^^^^^^
+Hint: write visits_result, say.
+====
+-- case: a table that is not synthetic
+CREATE TABLE s AS SELECT ward FROM visits
+----
+ParseError: CREATE is not a statement of dpsql.
+  1 |   CREATE TABLE s AS SELECT ward FROM visits
+        ^^^^^^
+Hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.

@@ -17,7 +17,7 @@ from dpsql.mechanisms.synthetic.released import (
     ReleasedMarginal,
     count_model_cells,
     estimate_total,
-    list_candidates,
+    list_marginals,
 )
 from dpsql.mechanisms.synthetic.rounds import TOTAL, WEIGHT, ExactCells, SyntheticRows
 from dpsql.noise.entropy import Entropy
@@ -96,7 +96,7 @@ def test_the_whole_costs_what_was_asked() -> None:
 
 def test_all_candidates_are_measured_where_nothing_is_chosen() -> None:
     measured = laplace(rounds=10, choice=None).measure(cells(EXAMPLE), Entropy())
-    assert {m.columns for m in measured.released} == {(i,) for i in range(4)} | set(list_candidates(SIZES))
+    assert {m.columns for m in measured.released} == {(i,) for i in range(4)} | set(list_marginals(SIZES))
 
 
 def test_noise_of_the_measurements_is_that_of_the_charge() -> None:
@@ -134,7 +134,7 @@ def test_a_large_epsilon_gives_the_rows_themselves() -> None:
     )
     measured = operator.measure(cells(EXAMPLE), Entropy())
     assert measured.total == sum(EXAMPLE.values())
-    for columns in list_candidates(SIZES):
+    for columns in list_marginals(SIZES):
         expected = measured.model.project(columns)
         assert np.abs(expected - cells(EXAMPLE).project(columns)).max() < 1
 
@@ -185,7 +185,7 @@ def find_greatest_loss(
     assert isinstance(operator.measured, LaplaceNoise)
     assert operator.choice is not None
     base = dict.fromkeys(itertools.product(*map(range, sizes)), 3)
-    candidates = [*((i,) for i in range(len(sizes))), *list_candidates(sizes)]
+    candidates = [*((i,) for i in range(len(sizes))), *list_marginals(sizes)]
     expected = {c: np.full(int(np.prod([sizes[i] for i in c])), 6.4) for c in candidates}
     noisy, choice = Fraction(0), mpmath.mpf(0)
     for unit in list_units(steps, groups, sizes):
@@ -200,7 +200,7 @@ def find_greatest_loss(
             )
             logs = []
             for exact in pair:
-                scores = [operator.score(exact.project(c), expected[c]) for c in list_candidates(sizes)]
+                scores = [operator.score(exact.project(c), expected[c]) for c in list_marginals(sizes)]
                 total = mpmath.log(sum(mpmath.exp(rate * score) for score in scores))
                 logs.append([rate * score - total for score in scores])
             choice = max(choice, *(abs(a - b) for a, b in zip(*logs, strict=True)))
