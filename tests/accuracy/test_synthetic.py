@@ -1,7 +1,7 @@
 """Synthetic rows beside the private ones: how far their marginals are apart, with the package that fits models.
 
-20,000 rows of four columns at ε = 1 (δ = 1e-6), a row for each unit: the mean total variation distance of all two-way
-marginals is to be 0.005 at most, of all three-way ones 0.02.
+20,000 rows of four columns at ε = 1 (δ = 1e-6), a row for each unit: the total variation distance of the two-way marginals is
+to be 0.005 at most in the mean, and that of each three-way one 0.02.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def test_marginals_of_synthetic_rows(draw: int) -> None:
             f"draw {draw}: {size}-way distances {[round(d, 4) for d in distances]}, mean {statistics.mean(distances):.4f}"
         )
     assert statistics.mean(found[2]) <= 0.005
-    assert statistics.mean(found[3]) <= 0.02
+    assert max(found[3]) <= 0.02
     assert abs(len(made) - ROWS) < 100

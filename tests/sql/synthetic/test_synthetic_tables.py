@@ -22,6 +22,7 @@ from dpsql.mechanisms.synthetic import fitting
 from dpsql.mechanisms.synthetic.rounds import SyntheticRows
 from dpsql.noise.entropy import Entropy
 from dpsql.result import MissingLibrary
+from dpsql.server import operations
 from dpsql.sql.lock.tree import Unproved
 from dpsql.sql.parse.statements import parse
 from tests.support.plain_model import PlainFitter
@@ -369,3 +370,22 @@ def test_the_remote_face_has_it_too(session: dpsql.Session) -> None:
     assert remote.sql("SELECT COUNT(*) FROM s").fetchone() == (len(made),)
     with pytest.raises(BindError, match="whole number"):
         remote.synthesise(SELECT, rows=0)
+
+
+def test_a_synthetic_table_is_made_again_from_stored_answers(session: dpsql.Session) -> None:
+    remote, _ = connect_near(session)
+    remote.sql(f"CREATE SYNTHETIC TABLE s AS {SELECT}")
+    remote.synthesise(f"CREATE SYNTHETIC TABLE t AS {SELECT}", rows=30)
+    remote.keep("u", remote.synthesise(SELECT, rows=20))
+    expected = remote.sql(
+        "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
+    ).fetchall()
+    assert expected[0][1:] == (30, 20)
+    other = dpsql.Session(session.policy, session._pipeline.engine, session.account)
+    operations.restore_session(other, operations.read_journal(session))
+    again = other.sql(
+        "SELECT (SELECT COUNT(*) FROM s), (SELECT COUNT(*) FROM t), (SELECT COUNT(*) FROM u)"
+    ).fetchall()
+    assert again == expected
+    assert session.budget().left_epsilon == 999
+    assert operations.read_journal(other) == operations.read_journal(session)
