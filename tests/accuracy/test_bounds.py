@@ -1,7 +1,7 @@
 """Bounds that are found, beside the best fixed power of two in hindsight, which gets all of epsilon: seven shapes, two sizes.
 
-The best one is chosen for the very rows, by their own error. No private choice knows these, and a fifth of epsilon pays for the
-search: 1.25 times as much noise is the least that could be hoped for. Heavy tails are the hard case for a sum: it is decided by
+The best one is chosen for the very rows, by their own error. No private choice knows these, and 15 % of epsilon pays for the
+search: 1.18 times as much noise is the least that could be hoped for. Heavy tails are the hard case for a sum: it is decided by
 some three rows, how far they reach differs from table to table, and a bound of more than 8 times the largest value must have a
 chance of 1e-9. So errors are in parts of those of the best bound, over four tables of each shape.
 """

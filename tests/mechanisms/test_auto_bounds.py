@@ -254,21 +254,21 @@ class TestDeclaredBounds:
 
 
 def test_event_is_public() -> None:
-    """A fifth for the bounds; the sum's noise is the same number of steps whatever the bounds turn out to be."""
-    fifth = DiscreteLaplace(Fraction(1, 5), 1)
-    rest = DiscreteLaplace(Fraction(4, 5), 3 << BOUND_BITS)
-    assert auto(rows=3).event == compose_events([PureDP(Fraction(1, 5)), rest])
+    """The bounds have 15 %; the sum's noise is the same number of steps whatever the bounds turn out to be."""
+    part = DiscreteLaplace(Fraction(3, 20), 1)
+    rest = DiscreteLaplace(Fraction(17, 20), 3 << BOUND_BITS)
+    assert auto(rows=3).event == compose_events([PureDP(Fraction(3, 20)), rest])
     mean = compose_events(
-        [fifth, DiscreteLaplace(Fraction(2, 5), 1 << BOUND_BITS), DiscreteLaplace(Fraction(2, 5), 1)]
+        [part, DiscreteLaplace(Fraction(17, 40), 1 << BOUND_BITS), DiscreteLaplace(Fraction(17, 40), 1)]
     )
     assert auto("avg").event == mean
-    each = Fraction(4, 15)
+    each = Fraction(17, 60)
     spread = [
         DiscreteLaplace(each, 1 << BOUND_BITS),
         DiscreteLaplace(each, 1),
         DiscreteLaplace(each, 1 << BOUND_BITS),
     ]
-    assert auto("stddev_samp").event == compose_events([fifth, *spread])
+    assert auto("stddev_samp").event == compose_events([part, *spread])
     assert auto("stddev_samp").event.basic == (1, 0)
     assert auto().event.basic == (1, 0)
 
@@ -277,7 +277,7 @@ def test_sentences_are_public() -> None:
     said = " ".join(auto("avg").sentences(0.95))
     assert "2^-4" in said
     assert "2^20" in said
-    assert "from noisy numbers of rows between them (ε=0.2)" in said
+    assert "from noisy numbers of rows between them (ε=0.15)" in said
     assert f"about {auto().needed[0]} rows between one power of two and the next" in said
     assert "the answer is NULL" in said
     assert "more than 8 times the largest value that occurs has a chance of at most 1.3e-10" in said
@@ -285,9 +285,9 @@ def test_sentences_are_public() -> None:
 
 def test_groups_and_rows_share_the_noise() -> None:
     part = AutoBounded("q", ("g",), "a", "avg", Fraction(1), -4, 20, rows=3, groups=2)
-    noisy = [DiscreteLaplace(Fraction(2, 5), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(2, 5), 3, 2)]
-    assert part.event == compose_events([PureDP(Fraction(1, 5)), *noisy])
-    assert part.search().scale == 30
+    noisy = [DiscreteLaplace(Fraction(17, 40), 3 << BOUND_BITS, 2), DiscreteLaplace(Fraction(17, 40), 3, 2)]
+    assert part.event == compose_events([PureDP(Fraction(3, 20)), *noisy])
+    assert part.search().scale == 40
     assert part.search(7).noise == 7 * part.search().noise
 
 

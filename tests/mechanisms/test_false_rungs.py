@@ -62,11 +62,11 @@ def test_promises(epsilon: str, rows: int) -> None:
 
 
 def test_price() -> None:
-    """Some 156 rows between two powers of two at epsilon 1, 100 within declared bounds; ten times as many at a tenth."""
+    """Some 211 rows between two powers of two at epsilon 1, 134 within declared bounds; ten times as many at a tenth."""
     (needed,) = AutoBounded("q", (), "a", "avg", Fraction(1), -30, 64).needed
-    assert needed < 170
+    assert needed < 220
     within = AutoBounded("q", (), "a", "avg", Fraction(1), 0, 7, high=Fraction(90), low=Fraction(0))
-    assert within.needed[0] < 110
+    assert within.needed[0] < 145
     (tenth,) = AutoBounded("q", (), "a", "avg", Fraction(1, 10), -30, 64).needed
     assert abs(tenth - 10 * needed) < 20
 

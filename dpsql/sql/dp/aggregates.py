@@ -190,7 +190,7 @@ class AggregateCall:
         """Return what EXPLAIN adds where the bounds may be far wider than the values; nothing where they are not loose.
 
         By public figures alone: one row may add as much as :data:`_LOOSE` rows of 1, or more. AUTO takes a power of two for the
-        bound, and a fifth of epsilon to find it, so it has less noise where values reach two fifths of the bounds at most.
+        bound, and 15 % of epsilon to find it, so it has less noise where values reach two fifths of the bounds at most.
         """
         reach = max(map(abs, item.ends))
         if item.per_group or not item.typed.type.numeric or reach < _LOOSE:

@@ -271,10 +271,10 @@ SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group.
 2. spread: VAR_POP of weight, held to bounds found privately.
-3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.2).
-4. spread: AUTO needs about 1574 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
+3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.15).
+4. spread: AUTO needs about 2098 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
 5. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
-6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 37.5 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.8).
+6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
 ====
 -- case: a quantile without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits

@@ -540,4 +540,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(a
 ----
 columns: ward, m, s
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "3/40", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "3/10", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
