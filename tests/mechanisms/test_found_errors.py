@@ -93,7 +93,7 @@ def test_bounds_that_are_to_be_found_are_told_by_the_result_alone(held: dpsql.Se
     assert held.explain(text).expected_error.keys() == {"n"}
     result = held.sql(text)
     bound = float(re.search(r"clipped to \[0, (\d+)\]", " ".join(result.notes))[1])  # type: ignore[index]
-    assert result.expected_error["s"] == pytest.approx(8 * bound / (2 * 4 / 5), rel=0.01)
+    assert result.expected_error["s"] == pytest.approx(8 * bound / (2 * 17 / 20), rel=0.01)
 
 
 def test_what_is_told_stays_with_the_result(held: dpsql.Session) -> None:

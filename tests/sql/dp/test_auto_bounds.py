@@ -64,7 +64,7 @@ def test_nothing_declared(session: dpsql.Session) -> None:
     (row,) = session.sql(f"SELECT AVG(free, {AUTO}) AS mean FROM t").dicts()
     assert row["mean"] == pytest.approx(49.5, abs=1)
     said = str(session.explain(f"SELECT AVG(free, {AUTO}) FROM t"))
-    assert re.search(r"AUTO needs about 15\d rows between one power of two and the next", said)
+    assert re.search(r"AUTO needs about 21\d rows between one power of two and the next", said)
     assert "has a chance of at most 1.3e-10" in said
     assert "the answer is NULL" in said
 
@@ -76,7 +76,7 @@ def test_too_few_rows(session: dpsql.Session, where: str, kind: str) -> None:
     got = session.sql(f"SELECT {kind}(free, {AUTO}) AS a FROM t WHERE {where}")
     assert got.fetchall() == [(None,)]
     assert got.event == enough.event
-    assert [note for note in got.notes if "is NULL" in note and "about 15" in note]
+    assert [note for note in got.notes if "is NULL" in note and "about 21" in note]
 
 
 def test_too_few_rows_in_groups(session: dpsql.Session) -> None:
