@@ -43,6 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "notebook",
         "cli",
+        "policy.data_counts",
         "policy.lint",
         "policy.init",
         "policy.smartnoise",

@@ -31,6 +31,7 @@ from dpsql.policy.column_checks import (
     find_kind,
     find_known_bounds,
 )
+from dpsql.policy.data_counts import count_misfits
 from dpsql.policy.model import Policy, Table
 from dpsql.policy.undecided import Undecided, find_undecided
 from dpsql.policy.unit_guess import names_a_thing, write_unit
@@ -116,6 +117,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
             units += [count for count in (count_possible_units(table, schema),) if count is not None]
             if rows:
                 _count_units(engine, table, schema, declared, findings)
+                findings.counted += count_misfits(engine, table, schema)
             if rows and table.file:
                 _count_unreadable(engine, table, find_files(table, policy.parent), findings)
         if not findings.missing:

@@ -1,0 +1,98 @@
+"""What ``dpsql policy check --data`` counts for the owner, compared with the same counts in Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.policy.lint import check_policy
+
+POLICY = """
+[budget]
+epsilon = 1
+delta = 1e-6
+[tables.trips]
+source = "trips.parquet"
+privacy_unit = "tail"
+max_rows = {rows}
+max_groups = {groups}
+[tables.trips.columns]
+fare = {{ bounds = [0, 9.5] }}
+day = {{ bounds = [2025-01-01, 2025-01-31] }}
+city = {{ values = ["A", "B", "it's"] }}
+gate = {{ values = [1, 2] }}
+"""
+
+
+@pytest.fixture
+def trips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as con:
+        made = con.sql(
+            "SELECT CASE WHEN i % 10 = 0 THEN NULL ELSE 't' || floor(sqrt(i)) END AS tail, "
+            "CASE WHEN i % 7 = 0 THEN NULL ELSE (i % 25) / 2.0 - 1 END AS fare, "
+            "TIMESTAMP '2024-12-30 12:00:00' + INTERVAL (i % 40) DAY AS day, "
+            "CASE i % 5 WHEN 0 THEN 'A' WHEN 1 THEN 'B' WHEN 2 THEN 'it''s' WHEN 3 THEN 'a' ELSE NULL END AS city, "
+            "i % 3 AS gate FROM range(400) AS t(i)"
+        )
+        made.write_parquet("trips.parquet")
+        return made.fetchall()
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(5, 1), (5, 2), (1, 2), (100, 3)])
+def test_counts_are_exact(trips: list[tuple[object, ...]], rows: int, groups: int) -> None:
+    Path("p.toml").write_text(POLICY.format(rows=rows, groups=groups))
+    said = check_policy("p.toml", rows=True).counted
+    assert "trips: 40 of 400 rows (10%) have no tail: they are in no answer" in said
+    of_units = Counter(row[0] for row in trips if row[0] is not None)
+    above = [n for n in of_units.values() if n > rows]
+    left_out = sum(n - rows for n in above)
+    (line,) = [text for text in said if "more than max_rows" in text]
+    assert line.startswith(
+        f"trips: {len(above)} of {len(of_units)} units have more than max_rows = {rows} rows; without groups"
+    )
+    assert f" {left_out} of 360 rows " in line
+    cells = Counter((row[0], row[3]) for row in trips if row[0] is not None and row[3] in ("A", "B", "it's"))
+    kept: Counter[object] = Counter()
+    many: Counter[object] = Counter()
+    for (unit, _), n in cells.items():
+        kept[unit] += min(n, rows)
+        many[unit] += 1
+    lost = sum(cells.values()) - sum(min(n, rows * groups) for n in kept.values())
+    (line,) = [text for text in said if text.startswith("trips by city")]
+    assert (
+        f"{sum(n > groups for n in many.values())} of {len(many)} units are in more than max_groups = {groups}"
+        in line
+    )
+    assert f" {lost} of {sum(cells.values())} rows " in line
+
+
+def test_values_that_do_not_fit_are_told_apart_from_nulls(trips: list[tuple[object, ...]]) -> None:
+    Path("p.toml").write_text(POLICY.format(rows=5, groups=2))
+    said = check_policy("p.toml", rows=True).counted
+    fares = [float(str(row[1])) for row in trips if row[1] is not None]
+    wrong = sum(not 0 <= fare <= 9.5 for fare in fares)
+    assert any(
+        t.startswith(f"trips.fare: {wrong} of {len(fares)} values ") and "outside of 0 to 9.5" in t
+        for t in said
+    )
+    days = sum(not "2025-01-01" <= str(row[2]) <= "2025-01-31 00:00:00" for row in trips)
+    assert any(text.startswith(f"trips.day: {days} of 400 values ") for text in said)
+    assert any(
+        text.startswith("trips.city: 80 of 320 values (25%) are none of the declared") for text in said
+    )
+    gates = sum(row[4] == 0 for row in trips)
+    assert any(text.startswith(f"trips.gate: {gates} of 400 values ") for text in said)
+    others = next(text for text in said if "other caps" in text)
+    assert "above 1," in others
+
+
+def test_a_policy_that_fits_is_told_nothing(trips: list[tuple[object, ...]]) -> None:
+    text = POLICY.format(rows=1000, groups=3).partition("[tables.trips.columns]")[0]
+    Path("p.toml").write_text(text)
+    (line,) = [text for text in check_policy("p.toml", rows=True).counted if "more than max_rows" in text]
+    assert line.startswith("trips: 0 of 19 units")
+    assert check_policy("p.toml").counted == []
