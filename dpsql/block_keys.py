@@ -38,7 +38,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode", "Trimmed"), ("name",)),
     **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
     "InverseSensitivity": ("name",), "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
-    "NoiseReducedAggregation": ("reduced",),
+    "NoiseReducedAggregation": ("reduced",), "Marginal": ("name",),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
 """Fields that only say what output columns are called, by class: exact texts name columns by their places."""

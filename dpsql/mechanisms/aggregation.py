@@ -198,7 +198,7 @@ class Aggregation(base.Operator):
         if noisy is None:  # the columns are the noisy integers
             found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
         else:
-            found = {s: _unpack_noisy(noisy.column(i)) for i, s in enumerate(self.statistics)}
+            found = {s: unpack_noisy(noisy.column(i)) for i, s in enumerate(self.statistics)}
         return self._show(keys, found)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
@@ -212,7 +212,7 @@ class Aggregation(base.Operator):
         fits = all(values.dtype == np.int64 for values in noisy.values())
         if fits and all(output.shows_integers for output in self.outputs):
             return shown, None
-        return shown, pa.table({str(i): _pack_noisy(noisy[s]) for i, s in enumerate(self.statistics)})
+        return shown, pa.table({str(i): pack_noisy(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
         """Read the exact totals of the groups that are kept, sorted by their keys."""
@@ -296,14 +296,15 @@ class Aggregation(base.Operator):
 _ROUTE_SENTENCE = "Small keys are summed in memory: same result, faster."
 
 
-def _pack_noisy(values: Integers) -> pa.Array:
+def pack_noisy(values: Integers) -> pa.Array:
     """Make a column of noisy integers: of text where some take more than 64 bits."""
     if values.dtype == np.int64:
         return make_longs(values)
     return pa.array([str(int(v)) for v in values], pa.string())
 
 
-def _unpack_noisy(column: pa.ChunkedArray) -> Integers:
+def unpack_noisy(column: pa.ChunkedArray) -> Integers:
+    """Read the noisy integers of such a column."""
     if pa.types.is_string(column.type):
         return to_integers([int(v) for v in column.to_pylist()])
     return read_integers(column)

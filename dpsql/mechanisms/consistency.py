@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.aggregation import Group, list_groups
@@ -43,11 +44,20 @@ class AddingColumn:
 
 @dataclass(frozen=True)
 class GroupingSet:
-    """One grouping set's release: its relation, for each key of the whole its column (None: summed over), its sums."""
+    """One grouping set's release: its relation, for each key of the whole its column (None: summed over), its sums.
+
+    Where one relation holds several sets, ``place`` is the number of this one's rows in its first column.
+    """
 
     relation: str
     keys: tuple[str | None, ...]
     columns: tuple[AddingColumn, ...]
+    place: int | None = None
+
+    def rows_of(self, relations: Mapping[str, pa.Table]) -> pa.Table:
+        """Return its own rows."""
+        table = relations[self.relation]
+        return table if self.place is None else table.filter(pc.equal(table.column(0), self.place))
 
 
 @dataclass(frozen=True)
@@ -59,11 +69,18 @@ class Consistent:
 
     def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Return releases with cells that add up exactly; intervals are widened where they would leave a value out."""
-        finest = self._finest(relations)
-        places = [self._places(cells, finest, relations) for cells in self.sets]
-        out = dict(relations)
+        tables = [cells.rows_of(relations) for cells in self.sets]
+        whole: dict[str, list[pa.Table]] = {}
+        for cells, table in zip(self.sets, self._adjust(tables), strict=True):
+            whole.setdefault(cells.relation, []).append(table)
+        return {**relations, **{name: pa.concat_tables(parts) for name, parts in whole.items()}}
+
+    def _adjust(self, tables: list[pa.Table]) -> list[pa.Table]:
+        """Return the rows of all sets with cells that add up."""
+        finest = self._finest(tables)
+        places = [self._places(cells, finest, table) for cells, table in zip(self.sets, tables, strict=True)]
+        out = list(tables)
         for j, column in enumerate(self.sets[0].columns):
-            tables = [relations[cells.relation] for cells in self.sets]
             steps = float(column.steps)
             values = [_floats(t.column(column.name)) * steps for t in tables]
             weights = [1 / cells.columns[j].noise.variance for cells in self.sets]
@@ -71,24 +88,25 @@ class Consistent:
             if self.nonnegative and column.whole and column.steps == 1:
                 fitted = hold_at_zero(fitted)
             exact = round_running(fitted)
-            for cells, place in zip(self.sets, places, strict=True):
-                sums = np.zeros(relations[cells.relation].num_rows, dtype=exact.dtype)
+            for at, (cells, place) in enumerate(zip(self.sets, places, strict=True)):
+                sums = np.zeros(tables[at].num_rows, dtype=exact.dtype)
                 np.add.at(sums, place, exact)
-                out[cells.relation] = _replace_column(out[cells.relation], cells.columns[j], sums)
+                out[at] = _replace_column(out[at], cells.columns[j], sums)
         return out
 
-    def _finest(self, relations: Mapping[str, pa.Table]) -> list[Group]:
+    def _finest(self, tables: list[pa.Table]) -> list[Group]:
         """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
         width = len(self.sets[0].keys)
         known: list[int] = []
         cells: list[dict[int, object]] = [{}]
-        for item in sorted(self.sets, key=lambda c: -sum(key is not None for key in c.keys)):
+        pairs = zip(self.sets, tables, strict=True)
+        for item, table in sorted(pairs, key=lambda pair: -sum(key is not None for key in pair[0].keys)):
             mine = [i for i, key in enumerate(item.keys) if key is not None]
             if set(mine) <= set(known):
                 continue
             shared = [i for i in mine if i in known]
             by: dict[tuple[object, ...], list[dict[int, object]]] = {}
-            for group in self._groups(item, relations):
+            for group in self._groups(item, table):
                 values = dict(zip(mine, group, strict=True))
                 by.setdefault(tuple(values[i] for i in shared), []).append(values)
             cells = [c | more for c in cells for more in by.get(tuple(c[i] for i in shared), [])]
@@ -96,16 +114,14 @@ class Consistent:
         finest = [tuple(c.get(i) for i in range(width)) for c in cells]
         return sorted(finest, key=lambda group: tuple(map(_sortable, group)))
 
-    def _groups(self, cells: GroupingSet, relations: Mapping[str, pa.Table]) -> list[Group]:
+    def _groups(self, cells: GroupingSet, table: pa.Table) -> list[Group]:
         keys = tuple(key for key in cells.keys if key is not None)
-        return list_groups(relations[cells.relation], keys)
+        return list_groups(table, keys)
 
-    def _places(
-        self, cells: GroupingSet, finest: Sequence[Group], relations: Mapping[str, pa.Table]
-    ) -> Places:
+    def _places(self, cells: GroupingSet, finest: Sequence[Group], table: pa.Table) -> Places:
         """Return the row of this set that each finest cell is summed into."""
         mine = [i for i, key in enumerate(cells.keys) if key is not None]
-        rows = {group: row for row, group in enumerate(self._groups(cells, relations))}
+        rows = {group: row for row, group in enumerate(self._groups(cells, table))}
         return np.array([rows[tuple(group[i] for i in mine)] for group in finest], dtype=np.intp)
 
 

@@ -15,6 +15,7 @@ from typing import TypeGuard
 from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
+from dpsql.mechanisms.marginals import Marginals
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise, change_noise
 
 
@@ -39,6 +40,8 @@ def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
     """Return the pair that all Gaussian noise of a block is calibrated for; None where it has no such noise."""
     if isinstance(operator, CapSearch):  # its choices are made alike
         return find_pair(operator.least)
+    if isinstance(operator, Marginals):  # its residuals have shares of what its table would have
+        return find_pair(operator.table)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return None
@@ -64,6 +67,8 @@ def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fra
     if isinstance(operator, CapSearch):
         least, *between, most = (_calibrate(choice, part, epsilon, delta) for choice in operator.choices)
         return replace(operator, least=least, most=most, between=tuple(between))
+    if isinstance(operator, Marginals):
+        return replace(operator, table=_change(operator.table, change))
     if isinstance(operator, Together):
         inner = operator.aggregation
         return operator if inner is None else replace(operator, aggregation=_change(inner, change))

@@ -20,10 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlglot import exp
 
 from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import CONSISTENCY_SENTENCE, AddingColumn, Consistent, GroupingSet
 from dpsql.mechanisms.joint_gaussian import calibrate_together
+from dpsql.mechanisms.marginals import Marginals
 from dpsql.mechanisms.moments import Count, Sum
+from dpsql.mechanisms.strategies import MARGINALS
 from dpsql.sql.dp.budget_split import within_limit, within_limits
+from dpsql.sql.dp.marginals import JointBlock, MarginalsChoice, choose_for_sets, find_operator, read_marginal
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from dpsql.sql.relations.catalog import Binder
 
 
+_SHARED = ("epsilon", "delta", "mu", "rho")
+"""Options that are shared by all sets."""
 _STRUCTURE = (exp.Order, exp.Ordered, exp.WindowSpec, exp.Where)
 _AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 """The nodes that may stand around a window's own function."""
@@ -216,7 +222,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     if "error" in options.values:
         hint = "leave error out, or ask for one grouping at a time."
         raise options.refuse("error", "several grouping sets have several accuracies.", hint)
-    refuse_unfit(options)
+    refuse_unfit(options, (MARGINALS,))
     written = [label_of_item(item) or item.sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]
@@ -250,8 +256,20 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
     _calibrate(binder, blocks)
+
+    def join() -> JointBlock:
+        whole = _part(select, tuple(everything), everything, names)
+        values = {k: v for k, v in shared.values.items() if k not in ("report_cut", "strategy")}
+        values |= {k: v / Fraction(1, len(parts)) for k, v in values.items() if k in _SHARED}
+        bound, undivided = binder.private_from(whole, env), replace(shared, values=values)
+        return JointBlock(binder, whole, bound, undivided, env, within=within, noise=blocks[0].noise)
+
+    taken = choose_for_sets(binder, options, blocks, join)
+    if taken.joint is not None:
+        for part, block, place in zip(parts, blocks, taken.places, strict=True):
+            read_marginal(part, block, taken.joint, place)
     if within:
-        _adjust(binder, options, blocks, within)
+        _adjust(binder, options, blocks, within, taken)
     union: exp.Query = parts[0]
     for part in parts[1:]:
         union = exp.union(union, part, distinct=False, copy=False)
@@ -272,9 +290,20 @@ def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
         binder.blocks[place] = replace(binder.blocks[place], operator=operator)
 
 
-def _adjust(binder: Binder, options: Options, blocks: list[NoisyBlock], within: list[exp.Expr]) -> None:
+def _adjust(
+    binder: Binder,
+    options: Options,
+    blocks: list[NoisyBlock],
+    within: list[exp.Expr],
+    chosen: MarginalsChoice,
+) -> None:
     """Make the cells of COUNT and SUM add up, after they are released."""
-    sets = tuple(GroupingSet(b.name, _columns(b, within), _adding(binder, b)) for b in blocks)
+    if chosen.joint is None:
+        sets = tuple(
+            GroupingSet(b.name, _columns(b, within), _adding(b, find_operator(binder, b))) for b in blocks
+        )
+    else:
+        sets = tuple(_list_joint_sets(binder, chosen, blocks, within))
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
         raise options.refuse(
@@ -292,8 +321,22 @@ def _columns(block: NoisyBlock, within: list[exp.Expr]) -> tuple[str | None, ...
     return tuple(None if key is None else key.name for key in keys)
 
 
-def _adding(binder: Binder, block: NoisyBlock) -> tuple[AddingColumn, ...]:
-    operator = next(b.operator for b in binder.blocks if b.name == block.name)
+def _list_joint_sets(
+    binder: Binder, chosen: MarginalsChoice, blocks: list[NoisyBlock], within: list[exp.Expr]
+) -> Iterator[GroupingSet]:
+    """Yield the sets that one block releases."""
+    joint = chosen.joint
+    assert joint is not None
+    operator, names = find_operator(binder, joint), _columns(joint, within)
+    assert isinstance(operator, Marginals)
+    for place in dict.fromkeys(chosen.places):
+        own = _columns(blocks[chosen.places.index(place)], within)
+        keys = tuple(name if has is not None else None for name, has in zip(names, own, strict=True))
+        table = replace(operator.table, outputs=operator.outputs[place])
+        yield GroupingSet(joint.name, keys, _adding(joint, table), place)
+
+
+def _adding(block: NoisyBlock, operator: Operator) -> tuple[AddingColumn, ...]:
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return ()

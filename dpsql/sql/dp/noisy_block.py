@@ -26,7 +26,7 @@ from dpsql.sql.dp.cut_queries import make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES
-from dpsql.sql.dp.public_groups import MAX_GROUPS, find_public_groups
+from dpsql.sql.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
 from dpsql.sql.dp.strategies import refuse_unfit
@@ -81,7 +81,7 @@ class NoisyBlock(AggregatingBlock):
         expressions = self.group_expressions()
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
-        self.domain = find_public_groups(self, typed, self._range_groups()) if keys else None
+        keys = self.place_groups(keys, typed)
         if self.keys and self.domain is None and (keeping := self._join_that_keeps(expressions)):
             self.binder.notes.append(
                 f"these groups are private, and small ones left out: {keeping} shows all"
@@ -103,6 +103,11 @@ class NoisyBlock(AggregatingBlock):
         )  # fmt: skip
         self.bind_clauses()
 
+    def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
+        """Find the public groups, if all of them are, and return the keys as the exact query has them."""
+        self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
+        return keys
+
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
         """Return the join by which all groups of a public table would appear; None where keys are not of one joined here."""
         relations, fields = self.bound.relations, [self.names.known(key) for key in keys]
@@ -123,7 +128,7 @@ class NoisyBlock(AggregatingBlock):
         for i, node in enumerate(within):
             typed = self.expression(node)
             pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
-        domain = find_public_groups(self, pairs, self._range_groups())
+        domain = find_public_groups(self, pairs, self.range_groups())
         if domain is None:
             raise self.options.refuse(
                 "consistent", "cells are made to add up only where all groups are public.",
@@ -132,7 +137,7 @@ class NoisyBlock(AggregatingBlock):
         inside = domain.holds([f"({k.sql})" for k, _ in pairs], [k for k, _ in pairs], "within")
         return f"({condition}) AND {inside}" if condition else inside
 
-    def _range_groups(self) -> int:
+    def range_groups(self) -> int:
         """Return how many public groups ranges may be made into: none where the analyst asks for private ones."""
         strategy = self.options.get("group_selection_strategy")
         if strategy == "PUBLIC_GROUPS":

@@ -1,0 +1,280 @@
+"""The noise of marginals that are put together from residuals, and the shares of the budget that make it least.
+
+Let x be the sums over a product of keys with m_i values each. The residual of a set T of keys is ``P x_T``, where x_T are the
+sums over the other keys and P is the tensor product of ``I - J / m_i`` for the keys of T: what the sums say beyond those of
+fewer keys. P is symmetric and idempotent, the residuals of different sets are orthogonal, and a marginal is
+
+    x_S = sum over the subsets T of S of P x_T, spread evenly over the cells that agree in T
+
+(ResidualPlanner: Xiao, He, Zhang, Kifer 2023, arXiv 2305.08175). With D the product of the m_i of T, ``D P x_T`` is whole. A
+cell more or less moves it by the entries ``(m_i - 1)`` and ``-1``, multiplied over the keys of T: at most ``prod (m_i - 1)`` in
+any entry, ``2**|T| prod (m_i - 1)`` in L1, and ``prod m_i (m_i - 1)`` in squared L2. A unit with cells of L1 weight w moves it by
+w times as much, by the triangle inequality, however its cells fall together.
+
+Relation: ADD_REMOVE. Guarantee: that of :class:`~dpsql.mechanisms.per_group.LaplaceNoise` and of its Gaussian fellows for these
+sensitivities; everything above a noisy residual is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+
+from dpsql.mechanisms.per_group import (
+    GaussianNoise,
+    GaussianNoiseByMu,
+    JointGaussianNoise,
+    LaplaceNoise,
+    Noise,
+)
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import Floats, Integers, to_integers
+from dpsql.privacy.events import Event, compose_events
+
+Places = tuple[int, ...]
+"""A set of keys, by their places in the whole."""
+_SHARE_STEPS = 1 << 30
+"""The shares of residuals are multiples of one part in so many: floats only propose them."""
+_MARGIN = 1e-9
+_FREQUENCIES = 1 << 13
+_FREQUENCY_STEP = 0.05
+"""The grid of frequencies, in parts of one over the deviation, on which the law of a sum of Laplace noise is inverted."""
+
+
+def list_closure(sets: Iterable[Places], sizes: Sequence[int]) -> tuple[Places, ...]:
+    """Return the sets of keys whose residuals make up the marginals of ``sets``; those that are always 0 are left out."""
+    found = {
+        part for places in sets for n in range(len(places) + 1) for part in combinations(sorted(places), n)
+    }
+    return tuple(sorted((p for p in found if all(sizes[i] > 1 for i in p)), key=lambda p: (len(p), p)))
+
+
+def make_residual_noise(cells: Noise, sizes: Sequence[int], share: Fraction, whole: bool) -> Noise:
+    """Return the noise of a residual times D that takes a share of what noise on the finest cells costs.
+
+    Args:
+        cells: the noise that the finest cells would have by themselves, with what a unit moves them by.
+        sizes: of the keys of the residual.
+        share: of its epsilon, or of its squared mu.
+        whole: whether these are all keys: then no two cells of a unit fall together, and the L2 distance of the cells
+            themselves may bound what a unit moves, for P makes no vector longer.
+    """
+    weight = cells.sensitivity * cells.groups
+    if isinstance(cells, LaplaceNoise):
+        return LaplaceNoise(cells.epsilon * share, weight * math.prod(m - 1 for m in sizes), 2 ** len(sizes))
+    steps, groups = weight, math.prod(m * (m - 1) for m in sizes)
+    own = math.prod(sizes) * cells.sensitivity
+    if whole and own**2 * cells.groups < steps**2 * groups:
+        steps, groups = own, cells.groups
+    if isinstance(cells, GaussianNoiseByMu):
+        squared = Fraction(cells.groups * cells.sensitivity**2) / (cells.sigma * cells.sigma)
+        return GaussianNoiseByMu.of_mu(squared * share, cells.delta * share, steps, groups)
+    assert isinstance(cells, GaussianNoise)
+    share *= cells.share if isinstance(cells, JointGaussianNoise) else 1
+    return JointGaussianNoise.calibrate_share(cells.epsilon, cells.delta, steps, groups, share)
+
+
+def find_shares(
+    cells: Noise, sizes: Sequence[int], residuals: Sequence[Places], groups: Sequence[tuple[Places, int]]
+) -> tuple[Fraction, ...]:
+    """Return the shares of residuals for which the total squared error is least; they add up to at most 1.
+
+    A share q of squared mu gives a residual noise of variance ``a / q``, so q is in proportion to the root of a; a share of
+    epsilon gives ``a / q**2``, so q is in proportion to its third root.
+
+    Args:
+        cells: the noise that the finest cells would have.
+        sizes: of all keys.
+        residuals: the sets of keys that are measured.
+        groups: the marginals that are asked for, and how many cells of each are shown.
+    """
+    power = 1 / 3 if isinstance(cells, LaplaceNoise) else 1 / 2
+    weights = []
+    for places in residuals:
+        own = [sizes[i] for i in places]
+        alone = make_residual_noise(cells, own, Fraction(1), len(places) == len(sizes))
+        told = sum(
+            count / math.prod(sizes[i] for i in asked if i not in places) ** 2
+            for asked, count in groups
+            if set(places) <= set(asked)
+        )
+        spread = math.prod(1 - 1 / m for m in own) / math.prod(own) ** 2
+        weights.append((told * spread * alone.variance) ** power)
+    whole = math.fsum(weights)
+    return tuple(
+        Fraction(max(1, math.floor(w / whole * (_SHARE_STEPS - len(weights)))), _SHARE_STEPS) for w in weights
+    )
+
+
+# -- the noise of one cell --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResidualPart:
+    """The noise of a residual times D, as it comes to a cell of a marginal that also has other keys.
+
+    Args:
+        noise: of each entry.
+        sizes: of the residual's keys.
+        spread: how many cells of the marginal agree in these keys.
+    """
+
+    noise: Noise
+    sizes: tuple[int, ...]
+    spread: int
+
+    @property
+    def factors(self) -> Iterator[tuple[int, int]]:
+        """The entries of a row of ``D P``: their sizes, and how often each occurs."""
+        for n in range(len(self.sizes) + 1):
+            for other in combinations(range(len(self.sizes)), n):
+                same = (m for i, m in enumerate(self.sizes) if i not in other)
+                yield math.prod(m - 1 for m in same), math.prod(self.sizes[i] - 1 for i in other)
+
+    @property
+    def unit(self) -> int:
+        """What the entries are divided by in a cell: D twice, once for P, and the cells that share them."""
+        return math.prod(self.sizes) ** 2 * self.spread
+
+
+@dataclass(frozen=True)
+class MarginalNoise(Noise):
+    """The noise of a cell of a marginal: a fixed sum of the residuals' noise, rounded to a whole number of grid steps.
+
+    It says how far off a released cell may be. The residuals are what is released and charged.
+    """
+
+    parts: tuple[ResidualPart, ...]
+
+    @property
+    def event(self) -> Event:
+        """The charge of the residuals that it is made of."""
+        return compose_events(part.noise.event for part in self.parts)
+
+    @property
+    def variance(self) -> float:
+        rounding = 1 / 12 if any(part.unit > 1 for part in self.parts) else 0.0
+        return self._spread_variance + rounding
+
+    @property
+    def _spread_variance(self) -> float:
+        return math.fsum(
+            part.noise.variance * math.fsum(n * (size / part.unit) ** 2 for size, n in part.factors)
+            for part in self.parts
+        )
+
+    @property
+    def mean_error(self) -> float:
+        if self._is_one:
+            return self.parts[0].noise.mean_error
+        if self._is_gaussian:
+            return math.sqrt(2 / math.pi * self.variance)
+        return find_mean_distance(self)
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return isinstance(self.parts[0].noise, GaussianNoise)
+
+    @property
+    def _is_one(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0].unit == 1
+
+    def half_width(self, confidence: float) -> float:
+        if self._is_one:
+            return self.parts[0].noise.half_width(confidence)
+        if not self._is_gaussian:
+            return find_half_width(self, confidence)
+        z = -NormalDist().inv_cdf((1 - confidence) * (1 - _MARGIN) / 2)
+        normal = sum(
+            float(part.noise.sigma) ** 2 * sum(n * (size / part.unit) ** 2 for size, n in part.factors)
+            for part in self.parts
+            if isinstance(part.noise, GaussianNoise)
+        )
+        # each entry of a residual was rounded by a half at most, and so is the cell
+        rounded = sum(size * n / part.unit for part in self.parts for size, n in part.factors) / 2
+        return float(max(0, math.ceil((math.sqrt(normal) * z + rounded) * (1 + _MARGIN) - 0.5)))
+
+    def rescale(self, factor: Fraction) -> MarginalNoise:
+        parts = (replace(part, noise=part.noise.rescale(factor)) for part in self.parts)
+        return MarginalNoise(tuple(parts))
+
+    def _draw(self, n: int, entropy: Entropy) -> Integers:
+        """Draw what so many cells are off by, each from residuals of its own."""
+        whole = math.lcm(*(part.unit for part in self.parts))
+        total: Integers = np.zeros(n, dtype=object)
+        for part in self.parts:
+            for size, many in part.factors:
+                drawn = part.noise.add(np.zeros(n * many, dtype=np.int64), entropy).astype(object)
+                total = total + drawn.reshape(n, many).sum(axis=1) * (size * (whole // part.unit))
+        return to_integers(divide_rounded(total, whole))
+
+    def _describe(self, steps: float, shared: str) -> str:
+        kind = "rounded Gaussian" if self._is_gaussian else "discrete Laplace"
+        deviation = math.sqrt(self.variance) / steps
+        return (
+            f"noise of deviation {deviation:.6g}, from {len(self.parts)} residuals with {kind} noise{shared}"
+        )
+
+    def sentence(self, confidence: float, steps: Fraction = Fraction(1)) -> str:
+        reach = f"within ±{self.half_width(confidence) / float(steps):.6g} with {confidence:.4g} probability"
+        return f"{self._describe(float(steps), '')}; {reach}"
+
+
+def divide_rounded(values: Integers, divisor: int) -> Integers:
+    """Return the nearest integers to the quotients, exactly; a half goes up."""
+    if divisor == 1:
+        return values
+    rounded: Integers = (2 * values + divisor) // (2 * divisor)
+    return rounded
+
+
+# -- sums of Laplace noise --------------------------------------------------------------------------------------------
+
+
+def _transform(noise: MarginalNoise) -> tuple[Floats, Floats]:
+    """Return frequencies, and the characteristic function of a cell's noise there, without the last rounding."""
+    step = _FREQUENCY_STEP / math.sqrt(noise._spread_variance)
+    t: Floats = (np.arange(_FREQUENCIES, dtype=np.float64) + 0.5) * step
+    logs: Floats = np.zeros(_FREQUENCIES)
+    for part in noise.parts:
+        assert isinstance(part.noise, LaplaceNoise)
+        narrow = math.sinh(min(float(1 / part.noise.scale) / 2, 300.0)) ** 2
+        for size, many in part.factors:
+            logs += many * np.log1p(np.sin(t * (size / part.unit) / 2) ** 2 / narrow)
+    values: Floats = np.exp(-logs)
+    return t, values
+
+
+@lru_cache(maxsize=256)
+def find_half_width(noise: MarginalNoise, confidence: float) -> float:
+    """Return the whole number of steps that a sum of Laplace noise stays within, by inversion of its transform."""
+    t, values = _transform(noise)
+    needed = 1 - (1 - confidence) * (1 - 1e-3)
+
+    def inside(reach: float) -> float:
+        return float(2 / math.pi * np.sum(values * np.sin(t * (reach + 0.5)) / t) * (t[1] - t[0]))
+
+    high = math.ceil(math.sqrt(noise._spread_variance)) or 1
+    while inside(high) < needed and high < 1 << 60:
+        high *= 2
+    low = -1
+    while high - low > max(1, high >> 30):
+        middle = (low + high) // 2
+        low, high = (low, middle) if inside(middle) >= needed else (middle, high)
+    return float(high)
+
+
+@lru_cache(maxsize=256)
+def find_mean_distance(noise: MarginalNoise) -> float:
+    """Return the expected distance from 0 of a sum of Laplace noise, by the same inversion."""
+    t, values = _transform(noise)
+    step = float(t[1] - t[0])
+    beyond = 2 / math.pi / (float(t[-1]) + step / 2)
+    return float(2 / math.pi * np.sum((1 - values) / t**2) * step) + beyond

@@ -1,0 +1,371 @@
+"""Marginals of the same rows, measured together: ROLLUP, CUBE and GROUPING SETS by ResidualPlanner, on exact integers.
+
+Relation: ADD_REMOVE. What is read is one table: the finest cells, in which each unit's rows were capped once, before anything
+is added up. For each set T of keys that some marginal contains, ``D P x_T`` (:mod:`dpsql.mechanisms.marginal_noise`) is
+computed as integers and released with noise of its own. Sensitivity: a unit that moves the finest cells by w in L1 moves it by
+w times what one cell does, whether its cells fall together in the coarser ones or not. Guarantee: what the events of the
+residuals' noise compose to; with Gaussian noise that is the pair of one calibration. All marginals are sums of the same
+residuals, so everything after these is post-processing, the intervals too.
+
+The caller (the rewriter) must ensure that the finest cells are bounded as their noise declares, that they are those of public
+groups, a product of the keys' values, with a value of its own for the rows beyond the others where there may be such, and
+that marginals list public groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.aggregation import Aggregation, list_groups, pack_noisy, sort_by_key, unpack_noisy
+from dpsql.mechanisms.marginal_noise import (
+    MarginalNoise,
+    Places,
+    ResidualPart,
+    divide_rounded,
+    make_residual_noise,
+)
+from dpsql.mechanisms.mean_errors import expect_mean_error
+from dpsql.mechanisms.moments import Output
+from dpsql.mechanisms.per_group import Noise, Statistic, change_noise
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers, write_number
+from dpsql.privacy.events import Event, compose_events
+
+SET_COLUMN = "dpsql_set"
+"""The column of the release that tells which marginal a row belongs to, by its place."""
+_EXACT_BITS = 62
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """A set of keys whose cells are shown, by their places, and how many cells that are at most.
+
+    ``listing`` is a public query of its groups, in columns in the order of the keys; empty where they are all combinations.
+    ``name`` is what EXPLAIN calls it.
+    """
+
+    places: Places
+    cells: int
+    listing: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A set of keys whose residual is measured, by their places, and its share of the whole's cost."""
+
+    places: Places
+    share: Fraction
+
+
+@dataclass(frozen=True)
+class Marginals(base.Operator):
+    """Several marginals of one private block, released together.
+
+    Args:
+        table: gives the finest cells; its noise says what a unit moves them by, and what they would cost by themselves. That
+            noise is never drawn: the residuals divide its cost.
+        sizes: how many values each key may have, with that for rows beyond the others where there is one.
+        others: for each key, whether NULL stands for rows whose value is none of its groups.
+        marginals: what is shown.
+        residuals: what is measured: for each marginal all subsets of its keys of more than one value.
+    """
+
+    table: Aggregation
+    sizes: tuple[int, ...]
+    others: tuple[bool, ...]
+    marginals: tuple[Marginal, ...]
+    residuals: tuple[Residual, ...]
+
+    def __post_init__(self) -> None:
+        places = [set(residual.places) for residual in self.residuals]
+        if sum((residual.share for residual in self.residuals), Fraction(0)) > 1:
+            raise ValueError("the shares of residuals add up to more than 1")
+        if any(places.count(one) > 1 for one in places):
+            raise ValueError("a residual is measured once")
+        if self.table.selection is not None:
+            raise ValueError("the finest cells must be those of public groups")
+
+    @property
+    def confidence(self) -> float:  # type: ignore[override]
+        """The level of the intervals."""
+        return self.table.confidence
+
+    # -- noise ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def noises(self) -> dict[tuple[Places, Statistic], Noise]:
+        """The noise of each residual, for each statistic."""
+        every = len(self.sizes)
+        return {
+            (residual.places, statistic): make_residual_noise(
+                statistic.noise, [self.sizes[i] for i in residual.places], residual.share, len(residual.places) == every
+            )
+            for residual in self.residuals
+            for statistic in self.table.statistics
+        }  # fmt: skip
+
+    def _find_parts(self, marginal: Marginal) -> Iterator[tuple[Residual, int]]:
+        """Yield the residuals of a marginal, and how many of its cells agree in the residual's keys."""
+        for residual in self.residuals:
+            if set(residual.places) <= set(marginal.places):
+                rest = (self.sizes[i] for i in marginal.places if i not in residual.places)
+                yield residual, math.prod(rest)
+
+    def noise_of(self, marginal: Marginal, statistic: Statistic) -> MarginalNoise:
+        """Return the noise of a marginal's cells."""
+        parts = (
+            ResidualPart(
+                self.noises[residual.places, statistic],
+                tuple(self.sizes[i] for i in residual.places),
+                spread,
+            )
+            for residual, spread in self._find_parts(marginal)
+        )
+        return MarginalNoise(tuple(parts))
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[Output, ...], ...]:
+        """The aggregates of each marginal, with the noise that its cells have."""
+
+        def change(marginal: Marginal, output: Output) -> Output:
+            by_noise = {s.noise: s for s in output.statistics}
+            return change_noise(output, lambda noise: self.noise_of(marginal, by_noise[noise]))
+
+        return tuple(tuple(change(m, output) for output in self.table.outputs) for m in self.marginals)
+
+    @property
+    def event(self) -> Event:
+        return compose_events(noise.event for noise in self.noises.values())
+
+    # -- what it reads ------------------------------------------------------------------------------------------------
+
+    @property
+    def _listings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(m.listing for m in self.marginals if m.listing))
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return (*self.table.queries, *self._listings)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return (*self.table.checked, *self._listings)
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        return self.table.local
+
+    @property
+    def provides(self) -> Mapping[str, base.Columns]:
+        return self.table.provides
+
+    def claims(self) -> Iterator[base.ClaimedText]:
+        yield from self.table.claims()
+        for text in self._listings:
+            yield base.ClaimedText(text, base.PublicClaim())
+
+    # -- releasing ----------------------------------------------------------------------------------------------------
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader = base.Reader.over(read)
+        rows = self.table.read_kept(reader, entropy)
+        axes = tuple(self._index(rows, place) for place in range(len(self.sizes)))
+        noisy: dict[tuple[int, Statistic], Integers] = {}
+        for statistic in self.table.statistics:
+            cells = _spread_out(read_integers(rows.column(statistic.column)), axes, self.sizes)
+            measured = {r.places: self._measure(cells, r, statistic, entropy) for r in self.residuals}
+            for at, marginal in enumerate(self.marginals):
+                noisy[at, statistic] = self._put_together(marginal, measured)
+        parts: list[pa.Table] = []
+        kept: dict[Statistic, list[Integers]] = {s: [] for s in self.table.statistics}
+        for at, marginal in enumerate(self.marginals):
+            keys, order = self._list_cells(rows, axes, marginal, reader)
+            values = {s: noisy[at, s].reshape(-1)[order] for s in self.table.statistics}
+            ordered = sort_by_key(keys.append_column("at", pa.array(np.arange(len(order)))), self.table.keys)
+            place = ordered.column("at").to_numpy()
+            values = {s: to_integers(v[place]) for s, v in values.items()}
+            parts.append(self._show(at, ordered.select(self.table.keys), values))
+            for statistic, column in values.items():
+                kept[statistic].append(column)
+        table = pa.concat_tables(parts, promote_options="permissive")
+        whole = [to_integers(np.concatenate(columns)) for columns in kept.values()]
+        fits = all(column.dtype == np.int64 for column in whole)
+        if fits and all(output.shows_integers for output in self.table.outputs):
+            return base.Release(table, self.event)
+        packed = {str(i): pack_noisy(column) for i, column in enumerate(whole)}
+        return base.Release(table, self.event, (), pa.table(packed))
+
+    def _index(self, rows: pa.Table, place: int) -> tuple[Integers, dict[object, int]]:
+        """Return the index of each row's value of a key, and the indices of its values; NULL of other rows has the last."""
+        groups = list_groups(rows, (self.table.keys[place],))
+        values = sorted({group for group in groups if group != (None,)}, key=repr)
+        if (None,) in groups or self.others[place]:
+            values.append((None,))
+        found: dict[object, int] = {value: i for i, value in enumerate(values)}
+        if len(found) > self.sizes[place]:
+            raise ValueError("a key has more values than its noise is made for")
+        return np.array([found[group] for group in groups], dtype=np.intp), found
+
+    def _measure(
+        self, cells: Integers, residual: Residual, statistic: Statistic, entropy: Entropy
+    ) -> Integers:
+        """Return ``D P x_T`` with noise: integers, one per combination of the residual's keys."""
+        sums = _sum_others(cells, residual.places)
+        exact = _apply(sums, [self.sizes[i] for i in residual.places])
+        noise = self.noises[residual.places, statistic]
+        return noise.add(to_integers(exact.reshape(-1)), entropy).reshape(exact.shape)
+
+    def _put_together(self, marginal: Marginal, measured: Mapping[Places, Integers]) -> Integers:
+        """Return the cells of a marginal: the nearest integers to the sum of its noisy residuals, computed exactly."""
+        shape = [self.sizes[i] for i in marginal.places]
+        whole = math.prod(shape)
+        total: Integers = np.zeros(shape, dtype=np.int64)
+        for residual, spread in self._find_parts(marginal):
+            # D P y, in units of D twice and of the cells that share it: ``whole`` is D times these
+            again = _apply(measured[residual.places], [self.sizes[i] for i in residual.places])
+            axes = [self.sizes[i] if i in residual.places else 1 for i in marginal.places]
+            total = _add(total, again.reshape(axes), spread)
+        return divide_rounded(total if _fits(total, 2) else total.astype(object), whole**2)
+
+    def _list_cells(
+        self, rows: pa.Table, axes: Sequence[tuple[Integers, Mapping[object, int]]], marginal: Marginal, read: base.Reader
+    ) -> tuple[pa.Table, Integers]:  # fmt: skip
+        """Return the keys of a marginal's cells that are shown, and the place of each among all of its combinations."""
+        shape = [self.sizes[i] for i in marginal.places]
+        index = np.zeros(rows.num_rows, dtype=np.intp)
+        shown = np.ones(rows.num_rows, dtype=bool)
+        for place, size in zip(marginal.places, shape, strict=True):
+            own, found = axes[place]
+            index = index * size + own
+            if self.others[place]:
+                shown &= own != found[(None,)]
+        if marginal.listing:
+            shown &= np.isin(index, self._read_listing(marginal, axes, read))
+        _, first = np.unique(np.where(shown, index, -1), return_index=True)
+        first = first[shown[first]]
+        taken = rows.select(self.table.keys).take(pa.array(first))
+        for place, name in enumerate(self.table.keys):
+            if place not in marginal.places:
+                taken = taken.set_column(place, name, pa.nulls(len(first), taken.schema.field(name).type))
+        return taken, index[first]
+
+    def _read_listing(
+        self, marginal: Marginal, axes: Sequence[tuple[Integers, Mapping[object, int]]], read: base.Reader
+    ) -> Integers:
+        listed = read(marginal.listing)
+        columns = [list_groups(listed, (name,)) for name in listed.column_names]
+        places = []
+        for group in zip(*columns, strict=True):
+            at: int | None = 0
+            for place, value in zip(marginal.places, group, strict=True):
+                own = axes[place][1].get(value)
+                at = None if at is None or own is None else at * self.sizes[place] + own
+            places += [] if at is None else [at]
+        return np.array(places, dtype=np.intp)
+
+    # -- showing ------------------------------------------------------------------------------------------------------
+
+    def _show(self, at: int, keys: pa.Table, values: Mapping[Statistic, Integers]) -> pa.Table:
+        columns: dict[str, Any] = {SET_COLUMN: pa.array([at] * keys.num_rows, pa.int32())}
+        columns |= {name: keys.column(name) for name in keys.column_names}
+        for plain, output in zip(self.table.outputs, self.outputs[at], strict=True):
+            pairs = zip(plain.statistics, output.statistics, strict=True)
+            noisy = {own: values[s] for s, own in pairs}
+            columns |= output.show(noisy, self.table.confidence).columns(output.name)
+        return pa.table(columns)
+
+    @property
+    def can_show_again(self) -> bool:
+        return True
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        if noisy is None:  # the columns are the noisy integers
+            found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.table.outputs}
+        else:
+            found = {s: unpack_noisy(noisy.column(i)) for i, s in enumerate(self.table.statistics)}
+        sets = read_integers(released.column(SET_COLUMN))
+        parts = []
+        for at in range(len(self.marginals)):
+            own = np.nonzero(sets == at)[0]
+            keys = released.select(self.table.keys).take(pa.array(own))
+            parts.append(self._show(at, keys, {s: to_integers(v[own]) for s, v in found.items()}))
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        noise = self.table.statistics[0].noise
+        loss = f"ε={write_number(noise.epsilon)}"
+        said = [
+            f"All {len(self.marginals)} grouping sets are put together from {len(self.residuals)} noisy residuals of one table "
+            f"of finest cells, in which caps apply once; they share what one table of {loss} would cost."
+        ]
+        for marginal, outputs in zip(self.marginals, self.outputs, strict=True):
+            told = ("; ".join(output.sentences(confidence)).rstrip(".") for output in outputs)
+            said.append(f"By {marginal.name or 'nothing'}, {'; '.join(told)}.")
+        return tuple(said)
+
+    def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
+        """Yield the error of each aggregate in that marginal in which it is largest."""
+        for column in zip(*self.outputs, strict=True):
+            found = [error for output in column for error in output.expect_errors(factor, confidence)]
+            yield max(found, key=lambda one: one.error)
+
+    @property
+    def mean_errors(self) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        for output in (output for outputs in self.outputs for output in outputs):
+            error = expect_mean_error(output)
+            if error is not None:
+                found[output.name] = max(error, found.get(output.name, 0.0))
+        return found
+
+
+# -- exact arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _spread_out(
+    values: Integers, axes: Sequence[tuple[Integers, Mapping[object, int]]], sizes: Sequence[int]
+) -> Integers:
+    """Return the finest cells as an array with an axis for each key; combinations without a row are 0."""
+    cells: Integers = np.zeros(sizes, dtype=values.dtype)
+    cells[tuple(index for index, _ in axes)] = values
+    return cells
+
+
+def _fits(values: Integers, factor: int) -> bool:
+    """Tell whether 64 bits hold the values when they are ``factor`` times as large."""
+    if values.dtype == object or not values.size:
+        return False
+    return max(abs(int(values.max())), abs(int(values.min()))) * factor < 1 << _EXACT_BITS
+
+
+def _sum_others(cells: Integers, places: Places) -> Integers:
+    """Return the sums over all other keys."""
+    exact = cells if _fits(cells, cells.size) else cells.astype(object)
+    other = tuple(i for i in range(cells.ndim) if i not in places)
+    summed: Integers = exact.sum(axis=other) if other else exact
+    return np.asarray(summed)
+
+
+def _apply(values: Integers, sizes: Sequence[int]) -> Integers:
+    """Return ``D P`` times the values: along each axis, m times each less the sum of all."""
+    made = values if _fits(values, math.prod(2 * m for m in sizes)) else values.astype(object)
+    for axis, size in enumerate(sizes):
+        made = size * made - made.sum(axis=axis, keepdims=True)
+    return np.asarray(made)
+
+
+def _add(total: Integers, values: Integers, factor: int) -> Integers:
+    """Return the total with so many times the values, which are spread along axes of one cell."""
+    small = _fits(values, 2 * factor) and _fits(total, 2)
+    added: Integers = total + (values if small else values.astype(object)) * factor
+    return added

@@ -1,0 +1,291 @@
+"""Grouping sets as one private block: the finest cells of all their keys, capped once, and all marginals by ResidualPlanner.
+
+Where groups are public and what is asked adds up over them (counts, and sums with bounds per row), the sets may be measured
+together, see :mod:`dpsql.mechanisms.marginals`. The keys' values are crossed; a key whose rows may have another value than
+those of its groups gets NULL for these rows, so that they count in the sets without that key, as they do set by set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import Error
+from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.marginal_noise import find_shares, list_closure
+from dpsql.mechanisms.marginals import SET_COLUMN, Marginal, Marginals, Residual
+from dpsql.mechanisms.moments import Count, Output, Sum
+from dpsql.mechanisms.per_group import Noise
+from dpsql.mechanisms.strategies import EVEN, MARGINALS, StrategyChoice, choose_strategy
+from dpsql.plan import PrivateBlock
+from dpsql.privacy.events import Event, compose_events
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.sql.dp.noisy_block import NoisyBlock
+from dpsql.sql.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
+from dpsql.sql.dp.strategies import find_forced, note_strategy, refuse_unfit
+from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.sql.parse.dialect import table_named, to_sql
+from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.plan_size import WrittenTexts
+from dpsql.sql.relations.relation import column
+
+MAX_RESIDUALS = 256
+"""Residuals of one block: each has noise of its own, and is added to the marginals above it."""
+_NO_DEARER = 1 + Fraction(1, 10**9)
+"""How much more the residuals may cost than the sets one by one: what rounding leaves."""
+
+
+class Unfit(Exception):
+    """Raised inside where MARGINALS does not fit; the reason is public, and a clause."""
+
+
+@dataclass
+class JointBlock(NoisyBlock):
+    """The block of the finest cells: the product of the values of all keys."""
+
+    sizes: list[int] = field(default_factory=list)
+    others: list[bool] = field(default_factory=list)
+
+    def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
+        """Cross the values of all keys, each with a group for the rows beyond them where there may be such."""
+        placed, queries, origins = [], [], []
+        nullable = False
+        for key, pair in zip(keys, typed, strict=True):
+            own = find_public_groups(self, [pair], self.range_groups())
+            if own is None or own.size is None:
+                raise Unfit(f"nothing public says how many values {to_sql(self.key_sources[key.name])} has")
+            beyond = not self.within
+            if beyond and own.nullable:
+                raise Unfit(f"NULL is a group of {to_sql(self.key_sources[key.name])}")
+            self.sizes.append(own.size + beyond)
+            self.others.append(beyond)
+            nullable = nullable or beyond or own.nullable
+            origins.append(own.origin)
+            query = own.sql
+            if beyond:
+                held = own.holds([f"({key.sql})"], [key], "within")
+                key = replace(key, sql=f"CASE WHEN {held} THEN {key.sql} END")
+                both = (
+                    f"SELECT {key.name} FROM ({own.sql}) AS listed UNION ALL SELECT CAST(NULL AS {key.type})"
+                )
+                query = f"SELECT DISTINCT {key.name} FROM ({both}) AS extended"
+            placed.append(key)
+            queries.append(query)
+        whole = math.prod(self.sizes)
+        if whole > MAX_GROUPS:
+            raise Unfit(f"the product of the keys' values has more than {MAX_GROUPS:,} cells")
+        crossed = " CROSS JOIN ".join(f"({query}) AS d{i}" for i, query in enumerate(queries))
+        names = ", ".join(key.name for key in placed)
+        origin = " and ".join(dict.fromkeys(origins))
+        self.domain = PublicGroups(f"SELECT {names} FROM {crossed}", whole, origin, nullable)
+        self.keys = dict(zip(self.keys, placed, strict=True))
+        return tuple(placed)
+
+
+@dataclass
+class MarginalsChoice:
+    """What was chosen for grouping sets: their blocks one by one, or one block for all.
+
+    Args:
+        choice: the strategy, and the errors of all that fit; None where EVEN alone does.
+        joint: the block of the finest cells, where MARGINALS was chosen.
+        places: for each set as it is written, its marginal.
+    """
+
+    choice: StrategyChoice | None = None
+    joint: JointBlock | None = None
+    places: Sequence[int] = ()
+
+
+def choose_for_sets(
+    binder: Binder, options: Options, blocks: Sequence[NoisyBlock], join: Callable[[], JointBlock]
+) -> MarginalsChoice:
+    """Choose how grouping sets are measured; where it is MARGINALS, their blocks leave the plan for one.
+
+    Args:
+        binder: which has been given the blocks.
+        options: of the statement.
+        blocks: those of the sets one by one, bound, with their noise calibrated together.
+        join: makes the block of the finest cells, not bound yet.
+
+    Raises:
+        BindError: MARGINALS is named, and does not fit.
+    """
+    before = _BinderState(binder)
+    try:
+        operator, places, joint = _plan(binder, blocks, join)
+    except Unfit as reason:
+        before.restore()
+        refuse_unfit(options, (), str(reason))
+        return MarginalsChoice()
+    except Error as error:
+        before.restore()
+        refuse_unfit(options, (), error.message.rstrip("."))
+        return MarginalsChoice()
+    plain = [(block, find_operator(binder, block)) for block in blocks]
+    errors = {
+        EVEN: _measure([(_outputs_of(one), _count_cells(block)) for block, one in plain], blocks[0]),
+        MARGINALS: _measure(
+            [(operator.outputs[at], _count_cells(block)) for at, block in zip(places, blocks, strict=True)],
+            blocks[0],
+        ),
+    }
+    forced = find_forced(options)
+    if forced is None and _costs_more(binder, operator.event, [one.event for _, one in plain]):
+        before.restore()
+        return MarginalsChoice()
+    choice = choose_strategy(errors, forced)
+    if choice.chosen != MARGINALS:
+        before.restore()
+        note_strategy(binder, blocks[0].name, choice)
+        return MarginalsChoice(choice)
+    own = next(block for block in binder.blocks if block.name == joint.name)
+    gone = {block.name for block in blocks}
+    for name in gone:
+        binder.intervals.pop(name, None)
+        binder.noise_steps.pop(name, None)
+    kept = [block for block in binder.blocks if block.name not in gone and block.name != joint.name]
+    binder.blocks[:] = [*kept, replace(_with_set(own), operator=operator, strategy=choice)]
+    return MarginalsChoice(choice, joint, places)
+
+
+def _with_set(block: PrivateBlock) -> PrivateBlock:
+    return replace(block, columns=((SET_COLUMN, "INTEGER"), *block.columns))
+
+
+class _BinderState:
+    """What a binder holds before a block is tried, to be put back where another is taken."""
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+        self._blocks, self._notes, self._limits = list(binder.blocks), list(binder.notes), list(binder.limits)
+        self._lent, self._written = dict(binder.lent_inputs), binder.written
+        self._intervals, self._steps = dict(binder.intervals), dict(binder.noise_steps)
+        binder.written = WrittenTexts()
+
+    def restore(self) -> None:
+        """Put all back."""
+        binder = self._binder
+        binder.blocks[:], binder.notes[:], binder.limits[:] = self._blocks, self._notes, self._limits
+        binder.lent_inputs, binder.written = self._lent, self._written
+        binder.intervals, binder.noise_steps = self._intervals, self._steps
+
+
+def find_operator(binder: Binder, block: NoisyBlock) -> Operator:
+    """Return the operator of a block that was given to the plan."""
+    return next(item.operator for item in binder.blocks if item.name == block.name)
+
+
+def _outputs_of(operator: Operator) -> tuple[Output, ...]:
+    assert isinstance(operator, Aggregation)
+    return operator.outputs
+
+
+def _plan(
+    binder: Binder, blocks: Sequence[NoisyBlock], join: Callable[[], JointBlock]
+) -> tuple[Marginals, list[int], JointBlock]:
+    """Bind the block of the finest cells, and return the operator of all marginals, with each set's place among them.
+
+    Raises:
+        Unfit: the sets are not public, or do not add up.
+    """
+    for block in blocks:
+        _check_adds_up(block, find_operator(binder, block))
+    if len({frozenset(block.keys) for block in blocks}) < 2:
+        raise Unfit("there is one set of keys here")
+    joint = join()
+    joint.bind()
+    table = find_operator(binder, joint)
+    _check_adds_up(joint, table)
+    assert isinstance(table, Aggregation)
+    order = {text: place for place, text in enumerate(joint.keys)}
+    asked = [tuple(sorted(order[text] for text in block.keys)) for block in blocks]
+    marginals: dict[tuple[int, ...], Marginal] = {}
+    for places, block in zip(asked, blocks, strict=True):
+        marginals.setdefault(places, _make_marginal(places, block, joint))
+    residuals = list_closure(marginals, joint.sizes)
+    if len(residuals) > MAX_RESIDUALS:
+        raise Unfit(f"they have more than {MAX_RESIDUALS} sets of keys in common")
+    if len(residuals) < 2:
+        raise Unfit("no key has two values")
+    groups = [(places, _count_cells(block)) for places, block in zip(asked, blocks, strict=True)]
+    shares = find_shares(table.statistics[0].noise, joint.sizes, residuals, groups)
+    measured = tuple(Residual(p, share) for p, share in zip(residuals, shares, strict=True))
+    sizes, others = tuple(joint.sizes), tuple(joint.others)
+    operator = Marginals(table, sizes, others, tuple(marginals.values()), measured)
+    found = list(marginals)
+    return operator, [found.index(places) for places in asked], joint
+
+
+def _make_marginal(places: tuple[int, ...], block: NoisyBlock, joint: JointBlock) -> Marginal:
+    names = list(joint.keys.values())
+    own = {key.name: text for text, key in block.keys.items()}
+    order = sorted(own, key=lambda name: list(joint.keys).index(own[name]))
+    full = math.prod(joint.sizes[i] - joint.others[i] for i in places)
+    listing = ""
+    if block.domain is not None and block.domain.size != full:
+        listing = f"SELECT {', '.join(order)} FROM ({block.domain.sql}) AS listed"
+    shown = ", ".join(to_sql(joint.key_sources[names[i].name]) for i in places)
+    return Marginal(places, _count_cells(block), listing, shown)
+
+
+def _count_cells(block: NoisyBlock) -> int:
+    return 1 if block.domain is None or block.domain.size is None else block.domain.size
+
+
+def _check_adds_up(block: NoisyBlock, operator: Operator) -> None:
+    """Raise Unfit unless a block has public groups, and cells of counts and sums that add up."""
+    if type(operator) is not Aggregation or not operator.outputs:
+        raise Unfit("something else than counts and sums with known caps is asked for")
+    if block.keys and (block.domain is None or block.domain.size is None):
+        raise Unfit("not all groups are public")
+    fixed = {partial.name for partial in block.exact.partials if partial.fixed}
+    for output in operator.outputs:
+        one = isinstance(output, Count | Sum) and output.statistic.column not in fixed
+        if not one or (isinstance(output, Sum) and output.offset):
+            raise Unfit(f"{output.name} does not add up over groups")
+
+
+def _measure(sets: Sequence[tuple[Sequence[Output], int]], block: NoisyBlock) -> dict[str, float]:
+    """Return the root mean squared error of one cell by column, over all cells of all sets."""
+    cells = sum(count for _, count in sets)
+    found = {}
+    for place, item in enumerate(block.asked.values()):
+        total = math.fsum(count * _variance(outputs[place]) for outputs, count in sets)
+        found[item.name] = math.sqrt(total / cells)
+    return found
+
+
+def _variance(output: Output) -> float:
+    noise: Noise = output.statistics[0].noise
+    steps = output.steps if isinstance(output, Sum) else Fraction(1)
+    return noise.variance / float(steps) ** 2
+
+
+def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:
+    """Tell whether one block for all sets would cost the session more than blocks one by one, where it sums rho or mu."""
+    if not ACCOUNTANTS[binder.catalog.accountant].has_rule:
+        return False
+    plain = compose_events(single)
+    return joint.rho > plain.rho * _NO_DEARER or joint.mu > plain.mu * _NO_DEARER
+
+
+# -- the statement above ----------------------------------------------------------------------------------------------
+
+
+def read_marginal(part: exp.Select, block: NoisyBlock, joint: JointBlock, place: int) -> None:
+    """Let the SELECT of one grouping set read its rows of the joint release, by the names of its own block."""
+    texts = list(joint.asked)
+    pairs = [(joint.keys[text].name, key.name) for text, key in block.keys.items()]
+    pairs += [(joint.asked[text].name, item.name) for text, item in block.asked.items() if text in texts]
+    inner = exp.Select(
+        expressions=[exp.alias_(column(theirs), own, quoted=True) for theirs, own in pairs]
+    ).from_(table_named(joint.name), copy=False)
+    inner = inner.where(exp.EQ(this=column(SET_COLUMN), expression=exp.Literal.number(place)), copy=False)
+    part.args["from_"].set("this", inner.subquery(block.name, copy=False))
