@@ -38,7 +38,7 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers, to_integers
 from dpsql.privacy.events import Event, compose_events
 
-Places = tuple[int, ...]
+KeyPlaces = tuple[int, ...]
 """A set of keys, by their places in the whole."""
 _SHARE_STEPS = 1 << 30
 """The shares of residuals are multiples of one part in so many: floats only propose them."""
@@ -48,7 +48,7 @@ _FREQUENCY_STEP = 0.05
 """The grid of frequencies, in parts of one over the deviation, on which the law of a sum of Laplace noise is inverted."""
 
 
-def list_closure(sets: Iterable[Places], sizes: Sequence[int]) -> tuple[Places, ...]:
+def list_closure(sets: Iterable[KeyPlaces], sizes: Sequence[int]) -> tuple[KeyPlaces, ...]:
     """Return the sets of keys whose residuals make up the marginals of ``sets``; those that are always 0 are left out."""
     found = {
         part for places in sets for n in range(len(places) + 1) for part in combinations(sorted(places), n)
@@ -56,33 +56,50 @@ def list_closure(sets: Iterable[Places], sizes: Sequence[int]) -> tuple[Places, 
     return tuple(sorted((p for p in found if all(sizes[i] > 1 for i in p)), key=lambda p: (len(p), p)))
 
 
-def make_residual_noise(cells: Noise, sizes: Sequence[int], share: Fraction, whole: bool) -> Noise:
-    """Return the noise of a residual times D that takes a share of what noise on the finest cells costs.
+def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, int]:
+    """Return how far a unit moves a residual times D: so many steps in each of so many groups.
+
+    For Laplace noise the product is the L1 distance, and no entry moves by more than the steps; for Gaussian noise the steps
+    times the root of the groups is the L2 distance.
 
     Args:
         cells: the noise that the finest cells would have by themselves, with what a unit moves them by.
         sizes: of the keys of the residual.
-        share: of its epsilon, or of its squared mu.
         whole: whether these are all keys: then no two cells of a unit fall together, and the L2 distance of the cells
             themselves may bound what a unit moves, for P makes no vector longer.
     """
     weight = cells.sensitivity * cells.groups
     if isinstance(cells, LaplaceNoise):
-        return LaplaceNoise(cells.epsilon * share, weight * math.prod(m - 1 for m in sizes), 2 ** len(sizes))
-    steps, groups = weight, math.prod(m * (m - 1) for m in sizes)
-    own = math.prod(sizes) * cells.sensitivity
-    if whole and own**2 * cells.groups < steps**2 * groups:
-        steps, groups = own, cells.groups
+        return weight * math.prod(m - 1 for m in sizes), 2 ** len(sizes)
+    groups, own = math.prod(m * (m - 1) for m in sizes), math.prod(sizes) * cells.sensitivity
+    if whole and own**2 * cells.groups < weight**2 * groups:
+        return own, cells.groups
+    return weight, groups
+
+
+def make_residual_noise(cells: Noise, reach: tuple[int, int], share: Fraction) -> Noise:
+    """Return the noise of what a unit moves this far, for a share of what noise on the finest cells costs.
+
+    Args:
+        cells: the noise that the finest cells would have.
+        reach: steps and groups, as :func:`find_reach` gives them.
+        share: of its epsilon, or of its squared mu.
+    """
+    if isinstance(cells, LaplaceNoise):
+        return LaplaceNoise(cells.epsilon * share, *reach)
     if isinstance(cells, GaussianNoiseByMu):
         squared = Fraction(cells.groups * cells.sensitivity**2) / (cells.sigma * cells.sigma)
-        return GaussianNoiseByMu.of_mu(squared * share, cells.delta * share, steps, groups)
+        return GaussianNoiseByMu.of_mu(squared * share, cells.delta * share, *reach)
     assert isinstance(cells, GaussianNoise)
     share *= cells.share if isinstance(cells, JointGaussianNoise) else 1
-    return JointGaussianNoise.calibrate_share(cells.epsilon, cells.delta, steps, groups, share)
+    return JointGaussianNoise.calibrate_share(cells.epsilon, cells.delta, *reach, share)
 
 
 def find_shares(
-    cells: Noise, sizes: Sequence[int], residuals: Sequence[Places], groups: Sequence[tuple[Places, int]]
+    cells: Noise,
+    sizes: Sequence[int],
+    residuals: Sequence[KeyPlaces],
+    groups: Sequence[tuple[KeyPlaces, int]],
 ) -> tuple[Fraction, ...]:
     """Return the shares of residuals for which the total squared error is least; they add up to at most 1.
 
@@ -99,14 +116,15 @@ def find_shares(
     weights = []
     for places in residuals:
         own = [sizes[i] for i in places]
-        alone = make_residual_noise(cells, own, Fraction(1), len(places) == len(sizes))
+        steps, many = find_reach(cells, own, len(places) == len(sizes))
+        variance = steps**2 * (many**2 if isinstance(cells, LaplaceNoise) else many)
         told = sum(
             count / math.prod(sizes[i] for i in asked if i not in places) ** 2
             for asked, count in groups
             if set(places) <= set(asked)
         )
         spread = math.prod(1 - 1 / m for m in own) / math.prod(own) ** 2
-        weights.append((told * spread * alone.variance) ** power)
+        weights.append((told * spread * variance) ** power)
     whole = math.fsum(weights)
     return tuple(
         Fraction(max(1, math.floor(w / whole * (_SHARE_STEPS - len(weights)))), _SHARE_STEPS) for w in weights
@@ -231,8 +249,7 @@ def divide_rounded(values: Integers, divisor: int) -> Integers:
     """Return the nearest integers to the quotients, exactly; a half goes up."""
     if divisor == 1:
         return values
-    rounded: Integers = (2 * values + divisor) // (2 * divisor)
-    return rounded
+    return np.asarray((2 * values + divisor) // (2 * divisor))
 
 
 # -- sums of Laplace noise --------------------------------------------------------------------------------------------

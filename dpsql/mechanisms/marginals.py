@@ -27,10 +27,11 @@ import pyarrow as pa
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, list_groups, pack_noisy, sort_by_key, unpack_noisy
 from dpsql.mechanisms.marginal_noise import (
+    KeyPlaces,
     MarginalNoise,
-    Places,
     ResidualPart,
     divide_rounded,
+    find_reach,
     make_residual_noise,
 )
 from dpsql.mechanisms.mean_errors import expect_mean_error
@@ -53,7 +54,7 @@ class Marginal:
     ``name`` is what EXPLAIN calls it.
     """
 
-    places: Places
+    places: KeyPlaces
     cells: int
     listing: str = ""
     name: str = ""
@@ -63,7 +64,7 @@ class Marginal:
 class Residual:
     """A set of keys whose residual is measured, by their places, and its share of the whole's cost."""
 
-    places: Places
+    places: KeyPlaces
     share: Fraction
 
 
@@ -103,16 +104,17 @@ class Marginals(base.Operator):
     # -- noise ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def noises(self) -> dict[tuple[Places, Statistic], Noise]:
+    def noises(self) -> dict[tuple[KeyPlaces, Statistic], Noise]:
         """The noise of each residual, for each statistic."""
-        every = len(self.sizes)
-        return {
-            (residual.places, statistic): make_residual_noise(
-                statistic.noise, [self.sizes[i] for i in residual.places], residual.share, len(residual.places) == every
-            )
-            for residual in self.residuals
-            for statistic in self.table.statistics
-        }  # fmt: skip
+        found = {}
+        for residual in self.residuals:
+            sizes = [self.sizes[i] for i in residual.places]
+            whole = len(sizes) == len(self.sizes)
+            for statistic in self.table.statistics:
+                reach = find_reach(statistic.noise, sizes, whole)
+                noise = make_residual_noise(statistic.noise, reach, residual.share)
+                found[residual.places, statistic] = noise
+        return found
 
     def _find_parts(self, marginal: Marginal) -> Iterator[tuple[Residual, int]]:
         """Yield the residuals of a marginal, and how many of its cells agree in the residual's keys."""
@@ -143,9 +145,13 @@ class Marginals(base.Operator):
 
         return tuple(tuple(change(m, output) for output in self.table.outputs) for m in self.marginals)
 
+    @cached_property
+    def _event(self) -> Event:
+        return compose_events(noise.event for noise in self.noises.values())
+
     @property
     def event(self) -> Event:
-        return compose_events(noise.event for noise in self.noises.values())
+        return self._event
 
     # -- what it reads ------------------------------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class Marginals(base.Operator):
         noise = self.noises[residual.places, statistic]
         return noise.add(to_integers(exact.reshape(-1)), entropy).reshape(exact.shape)
 
-    def _put_together(self, marginal: Marginal, measured: Mapping[Places, Integers]) -> Integers:
+    def _put_together(self, marginal: Marginal, measured: Mapping[KeyPlaces, Integers]) -> Integers:
         """Return the cells of a marginal: the nearest integers to the sum of its noisy residuals, computed exactly."""
         shape = [self.sizes[i] for i in marginal.places]
         whole = math.prod(shape)
@@ -235,7 +241,9 @@ class Marginals(base.Operator):
             again = _apply(measured[residual.places], [self.sizes[i] for i in residual.places])
             axes = [self.sizes[i] if i in residual.places else 1 for i in marginal.places]
             total = _add(total, again.reshape(axes), spread)
-        return divide_rounded(total if _fits(total, 2) else total.astype(object), whole**2)
+        return divide_rounded(
+            total if _fits(total, 4) and whole < 1 << 30 else total.astype(object), whole**2
+        )
 
     def _list_cells(
         self, rows: pa.Table, axes: Sequence[tuple[Integers, Mapping[object, int]]], marginal: Marginal, read: base.Reader
@@ -348,7 +356,7 @@ def _fits(values: Integers, factor: int) -> bool:
     return max(abs(int(values.max())), abs(int(values.min()))) * factor < 1 << _EXACT_BITS
 
 
-def _sum_others(cells: Integers, places: Places) -> Integers:
+def _sum_others(cells: Integers, places: KeyPlaces) -> Integers:
     """Return the sums over all other keys."""
     exact = cells if _fits(cells, cells.size) else cells.astype(object)
     other = tuple(i for i in range(cells.ndim) if i not in places)
@@ -367,5 +375,6 @@ def _apply(values: Integers, sizes: Sequence[int]) -> Integers:
 def _add(total: Integers, values: Integers, factor: int) -> Integers:
     """Return the total with so many times the values, which are spread along axes of one cell."""
     small = _fits(values, 2 * factor) and _fits(total, 2)
-    added: Integers = total + (values if small else values.astype(object)) * factor
-    return added
+    if not small:
+        total, values = total.astype(object), values.astype(object)
+    return np.asarray(total + values * factor)
