@@ -323,9 +323,13 @@ class Marginals(base.Operator):
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[base.ExpectedError]:
         """Yield the error of each aggregate in that marginal in which it is largest."""
-        for column in zip(*self.outputs, strict=True):
-            found = [error for output in column for error in output.expect_errors(factor, confidence)]
-            yield max(found, key=lambda one: one.error)
+        for column, plain in zip(zip(*self.outputs, strict=True), self.table.outputs, strict=True):
+            found = [error for output in column for error in output.expect_errors(Fraction(1), confidence)]
+            most = max(found, key=lambda one: one.error)
+            # all residuals' noise is in proportion to what the finest cells would have
+            noise = plain.statistics[0].noise
+            ratio = 1.0 if factor == 1 else noise.rescale(factor).variance / noise.variance
+            yield base.ExpectedError(most.name, most.error * math.sqrt(ratio))
 
     @property
     def mean_errors(self) -> Mapping[str, float]:

@@ -1,0 +1,303 @@
+"""Grouping sets that are measured together: what they count, what is said of the strategy, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.strategies import EVEN, MARGINALS, STRATEGY_NAMES, choose_strategy
+from tests.support.inside import planned
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 1e-2
+accountant = "{accountant}"
+default_epsilon = 1
+[tables.t]
+privacy_unit = "id"
+max_rows = {rows}
+max_groups = {groups}
+[tables.t.columns]
+k = {{ values = ["a", "b", "c", "d"] }}
+y = {{ values = [0, 1, 2, 3] }}
+f = {{ values = [true, false] }}
+d = {{ bounds = [2024-01-30, 2024-03-02] }}
+x = {{ bounds = [0, 10] }}
+z = {{ bounds = [-1.5, 2.5] }}
+[tables.r]
+privacy_unit = "ROW"
+[tables.r.columns]
+k = {{ values = ["a", "b"] }}
+y = {{ values = [1, 2, 3] }}
+"""
+DATA = """
+CREATE TABLE t AS SELECT i // 3 AS id, ['a', 'b', 'c', 'other', NULL][1 + i % 5] AS k,
+  CASE WHEN i % 7 = 0 THEN NULL WHEN i % 11 = 0 THEN 9 ELSE i % 4 END AS y, i % 2 = 0 AS f,
+  DATE '2024-01-30' + (i % 32)::INTEGER AS d, (i % 13)::INTEGER - 1 AS x, (i % 9) / 2 - 2 AS z
+FROM range(900) AS r(i);
+CREATE TABLE r AS SELECT ['a', 'b'][1 + i % 2] AS k, 1 + i % 3 AS y, i AS id FROM range(100) AS s(i);
+"""
+
+
+def opened(rows: int = 3, groups: int = 3, accountant: str = "zcdp") -> dpsql.Session:
+    con = duckdb.connect()
+    con.execute(DATA)
+    policy = POLICY.format(rows=rows, groups=groups, accountant=accountant)
+    return dpsql.connect(con, policy=dpsql.Policy.loads(policy))
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[dpsql.Session]:
+    with opened() as made:
+        yield made
+
+
+def ask(options: str, rest: str) -> str:
+    return f"SELECT WITH DP OPTIONS ({options}) {rest}"
+
+
+# -- what is counted --------------------------------------------------------------------------------------------
+
+QUERIES = [
+    "k, y, COUNT(*) AS n FROM t GROUP BY CUBE (k, y) ORDER BY ALL",
+    "k, y, f, GROUPING(k, y, f) AS g, COUNT(*) AS n, COUNT(k) AS m FROM t GROUP BY ROLLUP (k, y, f) ORDER BY ALL",
+    "k, y, SUM(x) AS s, SUM(z) AS w, COUNT_IF(f) AS c FROM t GROUP BY GROUPING SETS ((k), (y), ()) ORDER BY ALL",
+    "k, f, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((k, f), (k), (k), ()) HAVING COUNT(*) > 50 ORDER BY n DESC, k, f",
+    "month(d) AS m, d, COUNT(*) AS n FROM t GROUP BY ROLLUP (m, d) ORDER BY ALL",
+    "k, f, COUNT(*) AS n, SUM(COUNT(*)) OVER (PARTITION BY GROUPING(k, f)) AS s FROM t GROUP BY CUBE (k, f) ORDER BY ALL",
+    "coalesce(k, 'all') AS k2, COUNT(*) FILTER (WHERE x > 4) AS n FROM t WHERE y = 1 GROUP BY ROLLUP (k) ORDER BY ALL",
+    "k, k AS again, y, COUNT(*) AS n FROM t GROUP BY CUBE (k, y, again) ORDER BY ALL",
+]
+
+
+@pytest.mark.parametrize("rest", QUERIES)
+def test_at_a_huge_epsilon_they_count_what_the_sets_count_one_by_one(
+    session: dpsql.Session, rest: str
+) -> None:
+    """Rows beyond the declared values and NULL keys count in the sets without that key, and empty groups are there."""
+    together = session.sql(ask("epsilon = 9e8, strategy = MARGINALS", rest))
+    single = session.sql(ask("epsilon = 9e8, strategy = EVEN", rest))
+    rows, others = together.fetchall(), single.fetchall()
+    assert len(rows) == len(others)
+    for row, other in zip(rows, others, strict=True):
+        assert list(row) == [pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for v in other]
+    assert together.to_arrow().schema == single.to_arrow().schema
+
+
+@pytest.mark.parametrize("rest", QUERIES[:3])
+def test_they_are_those_of_plain_duckdb_but_for_what_is_not_declared(
+    session: dpsql.Session, rest: str
+) -> None:
+    found = session.sql(ask("epsilon = 9e8, strategy = MARGINALS", rest)).fetchall()
+    con = duckdb.connect()
+    con.execute(DATA)
+    con.execute("UPDATE t SET x = greatest(0, least(10, x)), z = greatest(-1.5, least(2.5, z))")
+    plain = con.execute(f"SELECT {rest.replace('ORDER BY ALL', '')}").fetchall()
+    shown = set(map(str, found))
+    wanted = [row for row in plain if str(row) in shown]
+    declared = {"a", "b", "c", "d", "None", "0", "1", "2", "3", "True", "False"}
+    missing = [row for row in plain if str(row) not in shown]
+    assert len(wanted) > 5
+    # what is missing has a key that is declared nowhere, or NULL
+    for row in missing:
+        keys = [str(v) for v in row[:2]]
+        assert "other" in keys or "9" in keys or "None" in keys, row
+    assert declared
+
+
+def test_caps_apply_once_to_the_finest_cells() -> None:
+    """A unit's rows that are cut are cut in all marginals alike: the sets add up, as one by one they would not."""
+    rest = "k, f, COUNT(*) AS n FROM r GROUP BY CUBE (k, f)".replace("r GROUP", "t GROUP")
+    with opened(rows=1, groups=2) as session:
+        rows = session.sql(ask("epsilon = 9e8, strategy = MARGINALS, consistent = TRUE", rest)).fetchall()
+        cells = {(k, f): n for k, f, n in rows}
+        for k in "abcd":
+            assert cells[k, None] == cells[k, True] + cells[k, False]
+        assert cells[None, None] == sum(cells[k, None] for k in "abcd")
+        con = duckdb.connect()
+        con.execute(DATA)
+        every = con.execute("SELECT COUNT(*) FROM t WHERE k IN ('a', 'b', 'c', 'd')").fetchone()
+        assert every is not None
+        assert 0 < cells[None, None] < every[0]
+
+
+def test_intervals_and_expected_errors_are_told(session: dpsql.Session) -> None:
+    text = ask(
+        "rho = 0.5, max_rows_contributed = 1", "k, y, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY CUBE (k, y)"
+    )
+    result = session.sql(text)
+    told = session.explain(text)
+    assert told.expected_error == result.expected_error
+    assert set(result.expected_error) == {"n", "s"}
+    assert "95% interval" in str(result)
+    free = session.sql(text.replace("rho = 0.5", "rho = 0.5, confidence = 0.5"))
+    assert free.event is None
+    also = session.sql(f"{text} HAVING COUNT(*) > 3 ORDER BY n DESC LIMIT 2")
+    assert also.event is None
+
+
+# -- which strategy ---------------------------------------------------------------------------------------------
+
+
+def told(session: dpsql.Session, text: str) -> list[dict[str, object]]:
+    return json.loads(session.explain(text).json()).get("strategies", [])  # type: ignore[no-any-return]
+
+
+ROW_CAP = "max_rows_contributed = 1"
+
+
+@pytest.mark.parametrize(
+    ("options", "sets", "chosen"),
+    [
+        (f"rho = 0.5, {ROW_CAP}", "CUBE (k, y)", MARGINALS),
+        (f"mu = 1, {ROW_CAP}", "ROLLUP (k, y, f)", MARGINALS),
+        (f"epsilon = 1, delta = 1e-6, noise = GAUSSIAN, {ROW_CAP}", "CUBE (k, y)", MARGINALS),
+        (f"rho = 0.5, strategy = EVEN, {ROW_CAP}", "CUBE (k, y)", EVEN),
+        (
+            "rho = 0.5",
+            "CUBE (k, y)",
+            EVEN,
+        ),  # three rows in each of three groups fall together in coarse cells
+        ("rho = 0.5, strategy = MARGINALS", "CUBE (k, y)", MARGINALS),
+        (f"epsilon = 1, {ROW_CAP}", "CUBE (k, y)", EVEN),  # Laplace noise on residuals is more
+        (f"epsilon = 1, consistent = TRUE, {ROW_CAP}", "CUBE (f)", MARGINALS),  # of two values it is less
+    ],
+)
+def test_the_strategy_with_the_least_error_is_taken_and_named(
+    session: dpsql.Session, options: str, sets: str, chosen: str
+) -> None:
+    text = ask(options, f"COUNT(*) AS n FROM t GROUP BY {sets}")
+    (one,) = told(session, text)
+    errors = one["expected_rmse"]
+    assert one["chosen"] == chosen
+    assert isinstance(errors, dict)
+    assert set(errors) == {EVEN, MARGINALS}
+    better = min(errors, key=lambda name: sum(errors[name].values()))
+    if "strategy" not in options:
+        assert better == chosen
+    said = str(session.explain(text))
+    assert f"Strategy: {chosen}" in said
+    assert all(f"{name} " in said for name in errors)
+
+
+def check_never_worse(session: dpsql.Session, options: str, sets: str) -> None:
+    text = ask(options, f"COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY {sets}")
+    for choice in (block.strategy for block in planned(session, text).blocks if block.strategy is not None):
+        errors = choice.by_name()
+        assert all(errors[choice.chosen][column] <= plain for column, plain in errors[EVEN].items())
+
+
+@pytest.mark.parametrize("options", ["epsilon = 1", f"rho = 0.1, {ROW_CAP}"])
+@pytest.mark.parametrize("sets", ["ROLLUP (f)", "CUBE (y, k, f)", "GROUPING SETS ((k, y), (k, f))"])
+def test_never_worse_than_the_plain_way(session: dpsql.Session, options: str, sets: str) -> None:
+    check_never_worse(session, options, sets)
+
+
+@pytest.mark.stochastic
+def test_never_worse_whatever_is_asked(session: dpsql.Session) -> None:
+    for n in range(1, 5):
+        for chosen in itertools.combinations(["k", "y", "f", "month(d)"], n):
+            for kind in ("ROLLUP", "CUBE"):
+                for options in (
+                    "epsilon = 1",
+                    "epsilon = 1, delta = 1e-6",
+                    "rho = 0.1",
+                    f"mu = 0.1, {ROW_CAP}",
+                ):
+                    check_never_worse(session, options, f"{kind} ({', '.join(chosen)})")
+
+
+def test_the_charge_is_that_of_the_sets_one_by_one(session: dpsql.Session) -> None:
+    for options in ("rho = 0.5", "mu = 1", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN", "epsilon = 1"):
+        rest = "k, f, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY CUBE (k, f)"
+        both = [session.explain(ask(f"{options}, strategy = {s}", rest)).event for s in (EVEN, MARGINALS)]
+        plain, joint = both
+        assert plain is not None
+        assert joint is not None
+        if "epsilon" in options:
+            assert joint.basic[0] <= plain.basic[0]
+            assert joint.basic[1] <= plain.basic[1]
+        if "rho" in options or "mu" in options or "GAUSS" in options:
+            assert joint.rho <= plain.rho * (1 + Fraction(1, 10**6))
+            assert joint.rho > plain.rho * Fraction(99, 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "rest", "why"),
+    [
+        ("strategy = MARGINALS", "COUNT(*) FROM t", "several grouping sets"),
+        ("strategy = MARGINALS", "k, COUNT(*) FROM t GROUP BY k", "several grouping sets"),
+        ("strategy = TREE", "k, COUNT(*) FROM t GROUP BY CUBE (k, y)", "running totals"),
+        ("strategy = SQUARE_ROOT", "k, COUNT(*) FROM t GROUP BY ROLLUP (k)", "running totals"),
+        ("strategy = MARGINALS", "k, AVG(x) FROM t GROUP BY ROLLUP (k)", "something else|does not add up"),
+        ("strategy = MARGINALS", "k, COUNT(DISTINCT id) FROM t GROUP BY ROLLUP (k)", "does not add up"),
+        (
+            "strategy = MARGINALS, delta = 1e-6",
+            "x, COUNT(*) FROM t GROUP BY ROLLUP (x) HAVING x > 0",
+            "something|public",
+        ),
+        (
+            "strategy = MARGINALS",
+            "nullif(k, 'a') AS q, COUNT(*) FROM t GROUP BY ROLLUP (q)",
+            "NULL is a group",
+        ),
+        (
+            "strategy = MARGINALS, max_rows_contributed = AUTO",
+            "k, COUNT(*) FROM t GROUP BY ROLLUP (k)",
+            "known caps",
+        ),
+        ("strategy = QUICK", "k, COUNT(*) FROM t GROUP BY ROLLUP (k)", "can't be QUICK"),
+        ("strategy = MARGINALS", "k, COUNT(*) FROM t GROUP BY GROUPING SETS ((k), (k))", "one set of keys"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_it_costs(
+    session: dpsql.Session, options: str, rest: str, why: str
+) -> None:
+    before = session.sql("SHOW BUDGET").fetchall()
+    with pytest.raises(dpsql.BindError, match=why) as refused:
+        session.sql(ask(f"epsilon = 1, {options}", rest))
+    shown = str(refused.value)
+    assert "strategy" in shown.splitlines()[1]
+    assert "^" in shown
+    assert "Hint" in shown
+    assert session.sql("SHOW BUDGET").fetchall() == before
+
+
+def test_the_choice_needs_no_worse_column() -> None:
+    errors = {EVEN: {"n": 2.0, "s": 3.0}, MARGINALS: {"n": 0.1, "s": 3.1}}
+    assert choose_strategy(errors, None).chosen == EVEN
+    assert choose_strategy(errors, MARGINALS).chosen == MARGINALS
+    better = choose_strategy({**errors, MARGINALS: {"n": 1.0, "s": 3.0}}, None)
+    assert better.chosen == MARGINALS
+    assert better.gain == 1.0
+    assert set(STRATEGY_NAMES) >= {EVEN, MARGINALS}
+
+
+def test_rows_that_are_their_own_unit() -> None:
+    with opened() as session:
+        text = ask("rho = 1", "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y)")
+        (one,) = told(session, text)
+        assert one["chosen"] == MARGINALS
+        exact = session.sql(
+            ask("rho = 5e5", "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y) ORDER BY ALL")
+        ).fetchall()
+        con = duckdb.connect()
+        con.execute(DATA)
+        assert (
+            exact == con.execute("SELECT k, y, COUNT(*) FROM r GROUP BY CUBE (k, y) ORDER BY ALL").fetchall()
+        )
+
+
+def test_the_plan_holds_one_block_with_one_operator(session: dpsql.Session) -> None:
+    (block,) = planned(session, ask("rho = 0.5", "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y)")).blocks
+    assert isinstance(block.operator, Marginals)
+    assert block.strategy is not None
+    assert block.strategy.gain > 1
