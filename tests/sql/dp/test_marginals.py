@@ -41,7 +41,7 @@ y = {{ values = [1, 2, 3] }}
 DATA = """
 CREATE TABLE t AS SELECT i // 3 AS id, ['a', 'b', 'c', 'other', NULL][1 + i % 5] AS k,
   CASE WHEN i % 7 = 0 THEN NULL WHEN i % 11 = 0 THEN 9 ELSE i % 4 END AS y, i % 2 = 0 AS f,
-  DATE '2024-01-30' + (i % 32)::INTEGER AS d, (i % 13)::INTEGER - 1 AS x, (i % 9) / 2 - 2 AS z
+  DATE '2024-01-30' + (i % 32)::INTEGER AS d, (i % 13)::INTEGER - 1 AS x, (i % 9) / 2 - 2 AS z, 'w' || (i % 3) AS w
 FROM range(900) AS r(i);
 CREATE TABLE r AS SELECT ['a', 'b'][1 + i % 2] AS k, 1 + i % 3 AS y, i AS id FROM range(100) AS s(i);
 """
@@ -241,7 +241,7 @@ def test_the_charge_is_that_of_the_sets_one_by_one(session: dpsql.Session) -> No
         ("strategy = MARGINALS", "k, COUNT(DISTINCT id) FROM t GROUP BY ROLLUP (k)", "does not add up"),
         (
             "strategy = MARGINALS, delta = 1e-6",
-            "k || x AS q, COUNT(*) FROM t GROUP BY ROLLUP (q)",
+            "w, COUNT(*) FROM t GROUP BY ROLLUP (w)",
             "something|not all groups",
         ),
         (
