@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpsql.errors import Error, LedgerError, PolicyError
 from dpsql.ledger.ledger import Ledger
@@ -30,6 +30,8 @@ from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
+
+T = TypeVar("T")
 
 CHECK_SECONDS = 600.0
 """Seconds that ``dpsql policy check`` may take on a policy that is read again."""
@@ -227,24 +229,20 @@ class ServedPolicy:
 
     def identify(self, token: str, peer: str) -> Identity | None:
         """Return who a token belongs to; None where it is nobody's. A file of tokens that can't be read lets nobody in."""
-        try:
-            return self._guard.identify(token, peer)
-        except PolicyError as error:
-            self._log.write("no tokens", policy=self.name, why=error.message)
-            return None
+        return self._ask_tokens(lambda: self._guard.identify(token, peer))
 
     def find_holder(self, name: str) -> Identity | None:
         """Return the analyst of a certificate's name: whoever has a token of that name which holds. None where nobody has."""
-        try:
-            return self.tokens.find_holder(name)
-        except PolicyError as error:
-            self._log.write("no tokens", policy=self.name, why=error.message)
-            return None
+        return self._ask_tokens(lambda: self.tokens.find_holder(name))
 
     def find_token(self, name: str) -> TokenRecord | None:
         """Return the record of an analyst's token; None where there is none that holds, or the file can't be read."""
+        return self._ask_tokens(lambda: self.tokens.find(name))
+
+    def _ask_tokens(self, ask: Callable[[], T]) -> T | None:
+        """Return what the file of tokens says; None where it can't be read, which the log tells."""
         try:
-            return self.tokens.find(name)
+            return ask()
         except PolicyError as error:
             self._log.write("no tokens", policy=self.name, why=error.message)
             return None

@@ -168,9 +168,7 @@ class TokenFile:
         for record in records.values():
             if hmac.compare_digest(_hash_token(record.salt, given), record.hash):
                 found = record
-        if found is None or found.has_expired():
-            return None
-        return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
+        return _identify_holder(found)
 
     def find_holder(self, name: str) -> Identity | None:
         """Return the holder of a token by their name, exactly as it is written; None where there is none, or it has expired.
@@ -178,10 +176,7 @@ class TokenFile:
         Raises:
             PolicyError: the file can't be read or trusted.
         """
-        found = self._load().get(name)
-        if found is None or found.has_expired():
-            return None
-        return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
+        return _identify_holder(self._load().get(name))
 
     def find(self, name: str) -> TokenRecord | None:
         """Return the record of an analyst's token that has not expired, whatever the name's case; None where there is none.
@@ -212,6 +207,12 @@ class TokenFile:
                 f"the file {self.path} can't be written: {error.strerror}.",
                 hint="run this as the user whom the policy belongs to.",
             ) from None
+
+
+def _identify_holder(found: TokenRecord | None) -> Identity | None:
+    if found is None or found.has_expired():
+        return None
+    return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
 
 
 def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
