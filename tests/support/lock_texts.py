@@ -1,12 +1,16 @@
-"""Hand-made exact texts: the pieces that most of them share."""
+"""Hand-made and forged exact texts: the pieces that most of them share."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import duckdb
+import pytest
 
-from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals
+from dpsql.mechanisms.base import Claim, ClaimedText, LentTotals, list_claims
+from dpsql.sql.exact import gate
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved
 
@@ -47,6 +51,22 @@ def serialise(text: str) -> str:
     found = _CON.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
     assert found is not None
     return str(found[0])
+
+
+def forge_texts(monkeypatch: pytest.MonkeyPatch, pattern: str, wrong: str) -> list[int]:
+    """Replace a pattern in all claimed texts from now on, as a faulty binder might; return the hits so far."""
+    hits: list[int] = []
+
+    def faulty(operator: object) -> tuple[ClaimedText, ...]:
+        claims = []
+        for claimed in list_claims(operator):
+            text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
+            hits.append(count)
+            claims.append(replace(claimed, text=text))
+        return tuple(claims)
+
+    monkeypatch.setattr(gate, "list_claims", faulty)
+    return hits
 
 
 def why(text: str, claim: Claim, lent: Mapping[str, object] | None = None, known: Known = KNOWN) -> str:

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from dpsql.mechanisms.aggregation import Aggregation, Part
 from dpsql.mechanisms.auto_bounds import PLACES, AutoBounded
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, Histogram
 from dpsql.mechanisms.inverse_sensitivity import InverseSensitivity
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise
@@ -23,6 +24,23 @@ Noise = LaplaceNoise | GaussianNoise
 def read(con: duckdb.DuckDBPyConnection, operator: Aggregation) -> dict[tuple[Any, ...], dict[str, int]]:
     """The exact statistics by group, under a fixed salt."""
     return rows_by_key(con, operator.query, operator.keys)
+
+
+def make_reader(con: duckdb.DuckDBPyConnection, log: list[str] | None = None, room: int = 10**6) -> Reader:
+    """Make a reader of exact statistics under a fixed salt, which adds the texts that it runs to a log."""
+
+    def execute(sql: str, lent: Any) -> pa.Table:
+        if log is not None:
+            log.append(sql)
+        for name, table in lent.items():
+            con.register(name, table)
+        try:
+            return con.sql(sql.replace(SALT, "12345")).to_arrow_table()
+        finally:
+            for name in lent:
+                con.unregister(name)
+
+    return Reader(execute, {}, room)
 
 
 def rows_by_key(

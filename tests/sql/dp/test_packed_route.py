@@ -29,6 +29,7 @@ from dpsql.mechanisms.fast.packed_aggregation import (
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_groups, draw_below_each, find_runs
 from tests.support import inside
+from tests.support.moves import make_reader
 
 POLICY = """
 [budget]
@@ -99,21 +100,6 @@ def operator(con: duckdb.DuckDBPyConnection, text: str) -> Aggregation:
         return found
 
 
-def reader(con: duckdb.DuckDBPyConnection, log: list[str] | None = None, room: int = 10**6) -> Reader:
-    def execute(sql: str, lent: Any) -> pa.Table:
-        if log is not None:
-            log.append(sql)
-        for name, table in lent.items():
-            con.register(name, table)
-        try:
-            return con.sql(sql.replace(SALT, "12345")).to_arrow_table()
-        finally:
-            for name in lent:
-                con.unregister(name)
-
-    return Reader(execute, {}, room)
-
-
 def rows(table: pa.Table | None, keys: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, int]]:
     assert table is not None, "the data fit, and were not packed"
     return {
@@ -130,7 +116,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
     text = text.replace("SELECT", "SELECT WITH DP OPTIONS (max_groups_contributed = 40)", 1)
     found = operator(con, text)
     assert found.packed is not None
-    packed = found.packed.take(reader(con), Entropy())
+    packed = found.packed.take(make_reader(con), Entropy())
     query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
     assert rows(packed, found.keys) == rows(query, found.keys)
     assert packed is not None
@@ -147,12 +133,12 @@ def test_the_same_totals_without_groups(
     found = operator(con, text)
     assert found.packed is not None
     log: list[str] = []
-    totals = found.packed.take(reader(con, log), Entropy())
+    totals = found.packed.take(make_reader(con, log), Entropy())
     assert len(log) == 2
     assert rows(totals, ()) == rows(con.sql(found.query).to_arrow_table(), ())
     con.execute("DELETE FROM t")
-    assert found.packed.take(reader(con), Entropy()) is None
-    assert found.release(reader(con), Entropy()).table.num_rows == 1
+    assert found.packed.take(make_reader(con), Entropy()) is None
+    assert found.release(make_reader(con), Entropy()).table.num_rows == 1
 
 
 def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
@@ -162,7 +148,7 @@ def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> No
     assert found.packed is not None
     assert [route.dense for route in found.packed.routes] == [True, False]
     seen: list[str] = []
-    totals = rows(found.packed.take(reader(con, seen), Entropy()), found.keys)
+    totals = rows(found.packed.take(make_reader(con, seen), Entropy()), found.keys)
     assert "row_number" in seen[1]
     touched = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z IN (0, 2, 9)").fetchall()[0][0]
     elsewhere = con.sql("SELECT COUNT(DISTINCT u) FROM t WHERE z = 5").fetchall()[0][0]
@@ -172,7 +158,7 @@ def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> No
     whole = operator(con, text.replace("z", "k")).packed
     seen.clear()
     assert whole is not None
-    assert whole.take(reader(con, seen), Entropy()) is not None
+    assert whole.take(make_reader(con, seen), Entropy()) is not None
     assert "row_number" not in seen[1]
 
 
@@ -187,7 +173,7 @@ def test_a_unit_counts_in_no_more_groups_than_it_may(con: duckdb.DuckDBPyConnect
         f"SELECT COUNT(DISTINCT {key}) FROM t WHERE {inside} AND u IS NOT NULL GROUP BY u"
     ).fetchall()
     for _ in range(5):
-        totals = rows(found.packed.take(reader(con), Entropy()), found.keys)
+        totals = rows(found.packed.take(make_reader(con), Entropy()), found.keys)
         assert sum(row["units"] for row in totals.values()) == sum(min(2, n) for (n,) in touched)
         assert sum(min(2, n) for (n,) in touched) < sum(
             n for (n,) in touched
@@ -266,27 +252,27 @@ def test_always_choosing_the_first_would_be_seen() -> None:
 def test_what_does_not_fit_is_read_by_the_query_and_as_often(con: duckdb.DuckDBPyConnection) -> None:
     found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
     fits: list[str] = []
-    found.release(reader(con, fits), Entropy())
+    found.release(make_reader(con, fits), Entropy())
     con.execute("INSERT INTO t (u, k) VALUES (9223372036854775807, 1), (-9223372036854775808, 1)")
     wide: list[str] = []
-    table = found.release(reader(con, wide), Entropy()).table
+    table = found.release(make_reader(con, wide), Entropy()).table
     assert len(fits) == len(wide) == 3
     assert table.num_rows == 4
     full: list[str] = []
-    found.release(reader(con, full, room=10), Entropy())
+    found.release(make_reader(con, full, room=10), Entropy())
     assert len(full) == 3
     assert "counted" in full[-1]
     assert "counted" in wide[-1]
     assert "counted" not in fits[-1]
     remote: list[str] = []
-    found.release(reader(con, remote, room=0), Entropy())
+    found.release(make_reader(con, remote, room=0), Entropy())
     assert len(remote) == 1  # an engine elsewhere ships no rows
 
 
 def test_rows_that_came_after_the_ranges_are_left_out(con: duckdb.DuckDBPyConnection) -> None:
     found = operator(con, "SELECT g, COUNT(*) FROM t GROUP BY g")
     con.execute("DELETE FROM t WHERE g > 100")
-    read = reader(con)
+    read = make_reader(con)
     seen: list[str] = []
 
     def execute(sql: str, lent: Any) -> pa.Table:
@@ -303,7 +289,7 @@ def test_rows_that_came_after_the_ranges_are_left_out(con: duckdb.DuckDBPyConnec
 def test_an_empty_table(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM t")
     for text, size in ((SHAPES[0], 3), (SHAPES[2], 0)):
-        assert operator(con, text).release(reader(con), Entropy()).table.num_rows == size
+        assert operator(con, text).release(make_reader(con), Entropy()).table.num_rows == size
 
 
 @pytest.mark.parametrize(
@@ -377,7 +363,7 @@ def test_weighed_totals_of_more_than_64_bits_are_the_same_by_both_routes(by: str
             found = inside.bind(session, text).blocks[0].operator
             assert isinstance(found, Aggregation)
             assert found.packed is not None
-            packed = rows(found.packed.take(reader(con), Entropy()), found.keys)
+            packed = rows(found.packed.take(make_reader(con), Entropy()), found.keys)
             query = rows(con.sql(found.query.replace(SALT, "12345")).to_arrow_table(), found.keys)
             assert packed == query
             total, count = (s.column for s in found.outputs[0].statistics)

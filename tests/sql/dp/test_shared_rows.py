@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -15,16 +14,15 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.mechanisms.base import SALT, ClaimedText, Reader, list_claims
 from dpsql.mechanisms.fast import packed_aggregation
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import share_rows
 from dpsql.privacy.conversions import laplace_mu, laplace_rho
-from dpsql.sql.exact import gate
 from dpsql.sql.exact.exact_query import Exact
 from tests.support import inside
 from tests.support.goodness import REFUSED, fixed, p_value
-from tests.support.moves import group_of, loss_beyond, read, violations
+from tests.support.lock_texts import forge_texts
+from tests.support.moves import group_of, loss_beyond, make_reader, read, violations
 
 POLICY = """
 [budget]
@@ -121,17 +119,7 @@ def test_the_second_lock_refuses_more(
 ) -> None:
     session, asked = opened[1], f"SELECT {GAUSSIAN} k, COUNT(*), SUM(x) FROM t GROUP BY k"
     assert session.sql(asked) is not None
-    hits = []
-
-    def faulty(of: object) -> tuple[ClaimedText, ...]:
-        claims = []
-        for claimed in list_claims(of):
-            text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
-            hits.append(count)
-            claims.append(replace(claimed, text=text))
-        return tuple(claims)
-
-    monkeypatch.setattr(gate, "list_claims", faulty)
+    hits = forge_texts(monkeypatch, pattern, wrong)
     with pytest.raises(dpsql.PrivacyError, match="could not be proved safe"):
         session.sql(asked, fresh=True)
     assert sum(hits), "the text has no such place"
@@ -142,17 +130,7 @@ def totals(con: duckdb.DuckDBPyConnection, asked: Aggregation, packed: bool) -> 
     if not packed:
         return dict(read(con, asked))
     assert asked.packed is not None
-
-    def execute(sql: str, lent: dict[str, object]) -> object:
-        for name, table in lent.items():
-            con.register(name, table)
-        try:
-            return con.sql(sql.replace(SALT, "12345")).to_arrow_table()
-        finally:
-            for name in lent:
-                con.unregister(name)
-
-    table = asked.packed.take(Reader(execute, {}, 10**6), Entropy())  # type: ignore[arg-type]
+    table = asked.packed.take(make_reader(con), Entropy())
     assert table is not None
     return {
         group_of(row, asked.keys): {c: int(v) for c, v in row.items() if c not in asked.keys}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,12 +21,11 @@ from dpsql.mechanisms.base import (
     SumsClaim,
     list_claims,
 )
-from dpsql.sql.exact import gate
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
-from tests.support.lock_texts import KNOWN, serialise, visits, why
+from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 
 STATEMENTS = [
     "SELECT COUNT(*) AS n, AVG(amount) AS a FROM visits",
@@ -76,17 +74,7 @@ def test_a_fault_of_the_binder_is_refused_and_costs_nothing(
 ) -> None:
     statement, pattern, wrong = FAULTS[name]
     assert session.sql(statement) is not None
-    before, hits = spent(session), []
-
-    def faulty(operator: object) -> tuple[ClaimedText, ...]:
-        claims = []
-        for claimed in list_claims(operator):
-            text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
-            hits.append(count)
-            claims.append(replace(claimed, text=text))
-        return tuple(claims)
-
-    monkeypatch.setattr(gate, "list_claims", faulty)
+    before, hits = spent(session), forge_texts(monkeypatch, pattern, wrong)
     with pytest.raises(dpsql.PrivacyError, match="could not be proved safe") as caught:
         session.sql(statement)
     assert sum(hits), "the text has no such place"
@@ -102,12 +90,7 @@ def test_explain_names_no_price_for_what_would_be_refused(
     statement, pattern, wrong = FAULTS["a count held to one row more"]
     explained = session.sql(f"EXPLAIN {statement}") if ask == "sql" else session.explain(statement)
     assert "COUNT" in str(explained)
-
-    def faulty(operator: object) -> tuple[ClaimedText, ...]:
-        texts = [(c, re.sub(pattern, wrong, c.text, flags=re.IGNORECASE)) for c in list_claims(operator)]
-        return tuple(replace(claimed, text=text) for claimed, text in texts)
-
-    monkeypatch.setattr(gate, "list_claims", faulty)
+    forge_texts(monkeypatch, pattern, wrong)
     with pytest.raises(Unproved) as running:
         session.sql(statement, fresh=True)
     with pytest.raises(Unproved) as told:
