@@ -61,22 +61,6 @@ STATEMENTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("clinic")
-    write_data(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    policy = write_policy(
-        folder, {"ada": 300, "bob": 300}, "answer_times = []\nmax_requests_per_minute = 100000"
-    )
-    with ServerProcess(policy) as running:
-        yield running
-
-
 @pytest.fixture
 def ada(server: ServerProcess) -> Iterator[RemoteSession]:
     with dpsql.connect(server.url, token=make_token(server.policy, "ada")) as session:
@@ -206,7 +190,7 @@ def test_dbapi_and_pandas(server: ServerProcess) -> None:
             connection.execute("SELECT COUNT(*) FROM nowhere")
 
 
-def test_the_command_line_in_a_process_of_its_own(server: ServerProcess, folder: Path) -> None:
+def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None:
     environment = {**os.environ, "DPSQL_TOKEN": make_token(server.policy, "ada")}
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "dpsql.cli", "sql", "--server", server.url, "SELECT COUNT(*) AS n FROM wards"],

@@ -13,17 +13,10 @@ from typing import Any
 import pytest
 
 import dpsql
+from tests.support.clinic import BUDGET
 from tests.support.served import TABLES, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = pytest.mark.timeout(120)
-BUDGET = """
-[budget]
-epsilon = 1e13
-delta = 1e-1
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-"""
 STATEMENTS = [
     "SELECT COUNT(*) AS n FROM visits",
     "SELECT COUNT(*) AS n FROM visits",

@@ -191,18 +191,23 @@ def test_without_the_memory_controller_the_address_space_is_bounded(
     assert not (groups.own / "front").exists(), "the front stays where it is"
 
 
+def refuse_to_write(monkeypatch: pytest.MonkeyPatch, name: str, why: str) -> None:
+    """Let files of a name refuse to be written from now on."""
+    write = Path.write_text
+
+    def refuse(path: Path, text: str, *given: object, **named: object) -> int:
+        if path.name == name:
+            raise OSError(why)
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+
+
 def test_a_group_that_can_t_be_made_leaves_no_worker_without_a_bound(
     tmp_path: Path, groups: FakeGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = groups.open()
-    write = Path.write_text
-
-    def refuse(path: Path, text: str, *given: object, **named: object) -> int:
-        if path.name == "memory.max":
-            raise OSError("read only")
-        return write(path, text)
-
-    monkeypatch.setattr(Path, "write_text", refuse)
+    refuse_to_write(monkeypatch, "memory.max", "read only")
     worker = start_worker(tmp_path, opened)
     try:
         worker.wait_until_ready()
@@ -216,14 +221,7 @@ def test_a_worker_that_can_t_enter_its_group_is_not_used(
     tmp_path: Path, groups: FakeGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = groups.open()
-    write = Path.write_text
-
-    def refuse(path: Path, text: str, *given: object, **named: object) -> int:
-        if path.name == "cgroup.procs":
-            raise OSError("busy")
-        return write(path, text)
-
-    monkeypatch.setattr(Path, "write_text", refuse)
+    refuse_to_write(monkeypatch, "cgroup.procs", "busy")
     with pytest.raises(OSError, match="busy"):
         start_worker(tmp_path, opened)
     groups.wait_until_empty()

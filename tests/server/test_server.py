@@ -31,23 +31,6 @@ SLOW = "SELECT ward, MEDIAN(cost) AS m FROM visits GROUP BY ward"
 """Takes half a second on the data of ``slow``."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("clinic")
-    write_data(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    """A server without a grid."""
-    policy = write_policy(
-        folder, {"ada": 300, "bob": 300}, "answer_times = []\nmax_requests_per_minute = 100000"
-    )
-    with ServerProcess(policy) as running:
-        yield running
-
-
 @pytest.fixture
 def ada(server: ServerProcess) -> Iterator[BareClient]:
     with server.connect("ada") as client:
@@ -137,11 +120,11 @@ def test_a_session_is_of_one_analyst(ada: BareClient, bob: BareClient) -> None:
     assert ada.run("SELECT n FROM out").results
 
 
-def test_nothing_of_the_owner_is_in_what_opens_a_session(ada: BareClient, folder: Path) -> None:
+def test_nothing_of_the_owner_is_in_what_opens_a_session(ada: BareClient, data: Path) -> None:
     said = str(ada.opened)
     assert "parquet" not in said
     assert "bob" not in said
-    assert str(folder) not in said
+    assert str(data) not in said
     policy = dpsql.Policy.loads(ada.opened["policy"])
     assert list(policy.tables) == ["visits", "wards"]
     assert list(policy.analysts) == ["ada"]
@@ -188,12 +171,10 @@ def test_the_fronts_process_opens_no_data_and_parses_nothing(server: ServerProce
     assert all("duckdb" in Path(f"/proc/{pid}/maps").read_text() for pid in workers)
 
 
-def test_the_fronts_modules(folder: Path, tmp_path: Path) -> None:
+def test_the_fronts_modules(folder: Path) -> None:
     """The same, by what the front has imported when it ends; runs where maps can't be read, too."""
-    (tmp_path / "visits.parquet").symlink_to(folder / "visits.parquet")
-    (tmp_path / "wards.parquet").symlink_to(folder / "wards.parquet")
-    policy = write_policy(tmp_path, {"ada": 1}, "answer_times = []")
-    runner = tmp_path / "run.py"
+    policy = write_policy(folder, {"ada": 1}, "answer_times = []")
+    runner = folder / "run.py"
     runner.write_text(
         "import sys\nfrom dpsql.cli import main\nstatus = main(sys.argv[1:])\n"
         "print('modules', [name for name in ('duckdb', 'sqlglot', 'IPython') if name in sys.modules], status)\n"
@@ -379,10 +360,8 @@ def test_a_worker_that_dies_idle_is_not_noticed(server: ServerProcess, ada: Bare
     assert ada.run("SELECT COUNT(*) AS n FROM visits").raise_error().results
 
 
-def test_a_killed_server_leaves_its_charges_and_no_workers(folder: Path, tmp_path: Path) -> None:
-    for name in ("visits.parquet", "wards.parquet"):
-        (tmp_path / name).symlink_to(folder / name)
-    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [5]")
+def test_a_killed_server_leaves_its_charges_and_no_workers(folder: Path) -> None:
+    policy = write_policy(folder, {"ada": 10}, "answer_times = [5]")
     first = ServerProcess(policy)
     client = first.connect("ada")
     stream = client.stream("run", {"text": "SELECT COUNT(*) AS n FROM visits"})
@@ -403,10 +382,8 @@ def test_a_killed_server_leaves_its_charges_and_no_workers(folder: Path, tmp_pat
     assert [entry.outcome for entry in charged(first)] == ["unsettled"]
 
 
-def test_an_orderly_end_settles_what_runs(folder: Path, tmp_path: Path) -> None:
-    for name in ("visits.parquet", "wards.parquet"):
-        (tmp_path / name).symlink_to(folder / name)
-    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [2]")
+def test_an_orderly_end_settles_what_runs(folder: Path) -> None:
+    policy = write_policy(folder, {"ada": 10}, "answer_times = [2]")
     running = ServerProcess(policy)
     with running.connect("ada") as client:
         client.run("DECLARE alarm ABOVE_THRESHOLD 100 OPTIONS (epsilon = 1, max_hits = 3)").raise_error()
@@ -422,12 +399,8 @@ def test_an_orderly_end_settles_what_runs(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deed", ["rotate", "remove"])
-def test_a_token_that_is_replaced_ends_its_sessions_within_a_second(
-    folder: Path, tmp_path: Path, deed: str
-) -> None:
-    for name in ("visits.parquet", "wards.parquet"):
-        (tmp_path / name).symlink_to(folder / name)
-    policy = write_policy(tmp_path, {"ada": 10}, "answer_times = [0.25, 0.5, 1]")
+def test_a_token_that_is_replaced_ends_its_sessions_within_a_second(folder: Path, deed: str) -> None:
+    policy = write_policy(folder, {"ada": 10}, "answer_times = [0.25, 0.5, 1]")
     with ServerProcess(policy) as running, running.connect("ada") as client:
         client.run("SELECT COUNT(*) AS n FROM visits").raise_error()
         old = client.session
@@ -445,11 +418,11 @@ def test_a_token_that_is_replaced_ends_its_sessions_within_a_second(
                     again.run("SELECT 1 AS x")
 
 
-def test_a_wrong_token_learns_nothing(server: ServerProcess, folder: Path) -> None:
+def test_a_wrong_token_learns_nothing(server: ServerProcess, data: Path) -> None:
     for token in ("", "x", "dpsql_" + "A" * 43, make_token(server.policy, "ada")[:-1]):
         with pytest.raises(flight.FlightUnauthenticatedError) as caught:
             BareClient(server.url, token)
-        assert str(folder) not in str(caught.value)
+        assert str(data) not in str(caught.value)
     with server.connect("ada") as client:
         assert client.run("SELECT 1 AS x").results, "who has the right token is not locked out"
 

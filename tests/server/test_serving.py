@@ -38,21 +38,6 @@ from tests.support.served import (
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_data(folder)
-    return folder
-
-
-@pytest.fixture
-def folder(data: Path, tmp_path: Path) -> Path:
-    """A folder of its own, with the data."""
-    for name in ("visits.parquet", "wards.parquet"):
-        shutil.copy(data / name, tmp_path / name)
-    return tmp_path
-
-
 def start_and_fail(policy: Path, *arguments: str) -> str:
     """Start a server that can't start; return what it says."""
     done = subprocess.run(

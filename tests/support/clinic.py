@@ -7,14 +7,18 @@ import duckdb
 
 import dpsql
 
-POLICY = """
+BUDGET = """
 [budget]
 epsilon = 1e13
 delta = 1e-1
 accountant = "basic"
 default_epsilon = 1e6
 default_delta = 1e-9
-
+"""
+"""So much that the noise is nothing, and answers can be compared."""
+POLICY = (
+    BUDGET
+    + """
 [tables.patients]
 privacy_unit = "patient"
 max_rows = 1
@@ -56,6 +60,7 @@ public = true
 [tables.months]
 public = true
 """
+)
 TABLES = """
 CREATE TYPE mood AS ENUM ('sad','ok','happy');
 CREATE TABLE patients AS SELECT i::BIGINT AS patient, 20 + (i*7)%60 AS age, ['f','m'][1+i%2] AS sex, ['Delft','Leiden','Gouda'][1+i%3] AS city FROM range(200) r(i);

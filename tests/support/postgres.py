@@ -14,16 +14,6 @@ from pathlib import Path
 
 from tests.support.served import ServerProcess, make_token
 
-BUDGET = """
-[budget]
-epsilon = 1e13
-delta = 1e-1
-accountant = "basic"
-default_epsilon = 1e6
-default_delta = 1e-9
-"""
-"""So much that the noise is nothing, and answers can be compared."""
-
 
 class PostgresServer(ServerProcess):
     """A server with a port for PostgreSQL's clients."""

@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import adbc_driver_flightsql
@@ -22,25 +21,11 @@ import pytest
 
 import dpsql
 from tests.support.flight_sql_client import BareFlightSql, shake_hands, write_basic
-from tests.support.served import ServerProcess, make_token, write_data, write_policy
+from tests.support.served import ServerProcess, make_token
 from tests.support.thirty_statements import THIRTY
 
 pytestmark = pytest.mark.timeout(300)
 COUNT = "SELECT COUNT(*) AS n FROM visits"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("clinic")
-    write_data(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    limits = "answer_times = []\nmax_requests_per_minute = 1000000"
-    with ServerProcess(write_policy(folder, {"ada": 200, "bob": 200}, limits)) as running:
-        yield running
 
 
 def connect_adbc(server: ServerProcess, name: str = "ada", **more: str) -> adbc.Connection:

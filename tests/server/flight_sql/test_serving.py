@@ -33,21 +33,6 @@ WITHOUT_PROTOBUF = (
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    write_data(folder)
-    return folder
-
-
-@pytest.fixture
-def folder(data: Path, tmp_path: Path) -> Path:
-    """A folder of its own, with the data."""
-    for name in ("visits.parquet", "wards.parquet"):
-        shutil.copy(data / name, tmp_path / name)
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("slow")
     write_data(folder, 1_500_000)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.postgres import BUDGET, PostgresServer
+from tests.support.clinic import BUDGET
+from tests.support.postgres import PostgresServer
 from tests.support.served import write_data, write_policy
 
 

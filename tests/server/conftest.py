@@ -1,0 +1,7 @@
+"""Fixtures of the server's tests."""
+
+from __future__ import annotations
+
+from tests.support.clinic_server import data, folder, server
+
+__all__ = ["data", "folder", "server"]
