@@ -54,7 +54,7 @@ RUNAWAY = Fraction(1, 10**9)
 """The greatest chance of a cap more than 8 times what any unit has."""
 
 _SOONER = 7
-"""The scales of the threshold's noise that may lie beyond the rung two below where a rung is still taken."""
+"""The additional amount allowed beyond the rung two below a taken rung, in scales of the threshold's noise."""
 
 
 def list_caps(top: int) -> tuple[int, ...]:
