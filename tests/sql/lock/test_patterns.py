@@ -11,15 +11,14 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.mechanisms.base import Claim, ClaimedText, RowsClaim, SensitivityClaim, SumsClaim, list_claims
-from dpsql.sql.exact import gate
+from dpsql.mechanisms.base import Claim, ClaimedText, RowsClaim, SensitivityClaim, SumsClaim
 from dpsql.sql.exact.query import restore_values
 from dpsql.sql.lock import lock
 from dpsql.sql.lock.check import Serialise, check, check_pattern
 from dpsql.sql.lock.patterns import Patterns, ShapedText
 from dpsql.sql.lock.tree import Known, Unproved
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
-from tests.support.lock_texts import KNOWN, serialise, visits, why
+from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 
 STATEMENTS = [
     "SELECT COUNT(*) AS n, SUM(amount) AS s FROM visits WHERE amount > {}",
@@ -132,17 +131,7 @@ def test_a_fault_of_the_binder_is_refused_although_patterns_are_proved(
     asked = re.sub("FROM visits", "FROM visits WHERE amount <> {}", statement)
     for number in (1, 2, 3):
         session.sql(fill(asked, number))
-    before, hits = str(session.budget().spent), []
-
-    def faulty(operator: object) -> tuple[ClaimedText, ...]:
-        claims = []
-        for claimed in list_claims(operator):
-            text, count = re.subn(pattern, wrong, claimed.text, flags=re.IGNORECASE)
-            hits.append(count)
-            claims.append(replace(claimed, text=text))
-        return tuple(claims)
-
-    monkeypatch.setattr(gate, "list_claims", faulty)
+    before, hits = str(session.budget().spent), forge_texts(monkeypatch, pattern, wrong)
     for number in (4, 5):
         with pytest.raises(dpsql.PrivacyError, match="could not be proved safe"):
             session.sql(fill(asked, number))
