@@ -78,7 +78,7 @@ class _Question:
     params: Mapping[str, Any] | None
     epsilon: str | Fraction | None = None
     synthetic: bool = False
-    """Whether synthetic rows of it were asked for, by their own operation."""
+    """True where synthetic rows of it were asked for, by their own operation."""
     rows: int | None = None
 
     def ask(self, session: Session, fresh: bool = False) -> list[Result]:

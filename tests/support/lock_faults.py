@@ -44,7 +44,7 @@ FAULTS = {
         r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',
     ),
 }  # fmt: skip
-"""By name: a statement, a pattern in its exact texts, and what a deceived binder writes there."""
+"""A statement, a pattern in its exact texts, and what a deceived binder writes there, by name."""
 
 
 def make_visits(con: duckdb.DuckDBPyConnection) -> None:

@@ -86,7 +86,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """What was released before any row is made: post-processing begins here.
+    """The releases from which rows are made: post-processing begins here.
 
     Args:
         released: the marginals, those of single columns first.
@@ -148,7 +148,7 @@ class SyntheticRows(base.Operator):
 
     @property
     def reach(self) -> int:
-        """How far one unit moves a marginal, in L1 and in L2: all of its rows may be in one cell."""
+        """The most that one unit moves a marginal, in L1 and L2: one cell may hold all its rows."""
         return self.steps * self.groups
 
     @cached_property

@@ -30,9 +30,9 @@ _KINDS = {
 }
 _PLACES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$value(?P<place>[0-9]+)\b""")
 _BEFORE, _AFTER = frozenset(" ("), frozenset(" ),")
-"""What may stand beside a value that is left open: nothing that could be read as a part of it."""
+"""Characters that may stand beside an open value: nothing that could be read as a part of it."""
 _ODD = re.compile(r"--|/\*|\$\$")
-"""What begins a comment, or a text in another kind of quotes."""
+"""The beginnings of a comment, and of a text in another kind of quotes."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class ShapedText:
 
 @dataclass
 class _Family:
-    """What is known of the texts of one shape, under one claim."""
+    """The findings about the texts of one shape, under one claim."""
 
     last: tuple[str, ...]
     """The values of the text that was proved last by itself."""
     proved: set[tuple[str, ...]] = field(default_factory=set)
-    """Of each pattern the values, with the kind of value (in brackets) where one is left open."""
+    """The values of each pattern, with the kind of value (in brackets) where one is left open."""
     open: list[frozenset[int]] = field(default_factory=list)
     """The places that are open in some pattern."""
     tried: set[tuple[str, ...]] = field(default_factory=set)

@@ -66,7 +66,7 @@ class Parameter:
 
 
 ANY, WHOLE = "any_value_", "any_integer_"
-"""How the parameters begin that stand for values which a pattern leaves open; no text that is run has such ones."""
+"""Beginnings of parameters that stand for values which a pattern leaves open; no text that is run has such ones."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class Statement:
     limit: int | None = None
     synthetic: bool = False
     rows: int | None = None
-    """How many synthetic rows are asked for; None for as many as there may be."""
+    """The number of synthetic rows that are asked for; None for as many as there may be."""
     values: tuple[tuple[str, str], ...] = ()
     """The parameters that it names, and their values as SQL."""
 

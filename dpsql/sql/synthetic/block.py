@@ -58,7 +58,7 @@ MAX_ROUNDS = 32
 CHOICE_SHARE = Fraction(1, 10)
 """The part of the whole that choices are given."""
 SINGLE_SHARE = Fraction(1, 2)
-"""What a single column's marginal is given, in parts of what a chosen one is."""
+"""The share of a single column's marginal, in parts of a chosen one's."""
 
 
 def count_rounds(columns: int, candidates: int) -> int:
