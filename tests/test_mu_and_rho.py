@@ -313,6 +313,10 @@ def test_shares_of_analysts(tmp_path: Path) -> None:
         assert [row["amount"] for row in rows(session, "BUDGET")] == [1, 0.5]
     with dpsql.connect(policy=path) as session:
         assert session.budget().sentence == "μ=0.9539 of μ=1 left"
+        session.sql(COUNT.format(mu=0.9, age=2))
+    with dpsql.connect(policy=path, analyst="anna") as session:
+        assert session.budget().sentence == "μ=0.4 of anna's μ=0.5 left, but only μ=0.3162 of the whole"
+        assert session.sql("SHOW BUDGET").dicts()[1]["amount_left"] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,12 @@ def _state(
     if default is not None:
         event = PureDP(default)
         about = min(state.filter.more(spent, event) for state, spent in zip(states, spents, strict=True))
+    share_left = share_own = None
     if whole is not None:  # both must admit
         if whole.left_epsilon < left:
-            left, rule = whole.left_epsilon, whole.rule
+            share_left, left, rule = left, whole.left_epsilon, whole.rule
+        if own is not None and whole.own is not None and whole.own.left < own.left:
+            share_own = own
         own = _least_own([own, whole.own])
         delta_left = min(delta_left, whole.left_delta)
         about = None if about is None or whole.about is None else min(about, whole.about)
@@ -86,6 +89,8 @@ def _state(
         at_delta=at_delta,
         own=own,
         promises_rule=held.promises_rule,
+        share_left=share_left,
+        share_own=share_own,
     )
 
 

@@ -55,6 +55,10 @@ class BudgetState:
     """True where the budget was given in that currency, and the limit itself is what is promised."""
     at_delta: Fraction = field(default=Fraction(0), repr=False)
     """The delta at which a budget in its own currency is shown as an epsilon."""
+    share_left: Fraction | None = field(default=None, repr=False)
+    """The epsilon left of a share alone, where less is left of the whole; None where the share decides, or there is none."""
+    share_own: OwnRoom | None = field(default=None, repr=False)
+    """The room left of the share alone in the rule's own currency, where less is left of the whole."""
     answers: str = field(default="shared", repr=False)
     """Who pays for a stored answer that another analyst paid for: nobody (``shared``), or one's own share (``own``)."""
 
@@ -71,10 +75,12 @@ class BudgetState:
     @property
     def share(self) -> Fraction:
         """The part of the limit that is gone, from 0 to 1."""
-        if self.own is None:
-            return 1 - self.left_epsilon / self.limit_epsilon
-        gone = 1 - self.own.left / self.own.limit
-        return gone if self.own.by_sum is None else min(gone, 1 - self.own.by_sum / self.limit_epsilon)
+        own = self.share_own or self.own
+        if own is None:
+            left = self.left_epsilon if self.share_left is None else self.share_left
+            return 1 - left / self.limit_epsilon
+        gone = 1 - own.left / own.limit
+        return gone if own.by_sum is None else min(gone, 1 - own.by_sum / self.limit_epsilon)
 
     @property
     def spent(self) -> str:
@@ -101,10 +107,24 @@ class BudgetState:
 
     @property
     def sentence(self) -> str:
-        """The amount left, ``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where that decides."""
+        """The amount left, ``"ε=0.8 of ε=1 left"``, with whose share it is; and the part of the rule, where that decides.
+
+        Where less is left of the whole than of a share, both are said: ``"ε=1.73 of ana's ε=2 left, but only ε=0.93 of the
+        whole"``.
+        """
         mine = f"{self.analyst}'s " if self.analyst else ""
+        if self.own is not None and self.share_own is not None:
+            return f"{self.share_own.say(self.limit_epsilon, mine)}, but only {self.left} of the whole"
         if self.own is not None:
             return self.own.say(self.limit_epsilon, mine)
+        if self.share_left is not None:
+            used = (
+                ""
+                if self.rule is None or not self.left_epsilon
+                else f" for one more, {format_percent(self.rule)} of its rule used"
+            )
+            share = say_what_is_left(self.share_left, self.limit_epsilon, None, mine)
+            return f"{share}, but only ε={write_number(self.left_epsilon, up=False)} of the whole{used}"
         return say_what_is_left(self.left_epsilon, self.limit_epsilon, self.rule, mine)
 
     @property
@@ -131,7 +151,8 @@ class BudgetState:
     @property
     def amounts(self) -> str:
         """The words for what is left and what was spent, in the figures of every other place."""
-        left = self.sentence if self.has_rule else f"{self.spent} spent, {self.left} left"
+        short = f"{self.left} left" if self.share_left is None else self.sentence
+        left = self.sentence if self.has_rule else f"{self.spent} spent, {short}"
         left = ", ".join(filter(None, [left, self.about_text]))
         return f"{left}; {self.detail}" if self.has_rule else left
 

@@ -256,6 +256,8 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
 def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
 
+    What is left of a share is what its own limit leaves: a statement needs room in both rows.
+
     ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
     share alone (``own``).
     """
@@ -264,12 +266,13 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
              "amount_left", "answers")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
-        amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, s.left_epsilon, s.left_delta
+        left, room = s.left_epsilon if s.share_left is None else s.share_left, s.share_own or s.own
+        amounts = s.limit_epsilon, s.limit_delta, s.spent_epsilon, s.spent_delta, left, s.left_delta
         used = None if s.rule_used is None else float(s.rule_used)
         rest = s.about, float(s.mechanism_delta), used
-        own = ("epsilon", s.limit_epsilon, s.spent_epsilon, s.left_epsilon)
-        if s.own is not None:
-            own = (s.currency, s.own.limit, s.own.spent, s.own.left)
+        own = ("epsilon", s.limit_epsilon, s.spent_epsilon, left)
+        if room is not None:
+            own = (s.currency, room.limit, room.spent, room.left)
         rows.append(
             (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]),
              None if state.whole is None else state.answers)

@@ -22,6 +22,7 @@ from dpsql.privacy.events import (
     StableTest,
 )
 from dpsql.report.tables import BudgetPanel, list_budget, list_entries
+from dpsql.wire import read_state, write_state
 from tests.support.ledgers import policy_of
 
 Reopen = Callable[..., Ledger]
@@ -228,6 +229,11 @@ def test_a_share_and_the_whole_must_both_admit(path: Path) -> None:
     state = bob.state()
     assert (state.left_epsilon, state.analyst) == (Fraction(1, 10), "bob")  # his share has 0.2, the whole 0.1
     assert state.about == 1
+    assert state.sentence == "ε=0.2 of bob's ε=0.8 left, but only ε=0.1 of the whole"
+    assert "ε=0.6 spent, ε=0.2 of bob's" in state.bar_line
+    assert state.share == Fraction(3, 4)
+    assert [row[6] for row in list_budget(state)[1]] == [0.1, 0.2]
+    assert read_state(write_state(state)) == state
     with pytest.raises(BudgetExceeded, match=r"ε=0\.1 of ε=1 is left"):
         bob.reserve(PureDP(Fraction(2, 10)), "beyond the whole")
     nobody = Ledger.open(path, policy, "d")
