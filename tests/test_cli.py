@@ -188,6 +188,13 @@ def test_only_the_owner_changes_the_terms_of_a_ledger(run: Run, tmp_path: Path) 
     assert "nothing" in run("ledger", "adopt", "--policy", "p.toml")[1]
 
 
+def test_a_share_that_is_no_section_is_told_as_one(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("[budget]\nepsilon = 3\n[analysts]\nana = 2\n")
+    status, _, err = run("policy", "check", "--policy", "p.toml")
+    assert status == 1
+    assert "write ana = { epsilon = 2 }" in err
+
+
 def test_wrong_usage(run: Run) -> None:
     with pytest.raises(SystemExit) as caught:
         run("sql", "SELECT 1")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dpsql import __version__
 from dpsql.cli.analysts import add_analyst_commands
 from dpsql.cli.answers import add_answer_commands
+from dpsql.cli.commands import take_policy
 from dpsql.cli.completion import add_completion_command
 from dpsql.cli.ledger import add_ledger_commands
 from dpsql.cli.policy import add_policy_commands
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the entry point of the ``dpsql`` script."""
     given = make_parser().parse_args(arguments)
     try:
+        take_policy(given)
         return int(given.run(given) or 0)
     except Error as error:
         print("\n".join(error.lines()), file=sys.stderr)

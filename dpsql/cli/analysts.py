@@ -13,13 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql.cli.commands import add_actions, add_command
+from dpsql.cli.commands import add_actions, add_command, add_policy, require_policy
 from dpsql.errors import PolicyError, did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.policy.model import Policy
     from dpsql.server.tokens import TokenFile
 
+USUAL_DAYS = 90
+"""Days that a token holds where nobody says."""
 _HELP = {
     "add": "make an analyst's token, which is printed once",
     "list": "show who has a token, until when, and who is paused",
@@ -48,24 +50,26 @@ def add_analyst_commands(commands: Any) -> None:
         command = add_command(actions, name, run, _HELP[name], examples=(example,))
         if name != "list":
             command.add_argument("name", metavar="NAME", help="as in [analysts.NAME] of the policy")
-        command.add_argument(
-            "--policy",
-            metavar="FILE",
-            required=True,
-            type=Path,
-            help="the policy file, beside which tokens are kept",
-        )
+        add_policy(command, "the policy file, beside which tokens are kept")
         if name in ("add", "rotate"):
+            usual = str(USUAL_DAYS) if name == "add" else "as long as the old one did"
             command.add_argument(
-                "--days", metavar="N", type=int, default=90, help="how long the token holds; default 90"
+                "--days", metavar="N", type=int, help=f"how long the token holds; default {usual}"
             )
 
 
 def _open(given: argparse.Namespace) -> tuple[Policy, TokenFile]:
     from dpsql.policy.model import Policy
+
+    tokens = _open_tokens(given)
+    return Policy.load(given.policy), tokens
+
+
+def _open_tokens(given: argparse.Namespace) -> TokenFile:
     from dpsql.server.tokens import TokenFile
 
-    return Policy.load(given.policy), TokenFile(given.policy)
+    require_policy(given, "analyst list")
+    return TokenFile(given.policy)
 
 
 def _find_name(policy: Policy, name: str, path: Path) -> str:
@@ -85,31 +89,40 @@ def _find_name(policy: Policy, name: str, path: Path) -> str:
 
 
 def _write_lines(policy: Policy, name: str) -> list[str]:
-    """Write the lines of a policy that give an analyst a share: half of the whole, to be changed."""
+    """Write the lines of a policy that give an analyst a share: half of the whole, to be changed, and what that means."""
     from dpsql.policy.toml import write_toml
 
     own = policy.budget.own
     currency = "epsilon" if own is None else own.currency
     share = getattr(policy.budget, currency) / 2
-    return write_toml({"analysts": {name: {currency: share}}}).splitlines()
+    return [
+        *write_toml({"analysts": {name: {currency: share}}}).splitlines(),
+        "# half of the whole, as an example: no analyst spends more than the share, all together no more than the whole",
+    ]
 
 
 def _add(given: argparse.Namespace) -> None:
     policy, tokens = _open(given)
-    _print_token(tokens.add(_find_name(policy, given.name, given.policy), given.days), given)
+    name, days = (
+        _find_name(policy, given.name, given.policy),
+        USUAL_DAYS if given.days is None else given.days,
+    )
+    _print_token(tokens.add(name, days), given.name, days)
 
 
 def _rotate(given: argparse.Namespace) -> None:
     policy, tokens = _open(given)
-    _print_token(tokens.rotate(_find_name(policy, given.name, given.policy), given.days), given)
+    name = _find_name(policy, given.name, given.policy)
+    days = given.days or tokens.find_days(name)
+    _print_token(tokens.rotate(name, days), given.name, days)
 
 
-def _print_token(token: str, given: argparse.Namespace) -> None:
+def _print_token(token: str, name: str, days: int) -> None:
     _keep_from_others()
-    days = f"{given.days} day" + ("s" if given.days != 1 else "")
+    held = f"{days} day" + ("s" if days != 1 else "")
     print(token)
     print(
-        f"{given.name}'s token holds for {days}; it is shown this once, and only a hash of it is kept.",
+        f"{name}'s token holds for {held}; it is shown this once, and only a hash of it is kept.",
         file=sys.stderr,
     )
 
@@ -141,15 +154,11 @@ def _keep_from_others() -> None:
 
 
 def _remove(given: argparse.Namespace) -> None:
-    from dpsql.server.tokens import TokenFile
-
-    TokenFile(given.policy).remove(given.name)
+    _open_tokens(given).remove(given.name)
     print(f"{given.name}'s token has ended; a running server ends their sessions.", file=sys.stderr)
 
 
 def _resume(given: argparse.Namespace) -> None:
-    from dpsql.server.tokens import TokenFile
-
-    why = TokenFile(given.policy).resume(given.name)
+    why = _open_tokens(given).resume(given.name)
     said = f"{given.name} was paused: {why}, and may ask again." if why else f"{given.name} was not paused."
     print(said, file=sys.stderr)

@@ -85,6 +85,7 @@ def _add_upkeep(actions: Any) -> None:
     restore.add_argument("--spent-delta", metavar="DELTA", default="0", help="the delta of it; default 0")
     forget = add_command(
         actions, "forget", _forget, "blank texts and their stored answers; charges stay",
+        "Asked again, a forgotten answer is a new one, and charged again.",
         examples=("dpsql ledger forget --policy policy.toml --before 2026-01-31",),
     )  # fmt: skip
     forget.add_argument("--before", required=True, metavar="DATE", help="a day, as 2026-01-31 (UTC)")
@@ -197,7 +198,7 @@ def _restore(given: argparse.Namespace) -> None:
 
 
 def _forget(given: argparse.Namespace) -> None:
-    from datetime import date
+    from datetime import UTC, date, datetime
 
     from dpsql.ledger.upkeep import forget_before
 
@@ -205,6 +206,12 @@ def _forget(given: argparse.Namespace) -> None:
         before = date.fromisoformat(given.before)
     except ValueError:
         raise ParseError(f"{given.before!r} is not a day.", hint="--before 2026-01-31") from None
+    today = datetime.now(UTC).date()
+    if before > today:
+        raise ParseError(
+            f"{given.before} is yet to come: all texts and stored answers would go, also today's.",
+            hint=f"--before {today} forgets what is older than today. What is forgotten is charged again when it is asked again.",
+        )
     print("\n".join(forget_before(_ledger_of(given), before)))
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dpsql.cli.commands import add_actions, add_command, add_database
+from dpsql.cli.commands import add_actions, add_command, add_database, add_policy, require_policy
 from dpsql.errors import ParseError, PolicyError
 
 
@@ -20,13 +20,14 @@ def add_policy_commands(commands: Any) -> None:
     init = add_command(
         actions, "init", _init, "write a first policy from names and types alone; no value is read",
         "What only the owner can know stands there as TODO, and guesses are marked: dpsql policy check insists on both.",
-        ("dpsql policy init visits.parquet -o policy.toml", "dpsql policy init --database visits.duckdb --unit person_id"),
+        ("dpsql policy init visits.parquet -o policy.toml", "dpsql policy init visits.csv wards.csv -o policy.toml",
+         "dpsql policy init --database visits.duckdb --unit person_id"),
     )  # fmt: skip
     init.add_argument(
         "source",
-        nargs="?",
+        nargs="*",
         metavar="SOURCE",
-        help="a Parquet, CSV or JSON file, a glob in quotes, or a DuckDB file",
+        help="Parquet, CSV or JSON files, each of which is a table; a glob in quotes is one; or a DuckDB file",
     )
     init.add_argument("--database", metavar="FILE", help="a DuckDB database: the same as SOURCE")
     init.add_argument(
@@ -40,7 +41,7 @@ def add_policy_commands(commands: Any) -> None:
         "The exit status is 1 where something is missing.",
         ("dpsql policy check policy.toml", "dpsql policy check policy.toml --database visits.duckdb --data"),
     )  # fmt: skip
-    check.add_argument("policy", metavar="POLICY", type=Path, help="the policy file")
+    add_policy(check)
     check.add_argument("place", nargs="?", help=argparse.SUPPRESS)  # the database, as it was given before
     add_database(check)
     check.add_argument(
@@ -68,8 +69,10 @@ def add_policy_commands(commands: Any) -> None:
 def _init(given: argparse.Namespace) -> None:
     from dpsql.policy.init import init_policy
 
-    source = _choose_one("the data", given.source, given.database)
-    if source is None:
+    if given.source and given.database is not None:
+        raise ParseError("the data can't be in two places.", hint=f"--database {given.database}")
+    source = given.database if given.database is not None else given.source
+    if not source:
         raise ParseError("a policy is made for data.", hint="dpsql policy init visits.parquet -o policy.toml")
     draft = init_policy(source, given.unit, given.output)
     print(str(draft).rstrip() if given.output is None else draft.summary(given.output))
@@ -89,6 +92,7 @@ def _choose_one(what: str, place: str | None, database: str | None) -> str | Non
 def _check(given: argparse.Namespace) -> int:
     from dpsql.policy.lint import check_policy
 
+    require_policy(given, "policy check")
     if not given.policy.exists():
         raise PolicyError(f"there is no policy file {given.policy}.")
     data = _choose_one("the database", given.place, given.database)

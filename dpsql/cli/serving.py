@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.cli.commands import add_command
+from dpsql.cli.commands import add_command, add_policy, require_policy
 from dpsql.errors import ServerError
 
 DEFAULT_LISTEN = "127.0.0.1:31337"
@@ -20,13 +20,8 @@ def add_serve_command(commands: Any) -> None:
         "It prints one line, listening on ..., when it is ready. Analysts need a token: dpsql analyst add NAME.",
         ("dpsql serve --policy policy.toml", "dpsql serve --policy policy.toml --listen unix:/run/dpsql/dpsql.sock"),
     )  # fmt: skip
-    serve.add_argument(
-        "--policy",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        action="append",
-        help="the policy file (repeatable; its name without the ending is the catalog)",
+    add_policy(
+        serve, "the policy file (repeatable; its name without the ending is the catalog)", several=True
     )
     serve.add_argument(
         "--database",
@@ -74,6 +69,7 @@ def _serve(given: argparse.Namespace) -> int:
 
     if (given.tls_cert is None) != (given.tls_key is None):
         raise ServerError("a certificate needs its key.", hint="--tls-cert cert.pem --tls-key key.pem")
+    require_policy(given, "serve")
     policies: list[Path] = given.policy
     databases = _one_for_each("--database", given.database, policies)
     ledgers = _one_for_each("--ledger", given.ledger, policies)

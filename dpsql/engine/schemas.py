@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from dpsql.policy.tables import FILE_ENDINGS, Format, Table
 
 DELIMITERS = ",;\t|"
 """Letters that may stand between the names of a CSV file's columns, the usual one first."""
+_MOST_NAMED = 6
+"""Files that a hint names."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,15 @@ def read_schemas(source: Any, base: Path) -> list[TableSchema]:
     """Read the schemas of a source's tables.
 
     Args:
-        source: a Parquet, CSV or JSON file, a glob, a DuckDB file or connection, a pandas, polars or Arrow table, or a
-            mapping of names to such tables.
+        source: a Parquet, CSV or JSON file, a glob, a list of these, a DuckDB file or connection, a pandas, polars or Arrow
+            table, or a mapping of names to such tables.
         base: the folder of the policy that will name the files.
 
     Raises:
-        PolicyError: there is no such source, or it can't be read.
+        PolicyError: there is no such source, or it can't be read; or two files would be tables of one name.
     """
+    if isinstance(source, list | tuple):
+        return _read_each([os.path.expanduser(os.fspath(path)) for path in source], base)
     if isinstance(source, str | os.PathLike):
         path = os.path.expanduser(os.fspath(source))
         if path.lower().endswith(FILE_ENDINGS) or glob.has_magic(path):
@@ -71,6 +76,30 @@ def read_schemas(source: Any, base: Path) -> list[TableSchema]:
         return list(_read_database(source))
     frames = source if isinstance(source, Mapping) else {"data": source}
     return [_read_frame(str(name), frame) for name, frame in frames.items()]
+
+
+def _read_each(paths: list[str], base: Path) -> list[TableSchema]:
+    """Read several files or globs, each of which is a table.
+
+    Raises:
+        PolicyError: one is no file of tables, or two would have one name.
+    """
+    for path in paths if len(paths) > 1 else ():
+        if not (path.lower().endswith(FILE_ENDINGS) or glob.has_magic(path)):
+            raise PolicyError(
+                f"{path} is a database, whose tables are those of the policy, beside no other file.",
+                hint=f"dpsql policy init {path} alone; then add the other files to the policy as tables with a source.",
+            )
+    tables = [table for path in paths for table in read_schemas(path, base)]
+    names = [fold(table.name) for table in tables]
+    for name in names:
+        if names.count(name) > 1 and len(paths) > 1:
+            files = " and ".join(str(t.source) for t in tables if fold(t.name) == name)
+            raise PolicyError(
+                f"{files} would both be the table {name}.",
+                hint="write a policy of one of them, and add the other to it under another name.",
+            )
+    return tables
 
 
 def make_table_name(text: str) -> str:
@@ -120,7 +149,9 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
         return TableSchema(name, table.source, {})
     try:
         if table.text is not None:
+            _check_alike(pattern, {path: list(_read_text(table, path).columns) for path in paths})
             return _read_text(table, paths[0])
+        _check_alike(pattern, {path: list(describe_parquet(path)) for path in paths}, nested=True)
         columns: dict[str, str | None] = {}
         for path in paths:
             columns |= {
@@ -131,6 +162,33 @@ def _read_files(pattern: str, base: Path) -> TableSchema:
     if not columns:
         raise PolicyError(f"{paths[0]} can't be read as {'CSV' if table.text else 'Parquet'}.")
     return TableSchema(name, table.source, columns)
+
+
+def _check_alike(pattern: str, headings: Mapping[str, list[str]], nested: bool = False) -> None:
+    """Check that files may be one table: they have the same columns.
+
+    Args:
+        pattern: the glob that named them.
+        headings: the columns of each file.
+        nested: whether a file may have further columns.
+
+    Raises:
+        PolicyError: they have not.
+    """
+    (first, names), *rest = headings.items()
+    mine = {fold(name) for name in names}
+    for path, others in rest:
+        theirs = {fold(name) for name in others}
+        if mine == theirs or (nested and (mine <= theirs or theirs <= mine)):
+            continue
+        files = (
+            " ".join(map(shlex.quote, sorted(headings))) if len(headings) <= _MOST_NAMED else "a.csv b.csv"
+        )
+        raise PolicyError(
+            f"{os.path.basename(first)} and {os.path.basename(path)} have different columns: the files of {pattern} "
+            "are not one table.",
+            hint=f"make a table of each: dpsql policy init {files} -o policy.toml",
+        )
 
 
 def _name_files(pattern: str) -> str:

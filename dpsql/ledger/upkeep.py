@@ -46,11 +46,11 @@ class Verified:
 
     def sentence(self) -> str:
         """Say it in one line."""
+        counted = [(self.rows, "row"), (self.statements, "statement"), (self.checkpoints, "checkpoint")]
+        counted += [(self.answers, "stored answer")]
+        told = ", ".join(f"{many} {what}{'' if many == 1 else 's'}" for many, what in counted)
         gone = f", {self.forgotten} texts forgotten" if self.forgotten else ""
-        return (
-            f"whole: {self.rows} rows, {self.statements} statements, {self.checkpoints} checkpoints, "
-            f"{self.answers} stored answers{gone}; last hash {self.head}"
-        )
+        return f"whole: {told}{gone}; last hash {self.head}"
 
 
 def verify_ledger(path: str | Path) -> Verified:
@@ -246,7 +246,8 @@ def _put_back(
     draft = where.with_name(f".{where.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with closing(LedgerStore(source, None, read_only=True)) as book, book.reading() as connection:
         _copy(connection, draft)
-    said = f"{len(charges)} charges since row {checked.seq} were written off as spent"
+    were = "charge since row {} was" if len(charges) == 1 else "charges since row {} were"
+    said = f"{len(charges)} {were.format(checked.seq)} written off as spent"
     mark = _write_off(draft, charges, said)
     moved = _move_away(where)
     draft.replace(where)
@@ -387,6 +388,8 @@ def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
             connection.execute("VACUUM")
             busy = _empty_log(connection)
     told = [f"{len(found)} texts and {answers} stored answers from before {day} were forgotten"]
+    if answers:
+        told.append("asked again, these statements are charged again")
     if busy:
         told.append(
             "a session is reading: run this again once it is closed, to remove them from SQLite's log too"

@@ -63,7 +63,9 @@ class PolicyDraft:
                 file.write(self.text)
         except FileExistsError:
             raise PolicyError(
-                f"{place} exists already.", hint="name another file, or move it away."
+                f"{place} exists already.",
+                hint="name another file, or move it away; tables of several files are written at once: dpsql policy init a.csv "
+                "b.csv -o policy.toml",
             ) from None
         except OSError:
             raise PolicyError(f"{place} can't be written.", hint="is there such a folder?") from None
@@ -89,8 +91,8 @@ def init_policy(source: Any, unit: str | None = None, output: str | Path | None 
     """Write a first policy of a source from its schema alone; no value is read.
 
     Args:
-        source: a Parquet, CSV or JSON file, a glob, a DuckDB file or connection, a pandas, polars or Arrow table (called
-            ``data``), or a mapping of names to such tables.
+        source: a Parquet, CSV or JSON file, a glob, a list of these, each of which is a table, a DuckDB file or connection, a
+            pandas, polars or Arrow table (called ``data``), or a mapping of names to such tables.
         unit: the column that says whose row it is, or ``"ROW"``; without it, one is guessed from the names of columns, and
             marked as a guess.
         output: the file to write, which must not exist; paths in the policy start from its folder.
@@ -135,9 +137,9 @@ def _has_name(name: str) -> bool:
 
 def _write_head(source: Any, unnamed: Sequence[str]) -> Iterator[str]:
     """Write what the owner should know first."""
-    said = (
-        os.path.basename(os.fspath(source)) if isinstance(source, str | os.PathLike) else "tables in memory"
-    )
+    paths = source if isinstance(source, list | tuple) else [source]
+    named = all(isinstance(path, str | os.PathLike) for path in paths)
+    said = " and ".join(os.path.basename(os.fspath(path)) for path in paths) if named else "tables in memory"
     yield f"# A first policy for {said}, written from names and types alone: no value was looked at."
     yield "# A policy is public. Decide from how the data were made, never from what they say."
     yield f'# 1. Replace each "{TODO}". 2. Confirm each GUESS, and delete that word. 3. Run: dpsql policy check policy.toml'

@@ -93,7 +93,10 @@ class Document:
         for key in keys:
             found = found[key]
         if not isinstance(found, Mapping):
+            plain = isinstance(found, int | Decimal | float) and not isinstance(found, bool)
             example = "{ bounds = [0, 100] }" if "columns" in keys else "{ key = value }"
+            if keys[0] == "analysts" and len(keys) == 2:
+                example = f"{{ epsilon = {found if plain else 1} }}"
             raise self.error(keys, f"{keys[-1]} is not a section.", f"write {keys[-1]} = {example}.")
         return found
 

@@ -357,10 +357,12 @@ class Desk:
 
     def _report(self, error: BaseException) -> None:
         """Tell the owner what went wrong with the ledger."""
-        event = "ledger replaced" if isinstance(error, ReplacedLedgerError) else "failure"
+        known = {"analyst": self.analyst, "policy": self.edition.name}
+        if isinstance(error, ReplacedLedgerError):
+            self._log.write("ledger replaced", **known, why=error.message, hint=RESTART)
+            return
         why = error.message if isinstance(error, Error) else type(error).__name__
-        hint = RESTART if isinstance(error, ReplacedLedgerError) else None
-        self._log.write(event, analyst=self.analyst, policy=self.edition.name, why=why, hint=hint)
+        self._log.write("failure", **known, why=why)
 
     def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
         """Tell the owner what a statement was charged, and how it ended."""

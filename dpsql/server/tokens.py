@@ -75,6 +75,7 @@ class TokenFile:
 
     def __init__(self, policy: str | Path) -> None:
         policy = Path(policy)
+        self._policy = policy
         self.path = policy.with_name(policy.name + ".analysts")
         self._lock = threading.Lock()
         self._read: tuple[tuple[int, ...], dict[str, TokenRecord]] = ((), {})
@@ -98,7 +99,7 @@ class TokenFile:
             if name in records:
                 raise PolicyError(
                     f"{name} has a token already.",
-                    hint=f"dpsql analyst rotate {name} makes another in its place.",
+                    hint=f"this makes another in its place: dpsql analyst rotate {name} --policy {self._policy}",
                 )
             token, records[name] = _make_token(name, days)
         return token
@@ -110,10 +111,20 @@ class TokenFile:
             PolicyError: there is none, or the file can't be written.
         """
         with self._writing() as records:
-            paused = _find_record(records, name).paused
+            paused = self._find_record(records, name).paused
             token, made = _make_token(name, days)
             records[name] = replace(made, paused=paused)
         return token
+
+    def find_days(self, name: str) -> int:
+        """Return how many days an analyst's token holds from when it was made.
+
+        Raises:
+            PolicyError: there is none, or the file can't be read.
+        """
+        found = self._find_record(self._load(), name)
+        held = datetime.fromisoformat(found.expires) - datetime.fromisoformat(found.made)
+        return max(1, round(held / timedelta(days=1)))
 
     def remove(self, name: str) -> None:
         """Remove an analyst's token, which ends at once.
@@ -122,7 +133,7 @@ class TokenFile:
             PolicyError: there is none, or the file can't be written.
         """
         with self._writing() as records:
-            del records[_find_record(records, name).name]
+            del records[self._find_record(records, name).name]
 
     def pause(self, name: str, why: str) -> None:
         """Let an analyst ask nothing more until the owner resumes. The first reason stays.
@@ -131,7 +142,7 @@ class TokenFile:
             PolicyError: there is no such token, or the file can't be written.
         """
         with self._writing() as records:
-            found = _find_record(records, name)
+            found = self._find_record(records, name)
             when = datetime.now(UTC).isoformat(timespec="seconds")
             records[name] = replace(found, paused=found.paused or f"{why} ({when})")
 
@@ -142,7 +153,7 @@ class TokenFile:
             PolicyError: there is no such token, or the file can't be written.
         """
         with self._writing() as records:
-            found = _find_record(records, name)
+            found = self._find_record(records, name)
             records[name] = replace(found, paused="")
         return found.paused
 
@@ -187,6 +198,14 @@ class TokenFile:
         found = next((r for known, r in self._load().items() if fold(known) == fold(name)), None)
         return None if found is None or found.has_expired() else found
 
+    def _find_record(self, records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
+        if name not in records:
+            near = did_you_mean(name, records)
+            raise PolicyError(
+                f"{name} has no token.", hint=near or f"dpsql analyst add {name} --policy {self._policy}"
+            )
+        return records[name]
+
     def _load(self) -> dict[str, TokenRecord]:
         with self._lock:
             version = self.version
@@ -227,14 +246,6 @@ def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:
 
 def _hash_token(salt: str, token: str) -> str:
     return hashlib.sha256(f"{salt}\n{token}".encode()).hexdigest()
-
-
-def _find_record(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
-    if name not in records:
-        raise PolicyError(
-            f"{name} has no token.", hint=did_you_mean(name, records) or f"dpsql analyst add {name}"
-        )
-    return records[name]
 
 
 def _read_records(path: Path) -> dict[str, TokenRecord]:

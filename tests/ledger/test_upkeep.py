@@ -410,7 +410,9 @@ def test_the_commands(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     beside = path.with_name("policy.ledger")
     with Ledger.open(beside, shared(), "d") as ledger:
         ask(ledger, "SELECT 1")
-    assert run("verify", "--policy", str(policy))[1].startswith("whole: 3 rows, 1 statements, 0 checkpoints")
+    assert run("verify", "--policy", str(policy))[1].startswith("whole: 3 rows, 1 statement, 0 checkpoints")
+    assert run("verify", str(policy)) == run("verify", "--policy", str(policy))
+    assert "given twice" in run("verify", str(policy), "--policy", str(policy))[1]
     file = tmp_path / "b.backup"
     assert run("backup", str(file), "--ledger", str(beside))[0] == 0
     assert run("backup", str(file), "--ledger", str(beside))[0] == 1
@@ -426,7 +428,10 @@ def test_the_commands(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert left(beside) == Fraction(7, 10)
     assert run("restore", str(file), "--policy", str(policy), "--spent", "lots")[1].count("are numbers") == 1
     tomorrow = (date.today() + timedelta(days=2)).isoformat()
-    assert "texts and 0 stored answers" in run("forget", "--before", tomorrow, "--ledger", str(beside))[1]
+    assert "is yet to come" in run("forget", "--before", tomorrow, "--ledger", str(beside))[1]
+    assert verify_ledger(beside).forgotten == 0
+    today = date.today().isoformat()
+    assert "texts and 0 stored answers" in run("forget", "--before", today, "--ledger", str(beside))[1]
     assert "is not a day" in run("forget", "--before", "soon", "--ledger", str(beside))[1]
     assert "has format 2" in run("upgrade", "--ledger", str(beside))[1]
     assert "give the ledger, or the policy" in run("verify")[1]

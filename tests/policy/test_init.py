@@ -263,6 +263,43 @@ def test_a_glob_of_files_and_what_it_is_called() -> None:
     assert "[tables.data]" in init_policy("data/*.parquet").text
 
 
+def test_several_files_are_several_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    write_csv(ROWS)
+    Path("wards.csv").write_text("ward;name\nA;Heart\n")
+    assert cli.main(["policy", "init", "visits.csv", "wards.csv", "-o", "p.toml"]) == 0
+    text = Path("p.toml").read_text()
+    assert "[tables.visits]" in text
+    assert "[tables.wards]" in text
+    assert "for visits.csv and wards.csv" in text
+    assert init_policy(["visits.csv", Path("wards.csv")]).text == text
+    assert cli.main(["policy", "init", "*.csv"]) == 1
+    told = capsys.readouterr().err
+    assert "visits.csv and wards.csv have different columns" in told
+    line = next(part for part in told.splitlines() if "dpsql policy init" in part).partition("dpsql ")[2]
+    assert (
+        cli.main([*line.replace("policy.toml", "q.toml").split()]) == 0
+    )  # the line that the hint writes works
+    assert "[tables.wards]" in Path("q.toml").read_text()
+    Path("other").mkdir()
+    Path("other/visits.csv").write_text("a\n1\n")
+    with pytest.raises(PolicyError, match="would both be the table visits"):
+        init_policy(["visits.csv", "other/visits.csv"])
+    with pytest.raises(PolicyError, match="is a database"):
+        init_policy(["visits.csv", "x.duckdb"])
+
+
+def test_files_of_a_glob_may_have_columns_more() -> None:
+    for place, names in enumerate((["a"], ["a", "b"])):
+        pq.write_table(pa.table({name: [1] for name in names}), f"v{place}.parquet")
+    assert "# b:" in init_policy("v*.parquet").text or "b =" in init_policy("v*.parquet").text
+    pq.write_table(pa.table({"c": [1]}), "v2.parquet")
+    with pytest.raises(PolicyError, match="different columns"):
+        init_policy("v*.parquet")
+    Path("c1.csv").write_text("a,b\n1,2\n")
+    Path("c2.csv").write_text("b,a\n1,2\n")
+    assert init_policy("c*.csv").open
+
+
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     write_parquet(ROWS)
     assert cli.main(["policy", "init", "visits.parquet"]) == 0

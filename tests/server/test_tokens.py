@@ -273,9 +273,14 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     held = TokenFile(policy)
     assert held.identify(token).name == "ada"  # type: ignore[union-attr]
     assert main(["analyst", "add", "ada", *where]) == 1
-    assert "dpsql analyst rotate ada" in capsys.readouterr().err
+    assert f"dpsql analyst rotate ada --policy {policy}" in capsys.readouterr().err
     assert main(["analyst", "rotate", "ada", "--days", "7", *where]) == 0
-    another = capsys.readouterr().out.strip()
+    assert (
+        main(["analyst", "rotate", "ada", str(policy)]) == 0
+    )  # the policy as an argument, as long as before
+    told = capsys.readouterr()
+    assert told.err.count("token holds for 7 days") == 2
+    another = told.out.split()[-1]
     assert held.identify(token) is None
     held.pause("ada", "twenty overruns")
     assert main(["analyst", "list", *where]) == 0
@@ -315,6 +320,7 @@ def test_a_missing_share_is_told_with_the_lines_to_paste(
     error = capsys.readouterr().err
     assert "policy.toml has no analyst cy." in error
     lines = error[error.index("[analysts.cy]") :]
+    assert "# half of the whole" in lines
     policy.write_text(POLICY + lines)
     assert main(["analyst", "add", "cy", "--policy", str(policy)]) == 0
 
