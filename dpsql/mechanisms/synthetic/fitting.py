@@ -28,6 +28,8 @@ PACKAGE, MAJOR = "mbi", "2"
 ITERATIONS = 2_000
 """Steps of the fit at most: it ends before where it gains nothing any more."""
 _TOLERANCE = 1e-9
+MAX_COUNTED = 200_000
+"""The most rows of a model that are counted in place of its cells, where these are too many."""
 MAX_JOINT = 1 << 20
 """The most cells of all columns together that are held at once."""
 
@@ -67,25 +69,35 @@ class GraphicalModel:
 
     sizes: tuple[int, ...]
     fitted: Any
+    total: int
 
     @cached_property
     def _joint(self) -> NDArray[np.float64] | None:
         """All cells, where they are few: sums of these are had sooner than marginals one by one."""
         if math.prod(self.sizes) > MAX_JOINT:
             return None
-        return self._eliminate(tuple(range(len(self.sizes)))).reshape(self.sizes)
-
-    def _eliminate(self, columns: MarginalColumns) -> NDArray[np.float64]:
-        names = tuple(map(_name, columns))
+        names = tuple(_name(i) for i in range(len(self.sizes)))
         with _in_doubles():
-            return np.asarray(self.fitted.project(names).transpose(names).datavector(), dtype=np.float64)
+            factor = self.fitted.project(names).transpose(names)
+            return np.asarray(factor.datavector(), dtype=np.float64).reshape(self.sizes)
 
     def project(self, columns: MarginalColumns) -> NDArray[np.float64]:
         if self._joint is None:
-            return self._eliminate(columns)
+            return self._count(columns)
         others = tuple(i for i in range(len(self.sizes)) if i not in columns)
         summed: NDArray[np.float64] = self._joint.sum(axis=others).ravel()
         return summed
+
+    @cached_property
+    def _drawn(self) -> NDArray[np.int64]:
+        return self.draw_rows(min(self.total, MAX_COUNTED))
+
+    def _count(self, columns: MarginalColumns) -> NDArray[np.float64]:
+        """Count rows of the model, since a sum over a large one is compiled anew for each marginal."""
+        place = np.ravel_multi_index(tuple(self._drawn[:, columns].T), [self.sizes[i] for i in columns])
+        counted = np.bincount(place, minlength=math.prod(self.sizes[i] for i in columns))
+        scaled: NDArray[np.float64] = counted * np.float64(self.total / len(self._drawn))
+        return scaled
 
     def draw_rows(self, rows: int) -> NDArray[np.int64]:
         with _in_doubles():
@@ -114,7 +126,7 @@ class GraphicalFitter:
             fitted = mbi.estimation.MirrorDescent().estimate(
                 domain, given, known_total=float(total), iters=self.iterations, tol=_TOLERANCE
             )
-        return GraphicalModel(sizes, fitted)
+        return GraphicalModel(sizes, fitted, total)
 
 
 def _name(place: int) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ MarginalColumns = tuple[int, ...]
 
 MAX_MARGINAL = 1 << 16
 """The most cells of a marginal that may be chosen."""
+MAX_CANDIDATE_CELLS = 1 << 24
+"""The most cells of all marginals that may be chosen together: their exact counts are held while rounds go on."""
 MAX_MODEL = 1 << 21
 """The most cells of all cliques of a model: eight bytes each, a few times over while it is fitted."""
 MAX_TOGETHER = 3
@@ -70,14 +72,20 @@ class Fitter(Protocol):
 def list_marginals(sizes: Sequence[int]) -> tuple[MarginalColumns, ...]:
     """Return the marginals that may be chosen: of two and three columns, where their cells are not too many.
 
+    Where all together are too many, those of two columns go before those of three, and small ones before large ones.
+
     >>> list_marginals((2, 3, 4))
     ((0, 1), (0, 2), (1, 2), (0, 1, 2))
     >>> list_marginals((2, 3, 60_000))
     ((0, 1),)
     """
     places = range(len(sizes))
-    chosen = (c for n in range(2, MAX_TOGETHER + 1) for c in combinations(places, n))
-    return tuple(c for c in chosen if math.prod(sizes[i] for i in c) <= MAX_MARGINAL)
+    known = [c for n in range(2, MAX_TOGETHER + 1) for c in combinations(places, n)]
+    cells = {c: math.prod(sizes[i] for i in c) for c in known}
+    ordered = sorted((c for c in known if cells[c] <= MAX_MARGINAL), key=lambda c: (len(c), cells[c], c))
+    upto = accumulate(cells[c] for c in ordered)
+    found = (c for c, held in zip(ordered, upto, strict=True) if held <= MAX_CANDIDATE_CELLS)
+    return tuple(sorted(found, key=lambda c: (len(c), c)))
 
 
 def count_model_cells(sizes: Sequence[int], measured: Iterable[MarginalColumns]) -> int:

@@ -115,7 +115,6 @@ class SyntheticRows(base.Operator):
         measured: the noise of each chosen marginal; None where there is one column only.
         rounds: how many are measured after those of single columns.
         choice: the epsilon of each choice; None where all candidates are measured, and nothing is chosen.
-        labels: what people call the keys.
         fitter: makes the model.
     """
 
@@ -130,7 +129,6 @@ class SyntheticRows(base.Operator):
     measured: Noise | None = None
     rounds: int = 0
     choice: Fraction | None = None
-    labels: tuple[str, ...] = field(default=(), compare=False)
     fitter: Fitter = field(default=fitting.GraphicalFitter(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -287,11 +285,12 @@ class SyntheticRows(base.Operator):
         return pa.table(columns)
 
     def _notes(self, measured: MeasuredRows) -> tuple[str, ...]:
-        names = self.labels or self.keys
+        """Say which marginals were measured: by places in the SELECT, for a stored answer is shown under other names too."""
         chosen = dict.fromkeys(m.columns for m in measured.released if len(m.columns) > 1)
-        told = ", ".join(" × ".join(names[i] for i in columns) for columns in chosen)
-        single = f"synthetic rows, of {len(self.keys)} columns one by one"
-        return (f"{single} and of {told}" if told else single,)
+        told = ", ".join(" × ".join(str(i + 1) for i in columns) for columns in chosen)
+        plural = "s" if len(self.keys) > 1 else ""
+        single = f"synthetic rows, made of noisy counts of {len(self.keys)} column{plural} one by one"
+        return (f"{single}, and of columns {told} together" if told else single,)
 
     # -- what EXPLAIN says ----------------------------------------------------------------------------------------
 

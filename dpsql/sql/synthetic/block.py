@@ -37,7 +37,7 @@ from dpsql.sql.parse import synthetic_table
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, span_of, to_sql
 from dpsql.sql.parse.options import COMMON_OPTIONS, Readers, call_of, read_whole
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.sql.parse.synthetic_table import MAX_SYNTHETIC_ROWS
+from dpsql.sql.parse.synthetic_table import MAX_SYNTHETIC_ROWS, SYNTHETIC_USAGE
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 _KEPT_OPTIONS = ("epsilon", "mu", "rho", "delta", "privacy_unit_column", "noise")
@@ -153,6 +153,10 @@ class SyntheticBlock(NoisyBlock):
             if clause:
                 place = clause if isinstance(clause, exp.Expr) else None
                 raise bind_error(place or self.select, f"a synthetic table has no {name}.", hint)
+        if not self.select.expressions:
+            raise privacy_error(
+                self.options.mode_node, "a synthetic table names its columns.", SYNTHETIC_USAGE
+            )
         for item in self.select.expressions:
             if item.is_star:
                 hint = "name the columns: CREATE SYNTHETIC TABLE s AS SELECT ward, urgent FROM visits."
@@ -228,7 +232,7 @@ class SyntheticBlock(NoisyBlock):
         operator = SyntheticRows(
             self.exact.sql(), self.exact.names, self.partial.name, tuple(d.sql for d in self.domains), sizes,
             steps, self.per_unit_groups, found[0], found[-1] if rounds else None, rounds,
-            None if one is None else one.find_epsilon(BoundedRange), tuple(self._labels()),
+            None if one is None else one.find_epsilon(BoundedRange),
         )  # fmt: skip
         told = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
@@ -249,15 +253,6 @@ class SyntheticBlock(NoisyBlock):
         """Return what measurements share, of which choices take their part."""
         whole = share.amounts[0]
         return Amount(whole.currency, whole.total * (1 - CHOICE_SHARE)) if choices else whole
-
-    def _labels(self) -> Iterator[str]:
-        """Yield what the analyst calls each key."""
-        shown = {
-            self.keys[self.spelling(item.unalias())].name: item for item in reversed(self.select.expressions)
-        }
-        for key in self.keys.values():
-            item = shown[key.name]
-            yield item.alias_or_name or to_sql(item)
 
     def _release(self, item: BlockOutput) -> Released:
         raise AssertionError("a synthetic table has no aggregates")

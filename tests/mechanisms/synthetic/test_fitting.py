@@ -74,4 +74,4 @@ def test_a_large_domain_is_not_held_cell_by_cell(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fitting, "MAX_JOINT", 1)
     again = GraphicalFitter().fit(SIZES, given, int(joint.sum()))
     for columns, expected in zip(((1, 2), (0, 1, 2)), held, strict=True):
-        assert again.project(columns) == pytest.approx(expected, rel=1e-3)
+        assert again.project(columns) == pytest.approx(expected, abs=0.01 * joint.sum())

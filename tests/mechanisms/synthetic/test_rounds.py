@@ -238,6 +238,13 @@ def test_the_size_of_a_model_is_known_before_it_is_fitted() -> None:
     assert count_model_cells(many, itertools.combinations(range(8), 2)) > 10**8
 
 
+def test_candidates_are_bounded_together() -> None:
+    sizes = tuple([40] * 30)  # 435 pairs, 4,060 threes of 64,000 cells each
+    found = list_marginals(sizes)
+    assert {c for c in found if len(c) == 2} == set(itertools.combinations(range(30), 2))
+    assert 0 < sum(len(c) == 3 for c in found) < 300
+
+
 def test_a_model_that_grows_too_large_is_not_chosen() -> None:
     operator = laplace()
     released = [ReleasedMarginal((i,), (1,) * 200, 1.0) for i in range(4)]

@@ -221,6 +221,7 @@ REFUSED: list[tuple[str, type[Exception], str | None]] = [
     (f"CREATE SYNTHETIC TABLE s ROWS 1e3 AS {WITH} ward FROM visits", ParseError, "whole number"),
     (f"CREATE SYNTHETIC TABLE s ROWS 99999999999 AS {WITH} ward FROM visits", ParseError, "whole number"),
     (f"CREATE SYNTHETIC TABLE s {WITH} ward FROM visits", ParseError, "AS SELECT"),
+    (f"CREATE SYNTHETIC TABLE s AS {WITH} FROM visits", PrivacyError, "names its columns"),
     ("CREATE SYNTHETIC TABLE s AS", ParseError, "AS SELECT"),
     ("CREATE SYNTHETIC TABLE", ParseError, "needs a name"),
     ("CREATE SYNTHETIC", ParseError, "followed by TABLE"),
