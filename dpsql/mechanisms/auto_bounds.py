@@ -4,8 +4,8 @@ One histogram holds all that is needed: rows by sign and by rung (rung j holds s
 with the exact sum of each rung in steps of 2**(j - PLACES). From it follow, without another look at the data,
 how many rows lie beyond any bound, and the sum clipped to any bound, exactly; for a variance, the sum of squares too.
 
-Bounds: :data:`SEARCH` of epsilon is noise on the rows of each rung, of both signs, and the bounds are chosen from these noisy numbers
-(:mod:`dpsql.mechanisms.rung_search`). They are constants afterwards: cost and release are one event, adaptive.
+Bounds: :data:`SEARCH` of epsilon is noise on the rows of each rung, of both signs, and the bounds are chosen from these noisy
+numbers (:mod:`dpsql.mechanisms.rung_search`). They are constants afterwards: cost and release are one event, adaptive.
 
 Relation: ADD_REMOVE. Guarantee: pure epsilon, of the noisy numbers (epsilon of the bounds) and of exact discrete
 Laplace noise on the clipped total, for a mean on the count, and for a variance on the squares about the middle of the
@@ -83,7 +83,8 @@ class AutoBounded(Part):
     Args:
         query: gives the keys, :data:`SIGN`, :data:`RUNG` (``lowest`` at least), rows and total, and for a variance the
             squares; each row's size in steps is rounded and held to ``2**PLACES`` first, so no row is above its rung.
-        epsilon: of all: :data:`SEARCH` of it for the bounds, the rest in equal parts for sum, count and squares, where they are needed.
+        epsilon: of all: :data:`SEARCH` of it for the bounds, the rest in equal parts for sum, count and squares, where they
+            are needed.
         rows: rows of one privacy unit in one group; ``groups`` the groups it may be in.
         lowest, highest: the ladder's ends, as exponents of two.
         low, high: the declared bounds, where there are any: the query holds values to them, and the ladders end there.

@@ -160,7 +160,7 @@ class ResidualPart:
 
     @property
     def unit(self) -> int:
-        """What the entries are divided by in a cell: D twice, once for P, and the cells that share them."""
+        """The divisor of the entries in a cell: D twice, once for P, and the cells that share them."""
         return math.prod(self.sizes) ** 2 * self.spread
 
 

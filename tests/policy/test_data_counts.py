@@ -1,4 +1,4 @@
-"""What ``dpsql policy check --data`` counts for the owner, compared with the same counts in Python."""
+"""The counts of ``dpsql policy check --data`` for the owner, compared with the same counts in Python."""
 
 from __future__ import annotations
 

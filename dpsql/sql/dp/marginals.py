@@ -38,7 +38,7 @@ from dpsql.sql.relations.relation import column
 MAX_RESIDUALS = 256
 """Residuals of one block: each has noise of its own, and is added to the marginals above it."""
 _NO_DEARER = 1 + Fraction(1, 10**9)
-"""How much more the residuals may cost than the sets one by one: what rounding leaves."""
+"""The most that the residuals may cost, in parts of the sets one by one: what rounding leaves."""
 
 
 class Unfit(Exception):
@@ -90,7 +90,7 @@ class JointBlock(NoisyBlock):
 
 @dataclass
 class MarginalsChoice:
-    """What was chosen for grouping sets: their blocks one by one, or one block for all.
+    """The choice for grouping sets: their blocks one by one, or one block for all.
 
     Args:
         choice: the strategy, and the errors of all that fit; None where EVEN alone does.
@@ -160,7 +160,7 @@ def _with_set(block: PrivateBlock) -> PrivateBlock:
 
 
 class _BinderState:
-    """What a binder holds before a block is tried, to be put back where another is taken."""
+    """The state of a binder before a block is tried, to be put back where another is taken."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder

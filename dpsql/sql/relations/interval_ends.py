@@ -288,8 +288,8 @@ def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
         some = exp.And(this=_is_known(low), expression=exp.GTE(this=high.copy(), expression=zero.copy()))
         least, most = (_where(some, _call(kind, end)) for end in held)
         return least, most
-    some = exp.GT(this=low.copy(), expression=zero)
-    return _where(some, _call(kind, low)), _where(some, _call(kind, high))
+    above = exp.GT(this=low.copy(), expression=zero)
+    return _where(above, _call(kind, low)), _where(above, _call(kind, high))
 
 
 def _absolute(node: exp.Expr, known: Certain) -> EndPair | None:
