@@ -37,7 +37,7 @@ from dpsql.why import Why, WhyPart, end_sentence, say_refusal
 SHOWN_ANSWERS = 3
 """Answers whose errors are compared at other epsilons."""
 
-_ROWS = re.compile(r"at most ([\d,]+) rows in one group")
+_ROWS = re.compile(r"at most ([\d,]+) rows in (?:one group|all)\b")
 _GROUPS = re.compile(
     r"(?:one privacy unit counts in at most |max_groups_contributed = )([\d,]+)(?: of them| would leave out)"
 )
@@ -227,6 +227,7 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
     event = asked.used or asked.reserved
     errors = name_errors(plan, policy.budget, asked.draws)
     if errors is not None:
+        errors = _tell_once(errors)
         room = ledger if isinstance(asked.error, BudgetExceeded) else None
         yield from _compare_errors(errors, room, asked.paid_all)
     leaves = () if event is None else event.leaves()
@@ -259,8 +260,9 @@ def _advise_caps(told: str) -> Iterator[str]:
     )
     if rows > 1:
         yield (
-            f"Up to {rows:,} rows of one privacy unit count, and the noise hides them all: OPTIONS (max_rows_contributed = 1) "
-            "would hide one, and leave out the others; AUTO finds a number privately."
+            f"Up to {rows:,} rows of one privacy unit count, and the noise hides them all: OPTIONS (report_cut = TRUE) tells "
+            f"about what is left out, for a part of ε; max_rows_contributed = {2 * rows} would let more count, with more noise, "
+            "and a lower number leave out more, with less; AUTO finds a number privately."
         )
     if groups > 1:
         yield (
@@ -284,24 +286,36 @@ def _compare_errors(errors: Errors, ledger: Ledger | None, paid_all: bool = True
         fits = [
             i for i, amount in enumerate(errors.epsilons) if amount <= left and errors.currency == "epsilon"
         ]
-        if fits:
+        if fits and _list_errors(errors, fits[-1], own):
             yield f"{_say_amount(errors, fits[-1], sign)} would fit: {_list_errors(errors, fits[-1], own)}."
         return
     for factor, often in ((Fraction(2), "twice"), (Fraction(1, 2), "half")):
         what = f"for {often} the cost" if paid_all else f"{often} as much, all of it paid anew"
         at = next((i for i, amount in enumerate(errors.epsilons) if amount == errors.own * factor), None)
-        if at is not None:
-            yield f"{_say_amount(errors, at, sign)}, {what}: {_list_errors(errors, at, own)}."
+        told = "" if at is None else _list_errors(errors, at, own)
+        if at is not None and told:
+            yield f"{_say_amount(errors, at, sign)}, {what}: {told}."
 
 
 def _say_amount(errors: Errors, at: int, sign: str) -> str:
     return f"{sign}={write_number(errors.epsilons[at])}"
 
 
+def _tell_once(errors: Errors) -> Errors:
+    """Return the errors with one number of rows for each answer: the least that they tell something for."""
+    first: dict[str, tuple[str, tuple[float, ...]]] = {}
+    for name, row in errors.rows:
+        first.setdefault(re.sub(r", of [\d,]+ rows$", "", name), (name, row))
+    return replace(errors, rows=tuple(first.values()))
+
+
 def _list_errors(errors: Errors, at: int, own: int) -> str:
+    """Return how far answers are off at another amount; nothing of those that the bounds hold to the same error at both."""
+    differ = [(name, row) for name, row in errors.rows if row[at] != row[own]]
     shown = [
-        f"{name} within ±{row[at]:.4g} instead of ±{row[own]:.4g}"
-        for name, row in errors.rows[:SHOWN_ANSWERS]
+        f"{name} within ±{row[at]:.4g} instead of ±{row[own]:.4g}" for name, row in differ[:SHOWN_ANSWERS]
     ]
-    more = ", and so on" if len(errors.rows) > SHOWN_ANSWERS else ""
+    if not shown:
+        return ""
+    more = ", and so on" if len(differ) > SHOWN_ANSWERS else ""
     return f"{', '.join(shown)}{more} (with {errors.confidence:.4g} probability)"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpsql.explanation import Errors, Explanation
 from dpsql.ledger.ledger import Ledger
 from dpsql.mechanisms.contribution_caps import CapSearch
-from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
+from dpsql.mechanisms.moments import MEAN_ROWS
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Budget, Policy, Table
 from dpsql.privacy.amounts import Amount
@@ -157,11 +157,35 @@ def expect_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | No
     most = budget.max_epsilon_per_query or budget.epsilon
     factors = [f for f in FACTORS if f == 1 or asked.times(f).bound_epsilon(budget.at_delta) <= most]
     grid = [[e for block in paid for e in block.operator.expect_errors(f, block.confidence)] for f in factors]
-    rows = tuple(
-        (answers[0].name, tuple(answer.error for answer in answers)) for answers in zip(*grid, strict=True)
+    rows = _drop_limits(
+        [(answers[0].name, tuple(answer.error for answer in answers)) for answers in zip(*grid, strict=True)],
+        factors.index(Fraction(1)),
     )
     grid_of = tuple(asked.times(f).amount for f in factors)
     return Errors(grid_of, rows, asked.amount, plan.confidence, asked.currency) if rows else None
+
+
+_OF_ROWS = re.compile(r"(.+), of [\d,]+ rows")
+"""The name of an error that depends on the number of rows."""
+
+
+def _drop_limits(
+    rows: list[tuple[str, tuple[float, ...]]], own: int
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Leave out numbers of rows so small that an answer is anywhere between its bounds; the largest stays.
+
+    Args:
+        rows: the errors of each answer at several amounts, the smallest first.
+        own: the place of the statement's own amount.
+    """
+    kept = []
+    for place, (name, errors) in enumerate(rows):
+        found, after = _OF_ROWS.fullmatch(name), [other for other, _ in rows[place + 1 : place + 2]]
+        larger = [other for other in map(_OF_ROWS.fullmatch, after) if other is not None]
+        last = found is None or all(other[1] != found[1] for other in larger)
+        if last or errors[own] < errors[0]:
+            kept.append((name, errors))
+    return tuple(kept)
 
 
 def _find_asked(blocks: Sequence[PrivateBlock]) -> Amount | None:
@@ -203,13 +227,19 @@ def explain_plan(
     queries = tuple(dict.fromkeys(written(block, q) for block in plan.blocks for q in block.operator.queries))
     errors = name_errors(plan, budget, list_draws(prepared))
     sentences = list(dict.fromkeys(sentences))
-    assumed = any(block.operator.assumes_rows for block in plan.blocks)
     return Explanation(
         tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
-        mean_errors=tuple(plan.expected_errors.items()), assumed_rows=TYPICAL_ROWS if assumed else None,
+        mean_errors=_list_mean_errors(plan),
         least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
         strategies=tuple(block.strategy for block in plan.blocks if block.strategy is not None),
     )  # fmt: skip
+
+
+def _list_mean_errors(plan: Plan) -> tuple[tuple[int, tuple[tuple[str, float], ...]], ...]:
+    """Return the expected errors of output columns by the number of rows; by one alone where none depends on it."""
+    assumed = any(block.operator.assumes_rows for block in plan.blocks)
+    found = ((rows, tuple(plan.expect_errors(rows).items())) for rows in MEAN_ROWS[: None if assumed else 1])
+    return tuple((rows, errors) for rows, errors in found if errors)
 
 
 def describe_plan(plan: Plan) -> list[str]:

@@ -45,10 +45,8 @@ class Explanation:
     parts: tuple[Explanation, ...] = ()
     debit: Event | None = None
     """The charge to the analyst's share alone, for stored answers that another analyst paid for."""
-    mean_errors: tuple[tuple[str, float], ...] = ()
-    """The expected absolute errors of output columns."""
-    assumed_rows: int | None = None
-    """The rows of a group for which some of them are told; None where none depends on their number."""
+    mean_errors: tuple[tuple[int, tuple[tuple[str, float], ...]], ...] = ()
+    """The expected absolute errors of output columns for several numbers of rows of a group, the smallest number first."""
     least_caps: bool = False
     """True where these are errors for caps of 1, because the caps are found privately."""
     strategies: tuple[StrategyChoice, ...] = ()
@@ -65,7 +63,11 @@ class Explanation:
         found, only the result tells it. What caps and clipping take away is not in it: ``OPTIONS (report_cut = TRUE)`` asks
         for that.
         """
-        return {name: error for part in (self, *self.parts) for name, error in part.mean_errors}
+        return {name: error for part in (self, *self.parts) for name, error in part._first_errors}
+
+    @property
+    def _first_errors(self) -> tuple[tuple[str, float], ...]:
+        return self.mean_errors[0][1] if self.mean_errors else ()
 
     def __str__(self) -> str:
         queries = _format_queries(self)
@@ -122,14 +124,23 @@ class Explanation:
         return join(parts)
 
     def _say_mean_errors(self) -> str:
-        told = ", ".join(f"{name} ±{_short(error)}" for name, error in self.mean_errors)
-        rows = (
-            f", of {self.assumed_rows:,} rows spread evenly between the bounds" if self.assumed_rows else ""
-        )
+        by_name = {
+            name: [dict(errors)[name] for _, errors in self.mean_errors] for name, _ in self._first_errors
+        }
+        fixed = {name: errors[0] for name, errors in by_name.items() if len(set(errors)) == 1}
+        told = [f"{name} ±{_short(error)}" for name, error in fixed.items()]
+        for name, errors in by_name.items():
+            if name not in fixed:
+                each = ", ".join(
+                    f"±{_short(error)}{f' of {rows:,} rows' if not place else f' of {rows:,}'}"
+                    for place, (error, (rows, _)) in enumerate(zip(errors, self.mean_errors, strict=True))
+                )
+                told.append(f"{name} {each}")
+        rows = " (rows spread evenly between the bounds)" if len(fixed) < len(by_name) else ""
         caps = (
             ", with caps of 1 (noise grows in proportion to those that are found)" if self.least_caps else ""
         )
-        return f"Expected absolute error{rows}{caps}: {told}."
+        return f"Expected absolute error{rows}{caps}: {'; '.join(told) if rows else ', '.join(told)}."
 
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.

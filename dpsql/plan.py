@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.missing_values import find_null_reasons
 from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.privacy.amounts import Amount
@@ -186,7 +187,11 @@ class Plan:
 
         Errors of independent numbers that are added up add up in squares; of several sides of a UNION the largest counts.
         """
-        return self._trace_errors({block.name: block.operator.mean_errors for block in self.blocks})
+        return self.expect_errors(TYPICAL_ROWS)
+
+    def expect_errors(self, rows: int) -> dict[str, float]:
+        """Return the same where each group has so many rows."""
+        return self._trace_errors({block.name: block.operator.mean_errors(rows) for block in self.blocks})
 
     def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
         """Return the same of what was released, by the names of blocks: under the caps and bounds that were found."""

@@ -348,7 +348,11 @@ def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> 
         fits = f"{', or '.join(largest)} would fit." if largest else "stored answers are still free."
     else:
         message = f"ε={left} of {whose}ε={write_short(held.epsilon)} is left."
-        fits = f"epsilon => {left} would fit." if room.epsilon_left else "stored answers are still free."
+        fits = (
+            f"OPTIONS (epsilon = {left}) would fit."
+            if room.epsilon_left
+            else "stored answers are still free."
+        )
     if stored:
         cost = f"This stored answer costs {held.write_charge(event)} of {whose}share"
         return BudgetExceeded(f"{cost}; {message}", hint=where)

@@ -274,15 +274,15 @@ class Aggregation(base.Operator):
         for output in self.outputs:
             yield from output.expect_errors(factor, confidence)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        found = {output.name: expect_mean_error(output) for output in self.outputs}
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        found = {output.name: expect_mean_error(output, rows) for output in self.outputs}
         return {name: error for name, error in found.items() if error is not None}
 
     def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        found = dict(self.mean_errors)
+        known = {output.name for output in self.outputs if isinstance(output, Count | Sum)}
+        found = {name: error for name, error in self.mean_errors(1).items() if name in known}
         for output in self.outputs:
-            if not isinstance(output, Count | Sum) and f"{output.name}__low" in release.table.column_names:
+            if output.name not in known and f"{output.name}__low" in release.table.column_names:
                 noise = output.statistics[0].noise
                 read = read_mean_error(release.table, output.name, noise, self.confidence)
                 found |= {} if read is None else {output.name: read}
@@ -372,14 +372,13 @@ class Part(ABC):
         """Yield the errors to expect if its epsilon were ``factor`` times what it is."""
         return ()
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The expected absolute errors of its columns, where public numbers tell them."""
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the expected absolute errors of its columns in a group of so many rows, where public numbers tell them."""
         return {}
 
     def find_errors(self, release: base.Release) -> Mapping[str, float]:
-        """Return the same of what was released."""
-        return self.mean_errors
+        """Return the same of what was released: nothing that was only assumed."""
+        return {} if self.assumes_rows else self.mean_errors(1)
 
     @property
     def price_note(self) -> str:
@@ -476,10 +475,12 @@ class Together(base.Operator):
         for part in self.parts:
             yield from part.expect_errors(factor, confidence)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        first = {} if self.aggregation is None else dict(self.aggregation.mean_errors)
-        return {**first, **{name: error for part in self.parts for name, error in part.mean_errors.items()}}
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        first = {} if self.aggregation is None else dict(self.aggregation.mean_errors(rows))
+        return {
+            **first,
+            **{name: error for part in self.parts for name, error in part.mean_errors(rows).items()},
+        }
 
     def find_errors(self, release: base.Release) -> Mapping[str, float]:
         first = {} if self.aggregation is None else dict(self.aggregation.find_errors(release))
@@ -488,7 +489,7 @@ class Together(base.Operator):
     @property
     def assumes_rows(self) -> bool:
         first = self.aggregation is not None and self.aggregation.assumes_rows
-        return first or any(part.assumes_rows and part.mean_errors for part in self.parts)
+        return first or any(part.assumes_rows and part.mean_errors(1) for part in self.parts)
 
     @property
     def price_notes(self) -> tuple[str, ...]:

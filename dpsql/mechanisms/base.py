@@ -475,14 +475,13 @@ class Operator(TextReader):
         """Yield the errors to expect at ``factor`` times its epsilon (delta stays), where public numbers tell them."""
         return ()
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The expected absolute errors of released columns, in their own units, where public numbers tell them."""
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the expected absolute errors of released columns, in their own units, of a group of so many rows."""
         return {}
 
     def find_errors(self, release: Release) -> Mapping[str, float]:
         """Return the same of what was released, which tells which caps and bounds were found."""
-        return self.mean_errors
+        return {} if self.assumes_rows else self.mean_errors(1)
 
     @property
     def assumes_rows(self) -> bool:

@@ -319,10 +319,9 @@ class CapSearch(base.Operator):
         for error in self.least.expect_errors(factor, confidence):
             yield base.ExpectedError(f"{error.name}, with {self.option} = 1", error.error)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The expected absolute errors under the lowest cap: the least that they may be."""
-        return self.least.mean_errors
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the expected absolute errors under the lowest cap: the least that they may be."""
+        return self.least.mean_errors(rows)
 
     def find_errors(self, release: base.Release) -> Mapping[str, float]:
         if release.noisy is None:

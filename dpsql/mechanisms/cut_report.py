@@ -59,6 +59,12 @@ class CutNumber:
     noise: LaplaceNoise
     steps: Fraction = Fraction(1)
 
+    @property
+    def meaning(self) -> str:
+        """The words for how far an answer may be off by it, where it is not a number of rows or groups."""
+        lacks = "; a sum lacks up to that, an average up to that over its rows"
+        return lacks if self.what.endswith("added up") else ""
+
     def reach(self, confidence: float) -> float:
         """Return how far the noise reaches, in units."""
         return self.noise.half_width(confidence) / float(self.steps)
@@ -98,7 +104,7 @@ class CutReport(Part):
         noisy = int(number.noise.add(exact[:1], entropy)[0]) / float(number.steps)
         reach = number.reach(self.level)
         if noisy <= reach:
-            return f"cut: {number.what}: none that noise would not hide (fewer than {_write(max(noisy, 0) + reach)})"
+            return f"cut: {number.what}: up to {_write(max(noisy, 0) + reach)}, which the noise hides{number.meaning}"
         return f"cut: {number.what}: about {_write(noisy)} ± {_write(reach)}, counting at most {number.counted} of one unit"
 
     def sentences(self, confidence: float) -> tuple[str, ...]:

@@ -90,8 +90,7 @@ class DistinctCount(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield from self._count.expect_errors(factor, confidence)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
         return {self.name: self.noise.mean_error}
 
 
@@ -138,8 +137,7 @@ class Histogram(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield ExpectedError(f"{self.name}, each bin", self.noise.rescale(factor).half_width(confidence))
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
         return {self.name: self.noise.mean_error}
 
 
@@ -251,8 +249,7 @@ class DistinctSum(Part):
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterator[ExpectedError]:
         yield from self._sum.expect_errors(factor, confidence)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
         return {self.name: self.noise.mean_error / float(self.steps)}
 
 

@@ -58,7 +58,6 @@ from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
 from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
-from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.ptr.iqr_scale import find_quartile_ranks
 from dpsql.mechanisms.quantiles import RANK_CONFIDENCE
 from dpsql.noise.entropy import Entropy
@@ -428,8 +427,7 @@ class InverseSensitivity(Part):
         other = replace(self, epsilon=self.epsilon * factor)
         yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The error for rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
-        off = min(1 / (2 * float(self.rate) * TYPICAL_ROWS), 0.25)
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the error for rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
+        off = min(1 / (2 * float(self.rate) * rows), 0.25)
         return {self.name: off * float((self.high - self.low) / self.steps)}

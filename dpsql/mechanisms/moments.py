@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,7 +37,7 @@ Noisy = Mapping[Statistic, Integers]
 """The released integers of every statistic, one per group."""
 
 _DIGITS = 10**38 - 1
-_MEAN_ROWS = 1000
+MEAN_ROWS = (1_000, 10_000, 100_000)
 """Rows of the group for which the error of a mean is stated: it falls as they grow."""
 
 
@@ -102,7 +103,12 @@ class Output(ABC):
         """Describe each moment for EXPLAIN, from public quantities only."""
         part = self._share(confidence)
         noises = ((m.what, m.statistic.noise.sentence(part, m.steps)) for m in self.moments)
-        return tuple(f"{self.name}: {what} {noise}." for what, noise in noises)
+        said = Counter(
+            f"{what} {noise}." for what, noise in noises
+        )  # of two columns with the same bounds some are alike
+        return tuple(
+            f"{self.name}: {'twice ' if many == 2 else ''}{sentence}" for sentence, many in said.items()
+        )
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
         """Yield the errors to expect if epsilon were ``factor`` times what it is, where public numbers say them."""
@@ -229,8 +235,9 @@ class Mean(Output):
         low, high = (float(end) for end in self.bounds)
         total = _scale_width(self.total, factor, part) / float(self.steps * self.whole)
         count = _scale_width(self.count, factor, part) / self.whole
-        off = (total + (high - low) / 2 * count) / max(_MEAN_ROWS - count, 1.0)
-        yield ExpectedError(f"{self.name}, of {_MEAN_ROWS} rows", min(off, high - low))
+        for rows in MEAN_ROWS:
+            off = (total + (high - low) / 2 * count) / max(rows - count, 1.0)
+            yield ExpectedError(f"{self.name}, of {rows:,} rows", min(off, high - low))
 
 
 VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")

@@ -171,11 +171,10 @@ class NoiseReducedAggregation(Aggregation):
         for output in self._fixed:
             yield from output.expect_errors(factor, confidence)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The errors that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the errors that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
         part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
         return {
             **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),
-            **{o.name: error for o in self._fixed if (error := expect_mean_error(o)) is not None},
+            **{o.name: error for o in self._fixed if (error := expect_mean_error(o, rows)) is not None},
         }

@@ -32,7 +32,6 @@ from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
 from dpsql.mechanisms.fast.column_counts import ColumnCounts
 from dpsql.mechanisms.graded_grid import GradedGrid, PointWeights
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
-from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_step
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
@@ -210,7 +209,8 @@ class Quantiles(Part):
             off = max(math.ceil(self._bound_miss(self.ranks[i], RANK_CONFIDENCE)) for i in places)
             by_error.setdefault(off, []).append(name)
         return tuple(
-            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}"
+            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}; "
+            "quantiles whose ranks are more rows below and above enclose it"
             for off, names in by_error.items()
         )
 
@@ -273,9 +273,8 @@ class Quantiles(Part):
             off = max(other._bound_miss(other.ranks[i], confidence) for i in places)
             yield ExpectedError(f"{name}, in rows", off)
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
-        """The errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        """Return the errors for rows that are spread evenly between the bounds: ranks are off by the weight of one row."""
         found: dict[str, float] = {}
         if self.even_ends is None:
             return found
@@ -283,5 +282,5 @@ class Quantiles(Part):
         for name, places in self._places().items():
             ranks = (self.ranks[i] for i in places)
             off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
-            found[name] = min(off / TYPICAL_ROWS, 0.25) * float((high - low) / steps)
+            found[name] = min(off / rows, 0.25) * float((high - low) / steps)
         return found

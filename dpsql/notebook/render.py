@@ -37,7 +37,7 @@ ROWS = 20
 NOISY_DIGITS = 4
 """Digits shown of a noisy number that has no interval to say how many count."""
 
-NOISE_ONLY = "the interval is for the noise, not for clamping"
+NOISE_ONLY = "the interval is for the noise alone"
 EXACT_SQL = "Exact SQL:"
 """The line of an explanation below which its SQL stands."""
 NO_INTERVAL = "no interval: computed after the release"

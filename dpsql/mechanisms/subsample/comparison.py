@@ -55,6 +55,13 @@ def _expect_median(width: float, deviation: float, epsilon: float, blocks: int, 
     return float(away[min(int(np.searchsorted(mass, (1 - doubt) * mass[-1])), len(away) - 1)])
 
 
+_WIDER = {
+    True: "The answer's interval also holds how far results really spread, and may be far wider.",
+    False: "The answer's interval is for that noise, and not for how far results spread.",
+}
+"""The intervals of an answer beside these figures: of a median, and of means."""
+
+
 def compare_combiners(
     name: str, chosen: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
 ) -> str:  # fmt: skip
@@ -66,6 +73,6 @@ def compare_combiners(
     )
     spread = float(SPREAD * (bounds.high - bounds.low))
     return (
-        f"{name}: at {confidence:.0%} the noise of each combiner, where results spread like a bell of deviation {spread:.3g}: "
-        f"{', '.join(parts)}."
+        f"{name}: only the data know how far block results spread. Assuming a bell of deviation {spread:.3g}, the noise of each "
+        f"combiner at {confidence:.0%} is: {', '.join(parts)}. {_WIDER[chosen == 'median']}"
     )

@@ -16,6 +16,7 @@ from dpsql.mechanisms.graded_grid import GradedGrid
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
+from dpsql.sql.dp.cut_words import is_surely_within
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.coercion import moment_of
@@ -254,6 +255,10 @@ class AggregateCall:
             if self.call.name in ("MIN", "MAX"):
                 last = " DESC" if self.call.name == "MAX" else ""
                 hint = f"write SELECT {shown} ... GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1: the groups are noisy."
+            elif typed.type.kind == "BOOLEAN" and self.call.name == "AVG":
+                hint = f"write AVG(({shown})::INT), the share of rows that hold, or COUNT_IF({shown}) for their number."
+            elif typed.type.kind == "BOOLEAN":
+                hint = f"write {self.call.name}(({shown})::INT), or COUNT_IF({shown})."
             elif typed.type.kind == "TEXT":
                 hint = f"write TRY_CAST({shown} AS DOUBLE) for numbers kept as text, or {hint}"
             raise bind_error(place, what, hint)
@@ -306,6 +311,8 @@ class AggregateCall:
 
     def _origin(self, typed: Typed) -> str:
         """Say where the bounds of an expression come from."""
+        if is_surely_within(typed):
+            return "from the expression itself"
         public = {r.source.alias_or_name for r in self.exact.bound.relations if not r.private}
         read = {node.table for node in typed.node.find_all(exp.Column)}
         if not read & public:
@@ -334,7 +341,13 @@ class AggregateCall:
         named = self.options.get("contribution_bounds_per_group") is not None
         y = self.value(to_sql(grids.write_steps(place.typed, grid)))
         per_group = named and not self.exact.bound.row_level
-        if not per_group and place.between is None and typed.type.numeric:
+        given = origin.startswith("given")
+        if (
+            not per_group
+            and place.between is None
+            and typed.type.numeric
+            and (given or not is_surely_within(typed))
+        ):
             self.note_clip(y, grid, self.source())
         return Bounded(place.typed, y, grid, per_group, origin, place)
 
@@ -347,7 +360,15 @@ class AggregateCall:
         shown = Fraction(self.exact.sensitivity(partial)) / Fraction(steps)
         where = "in one group" if self.block.keys else "in all"
         found = ", times the cap on its rows" if self.exact.ceiling is not None and not partial.fixed else ""
-        return f"one privacy unit moves this by at most {float(shown):g} {where}{found}"
+        return f"one privacy unit moves this by at most {float(shown):g} {where}{found}{self._say_missing(partial)}"
+
+    def _say_missing(self, partial: Partial) -> str:
+        """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
+        if partial.fixed or self.exact.bound.row_level or self.exact.ceiling is not None:
+            return ""
+        if partial.adds is not None:
+            return "; what the sum of one privacy unit has beyond is missing"
+        return f"; rows of one privacy unit beyond {self.exact.rows_per_unit:,} are missing"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""

@@ -6,6 +6,7 @@ The modes that aggregate rows (DP, PTR) subclass it: they say which calls they k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -128,8 +129,29 @@ class AggregatingBlock(ABC):
         if where is None:
             return None
         node = self.condition(where.this).node
+        self._refuse_no_unit(where.this)
         self.conditions = split_conjuncts(node)
         return to_sql(node)
+
+    def _refuse_no_unit(self, condition: exp.Expr) -> None:
+        """Refuse to ask a table for its rows without a privacy unit: they count nowhere, so the answer would be noise alone.
+
+        After an outer join such a condition asks which rows have met none, and is left as it is.
+
+        Raises:
+            PrivacyError: the whole condition is, or holds by AND, that the unit is NULL.
+        """
+        for part in split_conjuncts(condition):
+            inner = part.unnest()
+            if not isinstance(inner, exp.Is) or not isinstance(inner.expression, exp.Null):
+                continue
+            item = self.names.known(inner.this)
+            if item is not None and item.is_unit and not item.optional and not item.lost:
+                unit = to_sql(inner.this)
+                raise privacy_error(
+                    part, f"rows whose {unit} is NULL count nowhere: this would be noise around 0.",
+                    f"leave it out, or ask the owner: a policy with another privacy unit may count rows without {unit}.",
+                )  # fmt: skip
 
     def filtered(self, call: Call, sql: str) -> str:
         """Return an expression that is NULL where the FILTER does not hold."""
@@ -351,7 +373,7 @@ class AggregatingBlock(ABC):
         if fails or self._adds_nothing(call, lost):
             return
         asked = any(fan_out.asks_for_unmatched(node, lost) for node in self.conditions)
-        if self.domain is not None and not asked and fan_out.meets_whole_groups(found, self.key_nodes, lost):
+        if not asked and fan_out.meets_whole_groups(found, self.public_key_nodes, lost):
             return
         shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
         counted = (f"COUNT({r.alias}.{f.name})" for r, f in shown if _place(f) in lost)
@@ -366,6 +388,11 @@ class AggregatingBlock(ABC):
             "public rows that no private row meets would count here, and private rows decide which these are."
         )
         raise privacy_error(call.node, what, hint + more)
+
+    @property
+    def public_key_nodes(self) -> Sequence[exp.Expr]:
+        """The keys of public groups in terms of the exact query; none where groups are private."""
+        return self.key_nodes if self.domain is not None else ()
 
     def public_key(self, join: exp.Join) -> str | None:
         """Return the public column that a join equates to a private key of the groups."""

@@ -249,12 +249,16 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         chosen = blocks[0].noise if blocks else None
         if blocks and shared.get("report_cut"):  # told once, of the first set
             shared = replace(shared, values={k: v for k, v in shared.values.items() if k != "report_cut"})
-        block = NoisyBlock(binder, part, bound, shared, env, within=within, blocks=len(parts), noise=chosen)
+        nodes = [key.node for key in everything]
+        block = NoisyBlock(
+            binder, part, bound, shared, env, within=within, every=nodes, blocks=len(parts), noise=chosen
+        )
         blocks.append(block)
         blocks[-1].bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
             inner = f"dpsql_above_{i}" if i in windows else label
             item.set("alias", exp.to_identifier(inner, quoted=True))
+    _refuse_no_choice(options, blocks)
     _calibrate(binder, blocks)
 
     def join() -> JointBlock:
@@ -279,6 +283,20 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         for i, above in windows.items():
             shown[i] = exp.alias_(above, labels[i], quoted=True)
         select.set("expressions", shown)
+
+
+def _refuse_no_choice(options: Options, blocks: list[NoisyBlock]) -> None:
+    """Refuse what is for private groups where no grouping set has any.
+
+    Raises:
+        BindError: such an option is given.
+    """
+    if len(blocks) > 1 and not any(block.keys and block.domain is None for block in blocks):
+        for name in ("group_selection_epsilon", "min_privacy_units_per_group"):
+            if name in options.values:
+                raise options.refuse(
+                    name, "the groups of all sets are public: none is chosen.", "leave it out."
+                )
 
 
 def _calibrate(binder: Binder, blocks: list[NoisyBlock]) -> None:
@@ -370,6 +388,12 @@ def _shares(binder: Binder, options: Options, count: int, select: exp.Select) ->
     for name, value in (("epsilon", epsilon), ("delta", values.get("delta", budget.default_delta))):
         if value is not None:
             values[name] = value / count
+    if "group_selection_epsilon" in values:  # of each set's own share as much as of the whole
+        chosen = values["group_selection_epsilon"]
+        if epsilon is not None and chosen >= epsilon:
+            what = f"groups are chosen with ε={float(chosen):g} of ε={float(epsilon):g}: nothing is left for the rest."
+            raise options.refuse("group_selection_epsilon", what, "lower it, or raise epsilon.")
+        values["group_selection_epsilon"] = chosen / count
     return replace(options, values=values)
 
 

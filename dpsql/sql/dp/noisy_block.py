@@ -23,6 +23,7 @@ from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, require_groups
 from dpsql.sql.dp.cut_queries import make_cut_report
+from dpsql.sql.dp.cut_words import list_cuts, propose_more
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES
@@ -33,11 +34,12 @@ from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.exact.packed_route import write_packed_route
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
 from dpsql.sql.relations.relation import INTERNAL
-from dpsql.sql.relations.unit_rows import check_unit, describe_protection
+from dpsql.sql.relations.unit_rows import check_unit, describe_protection, name_unit
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
 """Every noisy aggregate: to add one is to add a row to one of the two."""
@@ -55,6 +57,8 @@ class NoisyBlock(AggregatingBlock):
     """The aggregates that may be asked for, by name."""
     within: Sequence[exp.Expr] = ()
     """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
+    every: Sequence[exp.Expr] = ()
+    """The keys of all grouping sets, where it is a block of one of these."""
     blocks: int = 1
     """The number of blocks, of grouping sets, whose noise is calibrated together."""
     noise: MomentNoise | None = None
@@ -96,6 +100,8 @@ class NoisyBlock(AggregatingBlock):
         self.per_unit_groups = (
             min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
         )
+        if keys and self.domain is None and rows is not None and rows > 1:
+            self.binder.notes.append(self._say_many_groups(rows))
         self.exact = Exact(
             self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
             self.domain, None if self.caps is None else self.caps.rows,
@@ -107,6 +113,15 @@ class NoisyBlock(AggregatingBlock):
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
         return keys
+
+    def _say_many_groups(self, rows: int) -> str:
+        """Say that a cap on rows alone leaves a unit in many private groups, of which few are then large enough to be shown."""
+        groups = next((r.max_groups for r in self.bound.relations if r.private), None) or 1
+        unit = name_unit(self.bound)
+        return (
+            f"private groups are chosen as if one {unit} were in {rows:,} of them, as many as its rows, so small groups are left "
+            f"out: max_groups_contributed = {groups} in place of max_rows_contributed shows smaller ones"
+        )
 
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
         """Return the join by which all groups of a public table would appear; None where keys are not of one joined here."""
@@ -124,10 +139,7 @@ class NoisyBlock(AggregatingBlock):
 
     def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
         """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
-        pairs = []
-        for i, node in enumerate(within):
-            typed = self.expression(node)
-            pairs.append((GroupKey(f"w{i}", to_sql(typed.node), typed.type.sql), typed))
+        pairs = self._name_keys(within)
         domain = find_public_groups(self, pairs, self.range_groups())
         if domain is None:
             raise self.options.refuse(
@@ -163,6 +175,8 @@ class NoisyBlock(AggregatingBlock):
             raise self.options.refuse(
                 "group_selection_strategy", "these groups are not public.", hint, PrivacyError
             )
+        if self.blocks > 1:  # of grouping sets, some may have no private groups
+            return
         if "group_selection_epsilon" in self.options.values and (not self.keys or self.domain is not None):
             why = (
                 "these groups are public: nothing is spent on choosing them."
@@ -182,11 +196,25 @@ class NoisyBlock(AggregatingBlock):
         if self.options.get("max_groups_contributed") is not None and rows is not None:
             raise self.options.refuse(
                 "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
-                "give one of the two.",
+                "give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each "
+                "at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.",
             )  # fmt: skip
         if not self.bound.row_level and (not self.keys or rows is not None):
             return None
         return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
+
+    @property
+    def public_key_nodes(self) -> Sequence[exp.Expr]:
+        """The keys of all grouping sets, where these are public together: a total counts what their groups count."""
+        if not self.every:
+            return super().public_key_nodes
+        pairs = self._name_keys(self.every)
+        found = find_public_groups(self, pairs, self.range_groups())
+        return () if found is None else [typed.node for _, typed in pairs]
+
+    def _name_keys(self, nodes: Sequence[exp.Expr]) -> list[tuple[GroupKey, Typed]]:
+        typed = [self.expression(node) for node in nodes]
+        return [(GroupKey(f"w{i}", to_sql(t.node), t.type.sql), t) for i, t in enumerate(typed)]
 
     # -- the clauses above --------------------------------------------------------------------------------------
 
@@ -236,6 +264,9 @@ class NoisyBlock(AggregatingBlock):
                 what = "error takes as little as it can, and the report of what is cut a share of the whole."
                 raise self.options.refuse("report_cut", what, "ask for one of the two.")
             check_fits(aggregates)
+        cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates)))
+        self.binder.notes += cuts
+        more = () if self.options.get("report_cut") else tuple(propose_more(self.exact, cuts))
         moments = any(item.formula is not None for item in aggregates)
         choice = NoiseChoice(
             self._maker, self.options, self.binder.catalog, private, moments, self.blocks, self.noise
@@ -247,7 +278,7 @@ class NoisyBlock(AggregatingBlock):
         )
         deltas, said = (
             choice.delta_parts + private,
-            tuple(f"{label_of(a.call)}: {a.said}." for a in aggregates),
+            (*(f"{label_of(a.call)}: {a.said}." for a in aggregates), *more),
         )
         apart = CUT_SHARE if self.options.get("report_cut") else Fraction(0)
         dealt = shares + [selecting] * private
@@ -403,7 +434,7 @@ class NoisyBlock(AggregatingBlock):
             if self.caps is not None and self.caps.rows
             else (self.exact.max_rows, self.exact.row_budget)
         )
-        said = describe_protection(self.bound, *rows)
+        said = describe_protection(self.bound, *rows, bool(self.keys))
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
@@ -414,7 +445,11 @@ class NoisyBlock(AggregatingBlock):
         if (shared := self.exact.shared_rows) is not None:
             less = f"max_groups_contributed = {self.per_unit_groups} would leave out whole groups, at the same noise"
             return (*said, f"{shown}, and share {shared:,} rows of one privacy unit at most ({less}).")
-        return (*said, f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them.")
+        counted = f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them."
+        budget = self.exact.row_budget
+        if self.domain is not None or budget is None or budget == 1:
+            return (*said, counted)
+        return (*said, counted, f"P{self._say_many_groups(budget)[1:]}.")
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

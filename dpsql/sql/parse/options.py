@@ -281,6 +281,8 @@ class Options:
 _SPELLED = {"kappa": "max_groups_contributed"}
 """GoogleSQL's old names of options."""
 _INSTEAD = {
+    "max_rows": "did you mean max_rows_contributed?",
+    "max_groups": "did you mean max_groups_contributed?",
     "delta": "leave it out: nothing here takes one.",
     "error": "write SELECT WITH DP OPTIONS (error = 5, epsilon = 1): counts, sums and what is made of them take it.",
     "k_threshold": "write delta = 1e-6, from which the threshold of private groups follows.",

@@ -170,7 +170,7 @@ class PtrBlock(AggregatingBlock):
             made.append(build(amount.find_epsilon(_price(build))))
         groups = domain.sql if domain else None
         operator = Stable(tuple(made), tuple(key.name for key in keys), groups, self.confidence)
-        sentences = describe_protection(self.bound, self.rows)
+        sentences = describe_protection(self.bound, self.rows, grouped=bool(self.keys))
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )

@@ -77,20 +77,38 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     )
 
 
-def describe_protection(bound: From, max_rows: int | None, row_budget: int | None = None) -> tuple[str, ...]:
-    """Say in a sentence who is protected."""
+def describe_protection(
+    bound: From, max_rows: int | None, row_budget: int | None = None, grouped: bool = True
+) -> tuple[str, ...]:
+    """Say in a sentence who is protected, and that rows without a unit are left out."""
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)
-    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
-    direct = all(len(t.unit_path) == 1 for t in bound.tables)
-    units = " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
+    units = _name_units(bound)
     rows = row_budget if row_budget is not None else max_rows
-    where = "in all" if row_budget else "in one group"
+    where = "in one group" if grouped and not row_budget else "in all"
     counted = f", with at most {rows} row{'s' if rows != 1 else ''} {where}"
+    nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
     if bound.period is not None:
         counted = counted if rows is not None else ""
-        return (f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}.",)
-    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}.",)
+        return (
+            f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}.",
+        )
+    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}{nobody}.",)
+
+
+def name_unit(bound: From) -> str:
+    """Return what a privacy unit is called in a sentence: the column that names it, where one unit is one value of one."""
+    units = _name_units(bound)
+    return (
+        "privacy unit" if bound.row_level or bound.period is not None or not units.isidentifier() else units
+    )
+
+
+def _name_units(bound: From) -> str:
+    """Return the columns that name the units, with their tables where paths lead there."""
+    ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
+    direct = all(len(t.unit_path) == 1 for t in bound.tables)
+    return " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
 
 
 _COUNTS = ("COUNT", "COUNT_IF")

@@ -328,7 +328,8 @@ class Selection:
         self.binder.add_block(
             name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
             (*self.bound.inputs, *self.binder.lent_inputs, self.found),
-            (*describe_protection(self.bound, self.rows_per_unit), said, *self.notes), self.options.confidence, self.asked,
+            (*describe_protection(self.bound, self.rows_per_unit, grouped=False), said, *self.notes),
+            self.options.confidence, self.asked,
         )  # fmt: skip
         shown: list[tuple[str, exp.Expr]] = []
         visible = [item.name for item in made]
