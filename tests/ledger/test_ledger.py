@@ -56,7 +56,7 @@ def test_the_refusal_says_what_would_fit(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded) as told:
         ledger.reserve(PureDP(Fraction(9, 10)), "too much")
     assert told.value.message == "This query costs ε=0.9; ε=0.8 of ε=1 is left."
-    assert told.value.hint == "epsilon => 0.8 would fit.  SHOW LEDGER shows where it went."
+    assert told.value.hint == "OPTIONS (epsilon = 0.8) would fit.  SHOW LEDGER shows where it went."
     ledger.reserve(PureDP(Fraction("0.8")), "what was said to fit")
 
 

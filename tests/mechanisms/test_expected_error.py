@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.mechanisms.moments import _MEAN_ROWS, Count, Mean
+from dpsql.mechanisms.moments import MEAN_ROWS, Count, Mean
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 
@@ -112,17 +112,19 @@ def test_explain_is_never_cut(session: dpsql.Session) -> None:
 
 @pytest.mark.parametrize("whole", [1, 1 << 20], ids=["of rows", "of parts of rows"])
 def test_the_error_of_a_mean_covers_what_noise_does(whole: int) -> None:
-    """A thousand rows, noise drawn a few thousand times: off by more than said in no more than 5 of 100."""
+    """A thousand rows and more, noise drawn a few thousand times: off by more than said in no more than 5 of 100."""
     count = Statistic("n", LaplaceNoise(Fraction(1, 10), whole))
     total = Statistic("s", LaplaceNoise(Fraction(1, 10), 10 * whole))
     mean = Mean("m", total, count, Fraction(1), Fraction(10), (Fraction(0), Fraction(20)), whole)
     from dpsql.mechanisms.aggregation import Aggregation
 
-    (said,) = Aggregation("", (), (mean,)).expect_errors(Fraction(1), 0.95)
-    entropy, draws = Entropy(), 4000
+    errors = list(Aggregation("", (), (mean,)).expect_errors(Fraction(1), 0.95))
+    assert [error.name for error in errors] == [f"m, of {rows:,} rows" for rows in MEAN_ROWS]
+    assert errors[0].error > 9 * errors[1].error > 80 * errors[2].error
+    entropy, draws, said = Entropy(), 4000, errors[0]
     exact_total, exact_count = (
-        np.full(draws, 7 * _MEAN_ROWS * whole),
-        np.full(draws, _MEAN_ROWS * whole),
+        np.full(draws, 7 * MEAN_ROWS[0] * whole),
+        np.full(draws, MEAN_ROWS[0] * whole),
     )  # all rows at 17, about 10
     noisy = {total: total.noise.add(exact_total, entropy), count: count.noise.add(exact_count, entropy)}
     off = np.abs(np.asarray(mean.show(noisy, 0.95).value) - 17.0)

@@ -27,7 +27,7 @@ def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:
         " city     visits   95% interval",
         " Delft     1 240   ± 30",
         " Leiden      880   ± 30",
-        " 2 rows · cost ε=0.1 · ε=0.8 of ε=1 left · the interval is for the noise, not for clamping",
+        " 2 rows · cost ε=0.1 · ε=0.8 of ε=1 left · the interval is for the noise alone",
     ]
 
 
@@ -36,7 +36,7 @@ def test_the_caption_is_folded_to_the_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: str, lines: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    parts = ["the interval is for the noise, not for clamping"]
+    parts = ["the interval is for the noise alone"]
     result = Result(pa.table({"n": [1]}), cost_line="cost ε=0.1 · ε=0.8 of ε=1 left", notes=parts)
     assert len(repr(result).splitlines()) == 2 + lines
 

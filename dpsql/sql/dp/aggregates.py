@@ -364,7 +364,7 @@ class AggregateCall:
 
     def _say_missing(self, partial: Partial) -> str:
         """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
-        if partial.fixed or self.exact.bound.row_level or self.exact.ceiling is not None:
+        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None:
             return ""
         if partial.adds is not None:
             return "; what the sum of one privacy unit has beyond is missing"

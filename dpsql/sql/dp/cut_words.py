@@ -37,6 +37,7 @@ def _list_caps(exact: Exact, drops_rows: bool) -> Iterator[str]:
     unit, capped = name_unit(exact.bound), []
     plain = [p for p in exact.partials if not p.fixed and p.weighing is None]
     rows = exact.row_budget if exact.row_budget is not None else exact.max_rows
+    rows = rows if exact.cuts_rows else None
     where = " in one group" if exact.keys and exact.row_budget is None else ""
     if rows is not None and (drops_rows or any(p.adds is None for p in plain)):
         capped.append(f"{rows:,} row{'s' if rows > 1 else ''}{where}")

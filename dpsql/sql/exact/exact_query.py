@@ -224,6 +224,12 @@ class Exact:
         return rows
 
     @property
+    def cuts_rows(self) -> bool:
+        """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
+        private = [relation for relation in self.bound.relations if relation.private]
+        return not self.bound.row_level and not (self.row_budget is None and all(r.per_unit for r in private))
+
+    @property
     def shared_rows(self) -> int | None:
         """Rows of one unit that its public groups share, at most ``max_rows`` in each; None where whole groups are cut.
 

@@ -2,9 +2,10 @@
 SELECT COUNT(*) AS n FROM visits
 ----
 Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one patient_id moves this by at most 10 in all. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
-3. Small keys are summed in memory: same result, faster.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±100.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -15,25 +16,28 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP BY ward
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
 4. Small keys are summed in memory: same result, faster.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: mean ±16.77.
+Expected absolute error (rows spread evenly between the bounds): mean ±16.77 of 1,000 rows, ±1.677 of 10,000, ±0.1677 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
-                       ε=0.1   ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  mean, of 1000 rows    ±500    ±500   ±397.1   ±142.1   ±62.22   ±23.16
+                           ε=0.1    ε=0.2    ε=0.5    [ε=1]       ε=2       ε=5
+  mean, of 1,000 rows       ±500     ±500   ±397.1   ±142.1    ±62.22    ±23.16
+  mean, of 10,000 rows    ±142.1   ±62.22   ±23.16   ±11.32    ±5.595    ±2.223
+  mean, of 100,000 rows   ±11.32   ±5.595   ±2.223   ±1.109   ±0.5539   ±0.2214
 ====
 -- case: private keys
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
-4. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
-5. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±180 with 0.95 probability.
+4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+5. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
+6. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
 Expected absolute error: n ±60.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -56,11 +60,12 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n, SUM(amount) AS total FROM visits
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one patient_id moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
-3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
-4. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
-5. Small keys are summed in memory: same result, faster.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 59.746 (jointly ε=1, δ=1e-06); within ±117 with 0.95 probability.
+3. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in all; what the sum of one patient_id has beyond is missing. The sum has rounded Gaussian noise of deviation 29873 (jointly ε=1, δ=1e-06); within ±58550 with 0.95 probability.
+4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+5. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
+6. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±47.67, total ±23 840.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -72,37 +77,40 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY city
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
 5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
-7. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
-8. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
-9. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
-10. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
-11. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
-12. r: a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
-13. r: a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
-14. r: a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
-15. r: and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: n ±148.6, total ±74 290, mean ±58.73, r ±1.
+7. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+8. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
+9. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
+10. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
+11. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
+12. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
+13. r: a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
+14. r: a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
+15. r: a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
+16. r: and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
+Expected absolute error (rows spread evenly between the bounds): n ±148.6; total ±74 290; mean ±58.73 of 1,000 rows, ±5.873 of 10,000, ±0.5873 of 100,000; r ±1 of 1,000 rows, ±0.1365 of 10,000, ±0.01365 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
-                            ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
-  n                        ±3 170     ±1 654       ±699       ±365      ±192       ±83
-  total                ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
-  mean, of 1000 rows         ±500       ±500       ±500       ±500    ±224.5    ±77.76
+                               ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
+  n                           ±3 170     ±1 654       ±699       ±365      ±192       ±83
+  total                   ±1 585 000   ±826 800   ±349 400   ±182 500   ±95 810   ±41 610
+  mean, of 10,000 rows          ±500     ±182.5     ±63.72     ±31.37    ±15.99    ±6.821
+  mean, of 100,000 rows       ±27.02     ±13.74     ±5.716     ±2.969    ±1.554   ±0.6738
 ====
 -- case: AUTO never adds a delta
 SELECT WITH DP OPTIONS (epsilon = 1, noise = AUTO) COUNT(*) AS n FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one patient_id moves this by at most 10 in all. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
-3. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
-4. Small keys are summed in memory: same result, faster.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 10 (ε=1); within ±30 with 0.95 probability.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
+5. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±9.983.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -113,10 +121,10 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
 ----
 Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. n: count the rows; one patient_id moves this by at most 10 in one group. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
-4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
+3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
+4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
 5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
 Expected absolute error: n ±66.66, total ±33 330.
 
@@ -135,9 +143,10 @@ It reads nothing private and costs nothing.
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(LEAST(amount, 100) - 10) AS total FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
-3. Small keys are summed in memory: same result, faster.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Small keys are summed in memory: same result, faster.
 Expected absolute error: total ±900.
 
 Expected error, with 0.95 probability, at other epsilons:
@@ -148,14 +157,15 @@ Expected error, with 0.95 probability, at other epsilons:
 EXPLAIN SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h, COVAR_POP(age, amount) AS c FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. h: count the rows with ward in 3 bins (declared by the policy); all of them are shown. The count of each of 3 bins with discrete Laplace noise of scale 20 (ε=0.5); within ±60 with 0.95 probability.
 3. c: COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
-4. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-5. c: a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
-6. c: a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
-7. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: h ±19.99, c ±1 500.
+4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+5. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
+6. c: a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
+7. c: a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+8. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
+Expected absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                 ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -174,7 +184,7 @@ Would reserve ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) QUANTILE_DISC(age, 0.9, local_sensitivity => 2) AS old, IQR(amount, local_sensitivity => 5) AS spread, MODE(age, local_sensitivity => 3) AS often FROM visits
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 1 row in one group.
+1. Each patient_id in visits is protected, with at most 1 row in all; rows whose patient_id is NULL count nowhere.
 2. old: proposed is that one unit moves the 0.9 quantile by at most 2; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the 0.9 quantile is released with noise, within ±35.95 at 95%.
 3. spread: proposed is that one unit moves the interquartile range by at most 5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the interquartile range is released with noise, within ±89.87 at 95%.
 4. often: proposed is that one unit moves the most frequent value by at most 3; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then the most frequent value is released with noise, within ±53.92 at 95%.
@@ -184,10 +194,11 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
 ----
 Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one patient_id moves this by at most 10 in all. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: n ±33.54, mean ±33.38.
+4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+Expected absolute error: n ±33.54, mean ±33.38.
 
 Expected error, with 0.95 probability, at other epsilons:
        ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -205,20 +216,21 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread, TRIMMED_MEAN(age, 0.1) AS middle, MEDIAN(age), MODE(ward) FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
 3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
 4. median(age): by the exponential mechanism over 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability. From 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
-6. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-7. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-8. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
-9. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
-10. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-11. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-12. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-13. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
-Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±4.8, middle ±4.8, median(age) ±4.8.
+6. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+7. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+8. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+9. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+10. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
+11. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
+12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
+Expected absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -232,11 +244,12 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH STABLE OPTIONS (mu = 0.5) IQR(age) AS spread FROM visits
 ----
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 194.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
-4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±1.5.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±4.49 / ±0.449 / ±0.0449; PTR (δ=1e-07) NULL / ±60 / ±27.5; noise for the whole range ±449, more than the bounds are apart, however many rows there are.
+5. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.800155): each weighs exp(-0.04001 k), where k is how many rows would have to come or go for the exact answer to reach it.
+Expected absolute error (rows spread evenly between the bounds): spread ±1.5 of 1,000 rows, ±0.15 of 10,000, ±0.015 of 100,000.
 
 Expected error, with 0.95 probability, at other mu:
                     μ=0.05    μ=0.1   μ=0.25   [μ=0.5]
@@ -246,11 +259,12 @@ Expected error, with 0.95 probability, at other mu:
 SELECT WITH STABLE OPTIONS (epsilon = 1, units = 30000) IQR(age) AS spread FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 155.8, with 0.95 probability; no delta is needed, and it is never NULL.
-3. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
-4. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
-Expected absolute error, of 1,000 rows spread evenly between the bounds: spread ±1.2.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. iqr(age), three ways at 0.95, for 30,000 rows spread evenly between the bounds (the spread is assumed): inverse sensitivity ±0.12; PTR (δ=1e-07) ±60; noise for the whole range ±359, more than the bounds are apart, however many rows there are.
+5. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=1): each weighs exp(-0.05 k), where k is how many rows would have to come or go for the exact answer to reach it.
+Expected absolute error (rows spread evenly between the bounds): spread ±1.2 of 1,000 rows, ±0.12 of 10,000, ±0.012 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                      ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -269,7 +283,7 @@ Would reserve ε=1; ε=10 of ε=10 left. Nothing has been spent and no private d
 SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: VAR_POP of weight, held to bounds found privately.
 3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.15).
 4. spread: AUTO needs about 2098 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
@@ -280,10 +294,11 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. q: weight by the exponential mechanism over a geometric grid of 192513 points. The value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability. From 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
-3. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
-4. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
+5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
 Expected error, with 0.95 probability, at other epsilons:
                 ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -293,7 +308,7 @@ Expected error, with 0.95 probability, at other epsilons:
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount) AS a, STDDEV(age, trim => 0.01) AS s, AVG(age, local_sensitivity => 0.5) AS p FROM visits
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 1 row in one group.
+1. Each patient_id in visits is protected, with at most 1 row in all; rows whose patient_id is NULL count nowhere.
 2. a: the mean of the middle 90% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 2,680 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%. Values are held to 0 to 500.
 3. s: the variance of the middle 98% of the values. Twice it is tested whether the order of magnitude of how far one unit can move it is stable, in bins that lie half a bin apart, and NULL is given where neither is; the test passes from 103 units (50% of runs), 121 units (95% of runs), 134 units (99% of runs) away from another answer (with certainty from 206), and with probability at most 1.67e-07 where the answer is not stable. That takes some 13,400 rows, or more. Then it is released with noise, within ±35.9 to ±144 times the farthest that one unit can move it, at 95%, and its square root shown. Values are held to 0 to 120.
 4. p: proposed is that one unit moves the mean of the middle 90% of the values by at most 0.5; the test passes from 75 units (50% of runs), 88 units (95% of runs), 98 units (99% of runs) away from data where one unit can move it further (with certainty from 150), and with probability at most 3.33e-07 where one unit can. Then it is released with noise, within ±8.987 at 95%. Values are held to 0 to 120.
@@ -304,7 +319,7 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (-1, 1)) CORR(age, amount) 
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 128 blocks of privacy units.
-2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.05: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
+2. r: only the data know how far block results spread. Assuming a bell of deviation 0.05, the noise of each combiner at 95% is: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The answer's interval also holds how far results really spread, and may be far wider. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
 3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
 ====
 -- case: too few blocks for an interval
@@ -312,14 +327,14 @@ SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. The query runs on 60 blocks of privacy units.
-2. r: at 95% the noise of each combiner, where results spread like a bell of deviation 0.15: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599. The median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
+2. r: only the data know how far block results spread. Assuming a bell of deviation 0.15, the noise of each combiner at 95% is: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599. The answer's interval also holds how far results really spread, and may be far wider. The median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
 3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
 ====
 -- case: a utility that is no sum
 WITH ages(a) AS (VALUES (20), (40)) SELECT a, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. The statistic of each candidate is exact, in one pass (one-sided); one patient_id moves it by at most 10.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 73.78 of the best.
@@ -332,7 +347,7 @@ Expected error, with 0.95 probability, at other epsilons:
 WITH r(lo, hi) AS (VALUES (20, 40), (40, 60)) SELECT lo, EXPMECH(COUNT(*) FILTER (WHERE age >= lo AND age < hi AND week > lo), epsilon => 1) OVER r FROM visits
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. The statistic of each candidate is exact, in one pass (several ranges); one patient_id moves it by at most 10, always the same way.
 3. Choose the best of 2 candidates by permute and flip (ε=1).
 4. With probability at least 0.95 the winner is within 36.89 of the best.
@@ -347,9 +362,10 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n FROM visits
 ----
 Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 10 rows in one group.
-2. n: count the rows; one patient_id moves this by at most 10 in all. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
-3. Small keys are summed in memory: same result, faster.
+1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
+2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. Small keys are summed in memory: same result, faster.
 Expected absolute error: n ±15.96.
 
 Expected error, with 0.95 probability, at other mu:
@@ -361,7 +377,7 @@ Expected error, with 0.95 probability, at other mu:
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected.
+1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. n: count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
@@ -370,19 +386,21 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 7. With max_rows_contributed = 1: avg(amount): a total about 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
 9. Noise grows with max_rows_contributed.
-Expected absolute error, of 1,000 rows spread evenly between the bounds, with caps of 1 (noise grows in proportion to those that are found): n ±2.605, mean ±1.491.
+Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): n ±2.605; mean ±1.491 of 1,000 rows, ±0.1491 of 10,000, ±0.01491 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                                       ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  n, with max_rows_contributed = 1                       ±80      ±40      ±16       ±8       ±4       ±1
-  mean, of 1000 rows, with max_rows_contributed = 1   ±122.5   ±54.55   ±20.48   ±10.03   ±4.967   ±1.975
+                                                           ε=0.1     ε=0.2     ε=0.5      [ε=1]        ε=2        ε=5
+  n, with max_rows_contributed = 1                           ±80       ±40       ±16         ±8         ±4         ±1
+  mean, of 1,000 rows, with max_rows_contributed = 1      ±122.5    ±54.55    ±20.48     ±10.03     ±4.967     ±1.975
+  mean, of 10,000 rows, with max_rows_contributed = 1     ±10.03    ±4.967    ±1.975    ±0.9856    ±0.4923    ±0.1968
+  mean, of 100,000 rows, with max_rows_contributed = 1   ±0.9856   ±0.4923   ±0.1968   ±0.09839   ±0.04919   ±0.01967
 ====
 -- case: caps that are found, and private groups
 -- policy: no_caps
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) city, COUNT(*) AS n, COUNT(DISTINCT patient_id) AS people FROM visits GROUP BY city
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected.
+1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are private: each is shown by the number of its privacy units.
 3. max_groups_contributed is found privately among 1, 2, 4, 8, ..., 1024, by ABOVE_THRESHOLD (ε=0.0833333): it climbs as long as more than half of the units have groups beyond the cap.
 4. With max_groups_contributed = 1: groups are selected by their number of units (optimal, ε=0.25, δ=5e-07): a group appears with probability 5e-07 from 1 unit, above one half from 51, above 0.999 from 76; smaller groups are left out
@@ -410,7 +428,7 @@ Expected error, with 0.95 probability, at other epsilons:
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = AUTO) ward, COUNT(*), SUM(amount), SUM(age), SUM(week), AVG(amount), AVG(age), AVG(week), VAR_POP(amount), VAR_POP(age) FROM visits GROUP BY ward
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected.
+1. Each patient_id in visits is protected; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear.
 3. count_star(): count the rows; one patient_id moves this by at most 1 in one group, times the cap on its rows.
 4. sum(amount): add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 500 in one group, times the cap on its rows.
@@ -441,7 +459,7 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 29. With max_rows_contributed = 1: var_pop(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
 30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 31. Noise grows with max_rows_contributed.
-Expected absolute error, of 1,000 rows spread evenly between the bounds, with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45, sum(amount) ±5 724, sum(age) ±1 374, sum(week) ±606.7, avg(amount) ±3.505, avg(age) ±0.8412, avg(week) ±0.4706, var_pop(amount) ±1 468, var_pop(age) ±84.54.
+Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; avg(amount) ±3.505 of 1,000 rows, ±0.3505 of 10,000, ±0.03505 of 100,000; avg(age) ±0.8412 of 1,000 rows, ±0.08412 of 10,000, ±0.008412 of 100,000; avg(week) ±0.4706 of 1,000 rows, ±0.04706 of 10,000, ±0.004706 of 100,000; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                                                                 ε=0.1     ε=0.2     ε=0.5     [ε=1]      ε=2       ε=5

@@ -4,6 +4,7 @@ SELECT COUNT(*) FROM visits
 columns: count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: count of rows, row level
@@ -26,6 +27,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, SUM(amount) AS total FROM vi
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a share of its own
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount) AS total FROM visits
@@ -33,6 +36,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.25) AS n, SUM(amount)
 columns: n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/4", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: an average
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(amount) AS mean FROM visits
@@ -41,6 +46,7 @@ columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a spread
 SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(age) AS spread FROM visits
@@ -49,6 +55,7 @@ columns: spread
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: age to [0, 120]
 ====
 -- case: a sum over a count of the same rows is their mean
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) FILTER (WHERE age > 18) / COUNT(amount) FILTER (WHERE age > 18) AS mean FROM visits
@@ -57,6 +64,7 @@ columns: mean
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: amount to [0, 500]
 ====
 -- case: Gaussian noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) AS n FROM visits
@@ -64,6 +72,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') COUNT(*) 
 columns: n
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "rounded_gaussian", "sensitivity_squared": 100, "sigma": "11340536045/268435456"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: Gaussian noise is calibrated once for all moments
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = 'GAUSSIAN') ward, COUNT(*) AS n, AVG(amount) AS mean FROM visits GROUP BY ward
@@ -72,6 +81,8 @@ columns: ward, n, mean
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["888912855037/8589934592", "78569538460032", "628556307681/4096"], "squares": [300, 86469112845513523200000000, 329853488332800]}
 note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Laplace noise for a few numbers, which need no delta
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) ward, COUNT(*) AS n, SUM(amount) AS total FROM visits GROUP BY ward
@@ -79,6 +90,8 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) w
 columns: ward, n, total
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
+note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: AUTO takes Gaussian noise for many
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) ward, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean, CORR(age, amount) AS r FROM visits GROUP BY ward
@@ -87,6 +100,8 @@ columns: ward, n, total, mean, r
 cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/4294967296", "613824519219/4096", "111114106879616", "888912855037/4096", "769821114213/2048", "360853647287/16", "192455278553088", "11547316713193472", "1353201177328", "98537102619239776256"], "squares": [300, 314572800000000, 86469112845513523200000000, 329853488332800, 329853488332800, 1187472557998080000, 86469112845513523200000000, 311288806243848683520000000000, 4274901208793088000000, 22667359117774297025740800000000000000]}
 note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: grouping sets have one calibration
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) ward, urgent, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward, urgent)
@@ -96,6 +111,9 @@ cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/8589934592"], "squares": [100]}
+note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a tenth of epsilon tells what is cut
 SELECT WITH DP OPTIONS (epsilon = 1, report_cut = TRUE) AVG(amount) AS mean FROM visits
@@ -104,6 +122,7 @@ columns: mean
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "9/20", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10240000}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: amount to [0, 500]
 ====
 -- case: public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward
@@ -111,6 +130,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: public keys of a boolean
 SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY urgent
@@ -118,6 +138,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY 
 columns: urgent, n
 cost: ε=1
 block: Aggregation {"count": 2, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: private keys cost delta
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -125,6 +146,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) city, COUNT(*) AS n FROM visi
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/2000000", "delta": "1/1000000", "divergence": "258801138313/1000000000000", "epsilon": "1/2", "groups": 3, "held": false, "kind": "renyi_selection", "order": "208/5", "orders": []}], "kind": "composed"}
+note: at most 10 rows in one group and 3 groups of one patient_id count: what is beyond is missing
 ====
 -- case: fewer groups, less noise
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -132,6 +154,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 1) c
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/2", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
+note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
 ====
 -- case: rows over all groups
 SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS n FROM visits GROUP BY ward
@@ -139,6 +162,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 5) ward, COUNT(*) AS
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 5}
+note: at most 5 rows of one patient_id count: what is beyond is missing
 ====
 -- case: bounds of an expression
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
@@ -146,6 +170,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount * 2 + 1) AS total FROM visits
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10250240}
+note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: values are clamped: amount * 2 + 1 to [1, 1001]
 ====
 -- case: bounds by name
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => (0, 150)) AS total FROM visits
@@ -153,6 +179,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 6144000}
+note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: values are clamped: weight to [0, 150]
 ====
 -- case: bounds of a unit in a group
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount, contribution_bounds_per_group => (0, 1000)) AS total FROM visits
@@ -167,6 +195,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) 1 + SUM(amount) / COUNT(*) AS ratio FROM vi
 columns: ratio
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10240000}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a filter
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FILTER (WHERE age > 60) AS old FROM visits WHERE urgent
@@ -174,6 +204,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FILTER (WHERE age > 60) AS old FRO
 columns: old
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: an unknown unit is reached over a path
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
@@ -181,6 +212,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(price) AS total FROM lines
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 2000}
+note: a sum has of one privacy unit at most what 20 rows at the bounds add
+note: values are clamped: price to [0, 100]
 ====
 -- case: public data cost nothing
 SELECT ward, beds FROM wards ORDER BY beds DESC LIMIT 3
@@ -195,6 +228,7 @@ columns: n, m
 cost: ε=3
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "2", "kind": "discrete_laplace", "sensitivity": 1}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: SQL above the block
 WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n, rank() OVER (ORDER BY n DESC) AS place FROM s JOIN wards USING (ward) WHERE n > 10 ORDER BY place LIMIT 2
@@ -202,6 +236,7 @@ WITH s AS (SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits 
 columns: ward, n, place
 cost: ε=1
 block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: the unit restated
 SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) AS n FROM visits
@@ -209,6 +244,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, privacy_unit_column = patient_id) COUNT(*) 
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: HAVING and ORDER BY use what was released
 SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING COUNT(*) > 5 ORDER BY n DESC LIMIT 1
@@ -216,6 +252,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, COUNT(*) AS n FROM visits GROUP BY wa
 columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 3, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: DISTINCT selects private groups
 SELECT DISTINCT city FROM visits
@@ -223,6 +260,7 @@ SELECT DISTINCT city FROM visits
 columns: city
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"aside": "1/20000000", "delta": "1/10000000", "divergence": "559594356623/10000000000000", "epsilon": "1/10", "groups": 3, "held": false, "kind": "renyi_selection", "order": "236", "orders": []}
+note: at most 3 groups of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a share beside DISTINCT
@@ -238,6 +276,7 @@ SELECT COUNT(*) FROM visits WHERE age > 100 AND 1 // 0 = 1
 columns: count_star()
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: distinct values of a column
@@ -246,6 +285,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6) COUNT(DISTINCT city) AS citie
 columns: cities
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: groups from a public table
 SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP BY wards.ward
@@ -253,6 +293,7 @@ SELECT wards.ward, COUNT(*) AS n FROM visits RIGHT JOIN wards USING (ward) GROUP
 columns: ward, n
 cost: ε=0.1
 block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: two private tables of the same units
@@ -261,6 +302,7 @@ SELECT COUNT(*) AS n FROM visits JOIN patients USING (patient_id) WHERE income >
 columns: n
 cost: ε=0.1
 block: Aggregation {"count": 1, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a private block inside a private block's filter
@@ -271,6 +313,8 @@ cost: ε=2
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10485760}], "kind": "composed"}
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: age to [0, 120]
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a table may be read in several CTEs
 WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount FROM a WHERE age > 18) SELECT WITH DP OPTIONS (epsilon = 1) SUM(amount) AS total FROM b
@@ -278,6 +322,8 @@ WITH a AS (SELECT * FROM visits WHERE urgent), b AS (SELECT patient_id, amount F
 columns: total
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10240000}
+note: a sum has of one patient_id at most what 10 rows at the bounds add
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a correlation
 SELECT WITH DP OPTIONS (epsilon = 1) CORR(age, amount) AS r FROM visits
@@ -286,6 +332,7 @@ columns: r
 cost: ε=1
 block: Aggregation {"events": [{"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 37748736000}, {"count": 1, "epsilon": "1/6", "kind": "discrete_laplace", "sensitivity": 2748779069440000000}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: age to [0, 120], amount to [0, 500]
 ====
 -- case: a regression by public keys
 SELECT WITH DP OPTIONS (epsilon = 1) ward, REGR_SLOPE(amount, age) AS slope FROM visits GROUP BY ward
@@ -294,6 +341,7 @@ columns: ward, slope
 cost: ε=1
 block: Aggregation {"events": [{"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 10485760}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 5368709120000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 629145600}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 322122547200000}, {"count": 3, "epsilon": "1/5", "kind": "discrete_laplace", "sensitivity": 37748736000}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in one group counts as 10 in averages and other moments: its rows weigh less
+note: values are clamped: amount to [0, 500], age to [0, 120]
 ====
 -- case: a histogram of declared values
 SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h FROM visits
@@ -301,6 +349,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(ward) AS h FROM visits
 columns: h
 cost: ε=1
 block: Together {"epsilon": "1", "kind": "pure"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a histogram of given bins
 SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(age, [18, 40, 65]) AS h FROM visits
@@ -308,6 +357,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) HISTOGRAM(age, [18, 40, 65]) AS h FROM visi
 columns: h
 cost: ε=1
 block: Together {"epsilon": "1", "kind": "pure"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: an average date
 SELECT WITH DP OPTIONS (epsilon = 1) AVG(day, contribution_bounds_per_row => (DATE '2024-01-01', DATE '2024-12-31')) AS d FROM visits
@@ -325,6 +375,8 @@ columns: ward, n
 cost: ε=1
 block: Aggregation {"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
+note: at most 10 rows of one patient_id count: what is beyond is missing
 note: the cells of COUNT and SUM were made to add up
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
@@ -341,6 +393,7 @@ SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, kappa = 2) city, A
 columns: city, total, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 819200}, {"count": 2, "epsilon": "1/3", "kind": "discrete_laplace", "sensitivity": 5}, {"delta": "1/1000000", "epsilon": "1/3", "groups": 2, "kind": "group_selection"}], "kind": "composed"}
+note: at most 2 groups of one patient_id count: what is beyond is missing
 ====
 -- case: a share for choosing groups
 SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.25, max_groups_contributed = 1) city, COUNT(*) AS n FROM visits GROUP BY city
@@ -348,6 +401,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, group_selection_epsilon = 0.2
 columns: city, n
 cost: ε=1, δ=1e-06
 block: Aggregation {"events": [{"count": 1, "epsilon": "3/4", "kind": "discrete_laplace", "sensitivity": 10}, {"delta": "1/1000000", "epsilon": "1/4", "groups": 1, "kind": "group_selection"}], "kind": "composed"}
+note: at most 10 rows in one group and 1 group of one patient_id count: what is beyond is missing
 ====
 -- case: values that cut the rows into equal parts
 SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS n FROM visits
@@ -355,6 +409,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) APPROX_QUANTILES(age, 4) AS q, COUNT(*) AS 
 columns: q, n
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 5, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: the different values added up, and the most frequent
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS m FROM visits
@@ -362,6 +417,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(DISTINCT age) AS total, MODE(urgent) AS
 columns: total, m
 cost: ε=1
 block: Together {"events": [{"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 1155}, {"count": 1, "epsilon": "1/2", "kind": "bounded_range"}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a pivot over declared values
 PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
@@ -369,6 +425,7 @@ PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
 columns: urgent, A, B, C
 cost: ε=0.1
 block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a pivot of written values, and what stands above it
@@ -377,6 +434,9 @@ SELECT city, A + B AS both FROM visits PIVOT (SUM(age) FOR ward IN ('A', 'B') GR
 columns: city, both
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"events": [{"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"count": 3, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 1200}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "101150238459/5000000000000", "epsilon": "1/30", "groups": 3, "held": false, "kind": "renyi_selection", "order": "707", "orders": []}], "kind": "composed"}
+note: at most 3 groups of one patient_id count: what is beyond is missing
+note: a sum has of one patient_id at most what 10 rows at the bounds add in one group
+note: values are clamped: age to [0, 120]
 note: ε=0.1 is the policy's default
 ====
 -- case: groups of a list's elements
@@ -385,6 +445,7 @@ SELECT UNNEST([ward, city]) AS n, COUNT(*) FROM visits GROUP BY n
 columns: n, count_star()
 cost: ε=0.1, δ=1e-07
 block: Aggregation {"events": [{"count": 3, "epsilon": "1/20", "kind": "discrete_laplace", "sensitivity": 10}, {"aside": "1/20000000", "delta": "1/10000000", "divergence": "73750934889/2500000000000", "epsilon": "1/20", "groups": 3, "held": false, "kind": "renyi_selection", "order": "472", "orders": []}], "kind": "composed"}
+note: at most 10 rows in one group and 3 groups of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: people in one table and not in another
@@ -402,6 +463,7 @@ SELECT ward, COUNT(*) FROM visits WHERE ward IN $wards GROUP BY ward
 columns: ward, count_star()
 cost: ε=0.1
 block: Aggregation {"count": 2, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: a count for each public row
@@ -410,6 +472,7 @@ SELECT w.ward, (SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward) FROM wards 
 columns: ward, SELECT COUNT(*) FROM visits AS v WHERE v.ward = w.ward
 cost: ε=0.1
 block: Aggregation {"count": 3, "epsilon": "1/10", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
 -- case: the ends of an interval are columns above the block
@@ -418,6 +481,7 @@ SELECT n, INTERVAL_LOW(n) AS low, INTERVAL_HIGH(n) AS high FROM (SELECT WITH DP 
 columns: n, low, high
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a join by the second of several paths to the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM payments JOIN orders ON payments.order_id = orders.id
@@ -425,6 +489,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM payments JOIN orders ON 
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 4}
+note: at most 4 rows of one user_id count: what is beyond is missing
 ====
 -- case: a join by a key that determines the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM shipments a JOIN shipments b ON a.parcel = b.parcel
@@ -432,6 +497,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM shipments a JOIN shipmen
 columns: n
 cost: ε=1
 block: Aggregation {"count": 1, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 9}
+note: at most 9 rows of one user_id count: what is beyond is missing
 ====
 -- case: a total of each person and month, where these are the unit
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n
@@ -447,6 +513,7 @@ SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n FROM visits
 columns: n
 cost: ε=0.29809
 block: Aggregation {"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a mean as accurate as asked
 SELECT WITH DP OPTIONS (error = 100, epsilon = 1) COUNT(*) AS n, AVG(amount) AS mean FROM visits
@@ -455,6 +522,8 @@ columns: n, mean
 cost: ε=1
 block: NoiseReducedAggregation {"events": [{"count": 1, "epsilon": "29809/100000", "kind": "discrete_laplace", "sensitivity": 10}, {"epsilon": "70191/100000", "kind": "noise_reduction", "most": "70191/100000"}], "kind": "composed"}
 note: a privacy unit with more than 10 rows in all counts as 10 in averages and other moments: its rows weigh less
+note: at most 10 rows of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a median without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row => AUTO) AS m FROM visits
@@ -462,6 +531,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 columns: m
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a mu, in equal parts of its square
 -- policy: mu
@@ -470,6 +540,8 @@ SELECT WITH DP OPTIONS (mu = 0.5) COUNT(*) AS n, SUM(amount) AS total FROM visit
 columns: n, total
 cost: ε=3.522, δ=1e-07
 block: Aggregation {"events": [{"declared_delta": "1/20000000", "declared_epsilon": "1760695435262809941875938868351/1000000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 100, "sigma": "971840159993/34359738368"}, {"declared_delta": "1/20000000", "declared_epsilon": "7042781741052544827730308441/4000000000000000000000000000", "kind": "gaussian_by_mu", "sensitivity_squared": 104857600000000, "sigma": "949062656243/32768"}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
+note: values are clamped: amount to [0, 500]
 ====
 -- case: a rho with Laplace noise and a quantile
 -- policy: mu
@@ -478,6 +550,7 @@ SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) 
 columns: n, middle
 cost: ε=0.301733148
 block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap on rows that is found
 -- policy: no_caps
@@ -518,6 +591,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(
 columns: week, n
 cost: ε=1
 block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "7/8", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
 ====
 -- case: a cap in mu
 -- policy: mu

@@ -88,6 +88,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age) AS spread FROM visits
 columns: spread
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: every statistic that STABLE knows
 SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS t, MEDIAN(age), QUANTILE(age, 0.9), MODE(ward), QUANTILE_CONT(age, [0.5]) FROM visits
@@ -95,6 +96,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS 
 columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
 block: Together {"events": [{"count": 2, "epsilon": "1/3", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: stable answers by public groups
 SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80) AS spread FROM visits GROUP BY ward HAVING spread > 3
@@ -102,6 +104,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) ward, IQR(age CLAMPED BETWEEN 20 AND 80
 columns: ward, spread
 cost: ε=1
 block: Together {"count": 3, "epsilon": "1", "kind": "bounded_range"}
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: a correlation from blocks
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 100, combine = 'winsorized_mean', bounds = (-1, 1)) CORR(age, amount) AS r FROM visits
@@ -123,6 +126,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(age) AS middle FROM visits
 columns: middle
 cost: ε=1
 block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: bounds found privately
 SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => AUTO) AS total FROM visits

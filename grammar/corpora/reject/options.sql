@@ -200,7 +200,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = 1, max_rows_contri
 BindError: max_groups_contributed and max_rows_contributed exclude each other.
   1 |   psilon = 1, max_groups_contributed = 1, max_rows_contributed = 5) ward, COUNT(*) FROM visits GROUP B
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: give one of the two.
+Hint: give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.
 ====
 -- case: shares that add up to too much
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*, epsilon => 0.7), SUM(amount, epsilon => 0.7) FROM visits
@@ -283,7 +283,7 @@ Hint: write OPTIONS (delta = 2e-07).
 SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM visits
 ----
 BudgetExceeded: This query costs ε=1; ε=0.2 of ε=0.2 is left.
-Hint: epsilon => 0.2 would fit.  SHOW LEDGER shows where it went.
+Hint: OPTIONS (epsilon = 0.2) would fit.  SHOW LEDGER shows where it went.
 ====
 -- case: no epsilon and no default, in another mode
 -- policy: strict
