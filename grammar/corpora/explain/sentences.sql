@@ -285,10 +285,11 @@ SELECT WITH DP OPTIONS (epsilon = 1) VAR_POP(weight, contribution_bounds_per_row
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: VAR_POP of weight, held to bounds found privately.
-3. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.15).
-4. spread: AUTO needs about 2098 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
-5. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
-6. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
+3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
+4. spread: find clipping bounds among 0 and the powers of two from 2^-30 to 2^64, for each sign, from noisy numbers of rows between them (ε=0.15).
+5. spread: AUTO needs about 2098 rows between one power of two and the next, with 95% probability: where neither sign has so many the answer is NULL. Of fewer rows that are far larger than all others, all may be clipped.
+6. spread: a bound more than 8 times the largest value that occurs has a chance of at most 1.3e-10.
+7. spread: the spread (a sum about the middle of the bounds, one of squares about it, and a count) of the clipped values with discrete Laplace noise of scale 35.2941 times half the distance of the bounds, of the squares times half the distance squared, of the count times 1 (ε=0.85).
 ====
 -- case: a quantile without bounds
 SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bounds_per_row => AUTO) AS q FROM visits
@@ -462,20 +463,26 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; avg(amount) ±3.505 of 1,000 rows, ±0.3505 of 10,000, ±0.03505 of 100,000; avg(age) ±0.8412 of 1,000 rows, ±0.08412 of 10,000, ±0.008412 of 100,000; avg(week) ±0.4706 of 1,000 rows, ±0.04706 of 10,000, ±0.004706 of 100,000; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
-                                                                ε=0.1     ε=0.2     ε=0.5     [ε=1]      ε=2       ε=5
-  count_star(), with max_rows_contributed = 1                    ±242      ±127       ±54       ±28      ±15        ±6
-  sum(amount), with max_rows_contributed = 1                 ±120 900   ±63 260   ±26 840   ±14 060   ±7 410    ±3 241
-  sum(age), with max_rows_contributed = 1                     ±29 020   ±15 180    ±6 441    ±3 374   ±1 778      ±778
-  sum(week), with max_rows_contributed = 1                    ±12 820    ±6 705    ±2 845    ±1 490     ±785      ±344
-  avg(amount), of 1000 rows, with max_rows_contributed = 1     ±217.3    ±94.17    ±36.04    ±18.26   ±9.459    ±4.093
-  avg(age), of 1000 rows, with max_rows_contributed = 1        ±52.15     ±22.6    ±8.651    ±4.382    ±2.27   ±0.9824
-  avg(week), of 1000 rows, with max_rows_contributed = 1        ±33.4    ±13.38    ±4.943    ±2.478   ±1.277   ±0.5509
+                                                                   ε=0.1     ε=0.2      ε=0.5      [ε=1]        ε=2         ε=5
+  count_star(), with max_rows_contributed = 1                       ±242      ±127        ±54        ±28        ±15          ±6
+  sum(amount), with max_rows_contributed = 1                    ±120 900   ±63 260    ±26 840    ±14 060     ±7 410      ±3 241
+  sum(age), with max_rows_contributed = 1                        ±29 020   ±15 180     ±6 441     ±3 374     ±1 778        ±778
+  sum(week), with max_rows_contributed = 1                       ±12 820    ±6 705     ±2 845     ±1 490       ±785        ±344
+  avg(amount), of 1,000 rows, with max_rows_contributed = 1       ±217.3    ±94.17     ±36.04     ±18.26     ±9.459      ±4.093
+  avg(amount), of 10,000 rows, with max_rows_contributed = 1      ±15.62    ±8.052     ±3.385     ±1.768      ±0.93     ±0.4063
+  avg(amount), of 100,000 rows, with max_rows_contributed = 1     ±1.519   ±0.7937    ±0.3364    ±0.1762   ±0.09285     ±0.0406
+  avg(age), of 1,000 rows, with max_rows_contributed = 1          ±52.15     ±22.6     ±8.651     ±4.382      ±2.27     ±0.9824
+  avg(age), of 10,000 rows, with max_rows_contributed = 1         ±3.749    ±1.932    ±0.8124    ±0.4242    ±0.2232    ±0.09752
+  avg(age), of 100,000 rows, with max_rows_contributed = 1       ±0.3646   ±0.1905   ±0.08074   ±0.04229   ±0.02228   ±0.009745
+  avg(week), of 1,000 rows, with max_rows_contributed = 1          ±33.4    ±13.38     ±4.943     ±2.478     ±1.277     ±0.5509
+  avg(week), of 10,000 rows, with max_rows_contributed = 1        ±2.116    ±1.086    ±0.4554    ±0.2376    ±0.1249    ±0.05457
+  avg(week), of 100,000 rows, with max_rows_contributed = 1      ±0.2042   ±0.1066   ±0.04518   ±0.02366   ±0.01247   ±0.005452
 ====
 -- case: a synthetic table
 CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 2) ward, urgent, week, FLOOR(age / 10)::INTEGER AS decade FROM visits
 ----
 Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
-1. Each patient_id in visits is protected, with at most 2 rows in all.
+1. Each patient_id in visits is protected, with at most 2 rows in all; rows whose patient_id is NULL count nowhere.
 2. Columns are over public values (declared by the policy, true and false, the range that the policy declares); rows with others are left out.
 3. One privacy unit has 2 rows at most among all combinations of values, and all of them may be in one cell of a marginal.
 4. Noise: AUTO takes Gaussian noise of ε=0.9, δ=1e-06: its expected error is 0.943 times that of Laplace noise.

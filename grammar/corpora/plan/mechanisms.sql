@@ -134,6 +134,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(weight, contribution_bounds_per_row => 
 columns: total
 cost: ε=1
 block: Together {"events": [{"epsilon": "3/20", "kind": "pure"}, {"count": 1, "epsilon": "17/20", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a spread within bounds found privately
 SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(weight, contribution_bounds_per_row => AUTO) AS spread FROM visits
@@ -141,6 +142,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) STDDEV(weight, contribution_bounds_per_row 
 columns: spread
 cost: ε=1
 block: Together {"events": [{"epsilon": "3/20", "kind": "pure"}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "17/60", "kind": "discrete_laplace", "sensitivity": 10737418240}], "kind": "composed"}
+note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: the mode of a card
 SELECT IQR(age) AS spread FROM visits WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1)
