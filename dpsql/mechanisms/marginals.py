@@ -331,11 +331,10 @@ class Marginals(base.Operator):
             ratio = 1.0 if factor == 1 else noise.rescale(factor).variance / noise.variance
             yield base.ExpectedError(most.name, most.error * math.sqrt(ratio))
 
-    @property
-    def mean_errors(self) -> Mapping[str, float]:
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
         found: dict[str, float] = {}
         for output in (output for outputs in self.outputs for output in outputs):
-            error = expect_mean_error(output)
+            error = expect_mean_error(output, rows)
             if error is not None:
                 found[output.name] = max(error, found.get(output.name, 0.0))
         return found
