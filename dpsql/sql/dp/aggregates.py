@@ -16,7 +16,7 @@ from dpsql.mechanisms.graded_grid import GradedGrid
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
 from dpsql.sql.dp.budget_split import require_rows
-from dpsql.sql.dp.cut_words import is_surely_within
+from dpsql.sql.dp.cut_queries import is_surely_within
 from dpsql.sql.exact.exact_query import Exact, Partial, Weighing
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.coercion import moment_of

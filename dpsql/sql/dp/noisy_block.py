@@ -22,8 +22,7 @@ from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, require_groups
-from dpsql.sql.dp.cut_queries import make_cut_report
-from dpsql.sql.dp.cut_words import list_cuts, propose_more
+from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report, propose_more
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.own_queries import OWN_QUERIES
