@@ -78,7 +78,7 @@ def require_libraries(blocks: Iterable[PrivateBlock]) -> None:
         except ImportError:
             found = False
         if not found:  # here, so that no other error is the context of ours
-            raise MissingLibrary("dpsql[synthetic]", "CREATE SYNTHETIC TABLE")
+            raise MissingLibrary("'dpsql[synthetic]'", "CREATE SYNTHETIC TABLE")
 
 
 class KeptResults:

@@ -198,6 +198,23 @@ def test_what_is_explained_is_what_is_charged(session: dpsql.Session) -> None:
     assert "Synthetic" in str(session.why()) or "synthetic" in str(session.why())
 
 
+def test_the_ledger_has_what_was_measured(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = PlainFitter(sweeps=2)
+    monkeypatch.setattr(fitting.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
+    text = "ward, urgent, FLOOR(age / 25)::INTEGER AS quarter, day FROM visits"
+    asked = f"SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN, max_rows_contributed = 2) {text}"
+    made = session.synthesise(asked)
+    (entry,) = session.ledger()
+    assert entry.event == made.event
+    assert entry.event.basic == (1, Fraction(1, 10**6))
+    noisy, *choices = entry.event.leaves()
+    _, released, _ = plain.seen[-1]
+    variances = [float(sigma) ** 2 + 1 / 12 for sigma in noisy.sigmas]
+    assert [marginal.deviation**2 for marginal in released] == pytest.approx(variances)  # type: ignore[attr-defined]
+    assert set(noisy.squares) == {2**2}
+    assert len(choices) == len(plain.seen) - 1 == len(variances) - 4
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 WITH = "SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = 1)"
@@ -286,6 +303,9 @@ def test_without_the_package_nothing_is_charged(
         assert "pip install" in str(caught.value.hint)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
+    remote, _ = connect_near(session)
+    with pytest.raises(dpsql.Error, match="needs 'dpsql"):
+        remote.synthesise(SELECT, fresh=True)
     assert session.budget().left_epsilon == 999
     assert len(made)
 
