@@ -18,6 +18,7 @@ from dpsql.asked_statement import AskedStatement, explain_why
 from dpsql.ledger.ledger import Ledger
 from dpsql.privacy import events, filters
 from dpsql.privacy.cost_words import describe_mechanism, list_cost_parts
+from dpsql.privacy.records import Entry
 from dpsql.report.entry_chain import explain_entry, explain_statement
 from dpsql.report.pages import report_text, write_report
 from dpsql.why import Why, WhyPart
@@ -334,6 +335,28 @@ def test_a_statement_is_text_and_no_markup() -> None:
 # -- for the owner
 
 
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ("COUNT(DISTINCT person) AS n", False),
+        ('COUNT( distinct "Person" ) AS n', False),
+        ("COUNT(DISTINCT visits.person) AS n", False),
+        ("COUNT(DISTINCT person) AS n, COUNT(*) AS m", True),
+        ("COUNT(DISTINCT city) AS n", True),
+        ("COUNT(*) AS n", True),
+    ],
+)
+def test_rows_are_no_matter_to_the_noise_of_counted_units(asked: str, rows: bool) -> None:
+    policy = Policy.loads(POLICY)
+    with dpsql.connect(DATA, policy=policy) as session:
+        event = events.PureDP(Fraction(1))
+        entry = Entry(
+            1, "2026-01-01T00:00:00+00:00", "", f"SELECT {asked} FROM visits", "released", event, event
+        )
+        told = explain_entry(entry, session.account.accountant, policy)
+    assert any("max_rows = 4" in line for line in told) == rows
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     place = tmp_path / "v.ledger"
@@ -362,7 +385,10 @@ def test_the_report_tells_the_chain_of_each_statement(ledger: Path, tmp_path: Pa
         assert explain_statement(opened, 1).startswith(f"1: {first.text}\n")
         with pytest.raises(BindError, match="no statement 9"):
             explain_statement(opened, 9)
-        assert "dpsql report --why 3 explains statement 3" in report_text(opened)
+        text = report_text(opened)
+        assert "dpsql report v.ledger --why 3 explains statement 3" in text
+        assert re.search(r"^ +1 +\d\d:\d\d .*SELECT WITH DP", text, re.M)  # the number that --why takes
+        assert re.search(r"By person, plain sums of epsilon:\n  \S+ +2 charged +1 refused  ε=2", text)
         page = write_report(opened, None, tmp_path / "r.html").read_text()
         assert page.count("<summary>why</summary>") == 3
         body = json.loads(write_report(opened, None, tmp_path / "r.json").read_text())

@@ -47,7 +47,7 @@ def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -
         )
         told += list_cost_parts(event)
     told += ["Nothing was charged."] if refused else list(_say_charge(entry, accountant))
-    return [*told, *_advise_owner(event, tables)]
+    return [*told, *_advise_owner(event, tables, entry.text)]
 
 
 def _find_tables(text: str, policy: Policy | None) -> list[Table]:
@@ -73,10 +73,24 @@ def _say_charge(entry: Entry, accountant: Accountant) -> Iterator[str]:
         yield f"{debit} of the analyst's share pays for stored answers, and nothing of the whole."
 
 
-def _advise_owner(event: Event | None, tables: list[Table]) -> Iterator[str]:
+_AGGREGATES = re.compile(
+    r"(?i)\b(COUNT|COUNT_IF|COUNTIF|SUM|AVG|MEAN|VAR\w*|STD\w*|MEDIAN|QUANTILE\w*|PERCENTILE\w*|MIN|MAX|MODE|HISTOGRAM|GEO\w*|CORR|"
+    r"COVAR\w*|REGR\w*|SKEW\w*|KURT\w*|APPROX\w*|EXPMECH|ABOVE_THRESHOLD|PTR\w*|STABLE\w*)\s*\("
+)
+_DISTINCT = re.compile(r"(?i)\bCOUNT\s*\(\s*DISTINCT\s+(?:\w+\.)?\"?(\w+)\"?\s*\)")
+
+
+def _counts_units_alone(text: str, table: Table) -> bool:
+    """Tell whether all that a statement asks for are numbers of units, whose noise has nothing to do with their rows."""
+    unit = table.unit_path[-1].column.lower() if table.unit_path else ""
+    rest = _DISTINCT.sub(lambda found: "" if found[1].lower() == unit else found[0], text)
+    return rest != text and _AGGREGATES.search(rest) is None
+
+
+def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterator[str]:
     """Say what in the policy would let such statements cost less or err less."""
     for table in tables if event is not None else ():
-        if table.max_rows is not None and table.max_rows > 1:
+        if table.max_rows is not None and table.max_rows > 1 and not _counts_units_alone(text, table):
             rows = f"max_rows = {table.max_rows:,} in {table.name}"
             yield f"More exact at the same cost: fewer than {rows}, if so few rows of one unit are enough."
     if chooses_groups(event):

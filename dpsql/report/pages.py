@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -326,23 +328,39 @@ def _write_as(suffix: str, ledger: Ledger, policy: Policy | None, accountant: st
     return _write_text(data)
 
 
+def _sum_people(days: list[dict[str, Any]]) -> Iterator[str]:
+    """Write what each person asked and was charged in all, as plain sums."""
+    people: dict[str, list[float]] = {}
+    for day in days:
+        sums = people.setdefault(day["who"], [0, 0, 0.0])
+        for place, key in enumerate(("statements", "refused", "epsilon")):
+            sums[place] += day[key]
+    if people:
+        yield "By person, plain sums of epsilon:"
+        for who, (charged, refused, epsilon) in people.items():
+            yield f"  {who:<12} {charged:>8} charged {refused:>6} refused  ε={epsilon:.4g}"
+        yield ""
+
+
 def _write_text(data: dict[str, Any]) -> str:
     left, promise = data["left"], data["guarantee"]
     lines = [f"WARNING: {warning}" for warning in data["warnings"]]
     lines += [f"{data['ledger'] or 'ledger in memory'} · {data['dataset']} · {data['written'][:16]}Z", ""]
     lines += [left["sentence"] + (f" ({left['about_text']})" if left["about_text"] else ""), ""]
+    lines += [*_sum_people(data["asked"]["days"])]
     if data["pages"]["of"] > 1:
         lines += ["By day (UTC) and person, plain sums of epsilon:"] + [
             f"  {d['day']:<10}  {d['who']:<12} {d['statements']:>8} charged {d['refused']:>6} refused  ε={d['epsilon']:.4g}"
             for d in data["asked"]["days"]
         ] + [""]  # fmt: skip
     lines += [f"Asked{_say_page(data['pages'])}:"] + [
-        f"  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
+        f"  {e['statement']:>4}  {e['when_text']}  {e['who']:<12} {e['charge']:<16} {e['outcome']:<11} {clip_text(e['text'], 90)}"
         for e in data["asked"]["statements"]
     ]
     if data["asked"]["statements"]:
         newest = data["asked"]["statements"][-1]["statement"]
-        lines += [f"  (why: dpsql report --why {newest} explains statement {newest})"]
+        where = f"{shlex.quote(data['ledger'])} " if data["ledger"] else ""
+        lines += [f"  (why: dpsql report {where}--why {newest} explains statement {newest})"]
     lines += ["", "Added up so far:"] + [
         f"  {row['accountant']:<6} {row['spent']:<12} ε={_write_figure(row['epsilon'])} at δ={row['delta']:.4g}, "
         f"one more: ε={_write_figure(row['left_epsilon'])}"
