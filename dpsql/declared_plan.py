@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.asked_statement import AskedStatement, noting
 from dpsql.declared_result import DeclaredResult
 from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
+from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.parameters import Params
 from dpsql.pipeline import CellNames, Pipeline, before_payment
 from dpsql.plan import Plan
@@ -17,7 +20,40 @@ from dpsql.privacy.pld import declare
 from dpsql.result import Result
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.statements import Statement, parse
-from dpsql.stored_blocks import LookUp, PreparedPlan, prepare_together
+from dpsql.stored_blocks import PreparedPlan, RequestedBlock
+
+LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
+"""Looks up the blocks of plans that are paid together."""
+
+
+def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
+    """Look up plans that were declared together, with one calibration of the Gaussian noise of all their blocks.
+
+    If all such blocks were answered under it before, they are free. Else those that were answered by themselves are, and
+    the others are calibrated together.
+    """
+    alone = look_up(plans)
+    items = [item for prepared in alone for item in prepared.asked if item.same is None]
+    noisy = [item for item in items if find_pair(item.block.operator) is not None]
+    left = [item for item in noisy if item.stored is None]
+    if len(noisy) < 2:
+        return alone
+    joint = look_up(_calibrate(alone, noisy))
+    asked = (item for prepared in joint for item in prepared.asked)
+    if len(left) == len(noisy) or all(item.free or find_pair(item.block.operator) is None for item in asked):
+        return joint
+    return look_up(_calibrate(alone, left)) if len(left) > 1 else alone
+
+
+def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
+    """Return plans in which these blocks, and equal ones, have their noise calibrated together."""
+    operators = calibrate_together([item.block.operator for item in chosen])
+    made = {item.key: operator for item, operator in zip(chosen, operators, strict=True)}
+    plans = []
+    for one in prepared:
+        blocks = (replace(item.block, operator=made.get(item.key, item.block.operator)) for item in one.asked)
+        plans.append(replace(one.plan, blocks=tuple(blocks)))
+    return plans
 
 
 class DeclaredStatement(DeclaredResult):

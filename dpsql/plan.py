@@ -178,6 +178,8 @@ class Plan:
     """The origins of output columns, in order: :mod:`dpsql.sql.relations.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
     """Columns of maps of noisy counts, and how far each count may be off."""
+    plain: Plan | None = field(default=None, compare=False, repr=False)
+    """The statement by the plain strategy, where another was chosen: it is answered so where that is stored already."""
     size: int = field(default=0, compare=False, repr=False)
     """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 

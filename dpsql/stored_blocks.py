@@ -24,7 +24,6 @@ from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
-from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.plan import Plan, PrivateBlock
@@ -221,7 +220,14 @@ class StoredBlocks:
             paid: blocks that statements before these are going to pay, by their keys; those of these are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
-        return [self._prepare(plan, fresh, first) for plan in plans]
+        return [self._prepare(plan if fresh else self._prefer_stored(plan), fresh, first) for plan in plans]
+
+    def _prefer_stored(self, plan: Plan) -> Plan:
+        """Return a plan, or that of the plain way where all of that is stored, and not all of the plan's own blocks."""
+        if plan.plain is None:
+            return plan
+        own, plain = (self._prepare(one, False, {}) for one in (plan, plan.plain))
+        return plan if own.event is None or plain.event is not None else plan.plain
 
     def _prepare(self, plan: Plan, fresh: bool, first: dict[str, RequestedBlock]) -> PreparedPlan:
         asked: list[RequestedBlock] = []
@@ -399,40 +405,6 @@ def list_shown(prepared: Iterable[PreparedPlan]) -> dict[str, str]:
 
 def _say_since(when: str) -> str:
     return f"stored since {when}" if when else "stored already"
-
-
-LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
-"""Looks up the blocks of plans that are paid together."""
-
-
-def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
-    """Look up plans that were declared together, with one calibration of the Gaussian noise of all their blocks.
-
-    If all such blocks were answered under it before, they are free. Else those that were answered by themselves are, and
-    the others are calibrated together.
-    """
-    alone = look_up(plans)
-    items = [item for prepared in alone for item in prepared.asked if item.same is None]
-    noisy = [item for item in items if find_pair(item.block.operator) is not None]
-    left = [item for item in noisy if item.stored is None]
-    if len(noisy) < 2:
-        return alone
-    joint = look_up(_calibrate(alone, noisy))
-    asked = (item for prepared in joint for item in prepared.asked)
-    if len(left) == len(noisy) or all(item.free or find_pair(item.block.operator) is None for item in asked):
-        return joint
-    return look_up(_calibrate(alone, left)) if len(left) > 1 else alone
-
-
-def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return plans in which these blocks, and equal ones, have their noise calibrated together."""
-    operators = calibrate_together([item.block.operator for item in chosen])
-    made = {item.key: operator for item, operator in zip(chosen, operators, strict=True)}
-    plans = []
-    for one in prepared:
-        blocks = (replace(item.block, operator=made.get(item.key, item.block.operator)) for item in one.asked)
-        plans.append(replace(one.plan, blocks=tuple(blocks)))
-    return plans
 
 
 def _say_dropped(item: RequestedBlock) -> str:

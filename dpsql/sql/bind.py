@@ -8,6 +8,7 @@ dot in it, and never b of a.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.errors import BindError, Error
+from dpsql.mechanisms.strategies import EVEN
 from dpsql.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
@@ -44,10 +46,34 @@ def bind(
 ) -> Plan:
     """Return the plan of a query: its private blocks, and the SQL that runs over what they release.
 
+    Where a strategy was chosen that is not the plain one, the plan holds that of the plain one too.
+
     Raises:
         BindError: names, types or options that don't fit.
         PrivacyError: it can't be released privately.
     """
+    plan = _bind(statement, catalog, finish, thresholds)
+    choices = [block.strategy for block in plan.blocks if block.strategy is not None]
+    gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
+    if not gains:
+        return plan
+    plain = _bind(statement, catalog, finish, thresholds, even=True)
+    names = " and ".join(dict.fromkeys(choice.chosen for choice in choices if choice.chosen != EVEN))
+    note = (
+        f"this is stored as it was answered number by number: asked again as fresh, {names} would have {min(gains):.3g} "
+        "times less error"
+    )  # fmt: skip
+    blocks = tuple(replace(block, strategy=None) for block in plain.blocks)
+    plain = replace(
+        plain, blocks=blocks, notes=(*plain.notes, note), limits=(*plain.limits, f"Strategy: {note}.")
+    )
+    return replace(plan, plain=plain)
+
+
+def _bind(
+    statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None, even: bool = False
+) -> Plan:  # fmt: skip
+    """Return the plan of a query, with the strategies that have the least error, or with the plain one alone."""
     assert statement.tree is not None
     tree = statement.tree.copy()
     try:
@@ -57,7 +83,7 @@ def bind(
     try:
         names = OwnNames(list_taken(tree, catalog.kept.values()))
         held = find_held_columns(tree)
-        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names)
+        binder = StatementBinder(catalog, finish, thresholds or {}, held=held, own_names=names, even=even)
         text = spell_statement(tree)
         kept = name_kept_results(tree, catalog.kept, names.taken)
         binder.public.update((item.kept.table, None) for item in kept)

@@ -7,9 +7,12 @@ mechanisms release, and what stands above it is ordinary SQL.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from sqlglot import exp
 
 from dpsql.errors import BindError
+from dpsql.mechanisms.strategies import EVEN
 from dpsql.sql.dp.grouping_sets import bind_sets, has_sets
 from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.expressions.types import Typed
@@ -82,8 +85,12 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
 """The modes of SELECT WITH, and the options that each knows; ANONYMIZATION is GoogleSQL's old word for DP."""
 
 
+@dataclass
 class StatementBinder(Binder):
     """Binds one statement: its queries, their FROM items, and the private blocks among them."""
+
+    even: bool = False
+    """True where all is measured by the plain strategy, whatever another's errors are."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -179,6 +186,8 @@ class StatementBinder(Binder):
             if groups_by_unit(select, bound):
                 return aggregate_per_unit(self, select, bound, env)
         options = options or Options("DP", {}, {})
+        if self.even:
+            options = replace(options, values={**options.values, "strategy": EVEN})
         mode = options.mode.upper()
         if mode == "PTR":
             ptr.PtrBlock(self, select, bound, options, env).bind()

@@ -117,6 +117,8 @@ def choose_for_sets(
     Raises:
         BindError: MARGINALS is named, and does not fit.
     """
+    if find_forced(options) == EVEN and "strategy" not in options.nodes:
+        return MarginalsChoice()  # nobody asks for the errors of others
     before = _BinderState(binder)
     try:
         operator, places, joint = _plan(binder, blocks, join)
@@ -137,7 +139,8 @@ def choose_for_sets(
         ),
     }
     forced = find_forced(options)
-    if forced is None and _costs_more(binder, operator.event, [one.event for _, one in plain]):
+    dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
+    if forced is None and (dearer or _leaves_out_more(joint)):
         before.restore()
         return MarginalsChoice()
     choice = choose_strategy(errors, forced)
@@ -266,6 +269,13 @@ def _variance(output: Output) -> float:
     noise: Noise = output.statistics[0].noise
     steps = output.steps if isinstance(output, Sum) else Fraction(1)
     return noise.variance / float(steps) ** 2
+
+
+def _leaves_out_more(joint: JointBlock) -> bool:
+    """Tell whether units may keep fewer rows than set by set, because whole cells are left out of many fine ones."""
+    exact = joint.exact
+    many = exact.bound.unit is not None and exact.max_rows != 1 and exact.row_budget is None
+    return many and exact.groups is not None and exact.shared_rows is None
 
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:

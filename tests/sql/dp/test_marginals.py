@@ -215,6 +215,14 @@ def test_never_worse_whatever_is_asked(session: dpsql.Session) -> None:
                     check_never_worse(session, options, f"{kind} ({', '.join(chosen)})")
 
 
+def test_whole_cells_are_not_left_out_unasked(session: dpsql.Session) -> None:
+    """Under a written cap on groups, a unit would keep fewer rows in finer cells than set by set: AUTO does not."""
+    text = ask("rho = 1, max_groups_contributed = 1", "COUNT(*) AS n FROM t GROUP BY CUBE (k, y)")
+    assert told(session, text) == []
+    forced = told(session, text.replace("rho = 1", "rho = 1, strategy = MARGINALS"))
+    assert [one["chosen"] for one in forced] == [MARGINALS]
+
+
 def test_the_charge_is_that_of_the_sets_one_by_one(session: dpsql.Session) -> None:
     for options in ("rho = 0.5", "mu = 1", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN", "epsilon = 1"):
         rest = "k, f, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY CUBE (k, f)"
@@ -301,3 +309,37 @@ def test_the_plan_holds_one_block_with_one_operator(session: dpsql.Session) -> N
     assert isinstance(block.operator, Marginals)
     assert block.strategy is not None
     assert block.strategy.gain > 1
+
+
+def test_sets_that_are_stored_one_by_one_are_free_and_fresh_ones_are_better() -> None:
+    rest = "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y) ORDER BY ALL"
+    with opened() as session:
+        paid = session.sql(ask("rho = 0.5, strategy = EVEN", rest))
+        assert paid.event is not None
+        told = str(session.explain(ask("rho = 0.5", rest)))
+        assert "MARGINALS would have 1." in told
+        again = session.sql(ask("rho = 0.5", rest))
+        assert again.event is None
+        assert again.fetchall() == paid.fetchall()
+        assert any("asked again as fresh, MARGINALS would have 1." in note for note in again.notes)
+        fresh = session.sql(ask("rho = 0.5", rest), fresh=True)
+        assert fresh.event is not None
+        last = session.sql(ask("rho = 0.5", rest))
+        assert last.event is None
+        assert last.fetchall() == fresh.fetchall()
+        assert not any("fresh" in note for note in last.notes)
+
+
+def test_a_plan_calibrates_the_sets_of_its_statements_together() -> None:
+    """Two statements of a plan have one pair; each by itself would have more noise."""
+    rest = "COUNT(*) AS n FROM r GROUP BY {}"
+    options = "epsilon = 0.5, delta = 1e-6, noise = GAUSSIAN"
+    with opened() as session:
+        alone = session.explain(ask(options, rest.format("CUBE (k, y)"))).expected_error["n"]
+        with session.plan() as plan:
+            first = session.sql(ask(options, rest.format("CUBE (k, y)")))
+            second = session.sql(ask(options, rest.format("ROLLUP (y)")))
+            assert plan.event is not None
+            assert plan.event.basic == (1, Fraction(2, 10**6))
+        assert first.expected_error["n"] < 0.9 * alone
+        assert len(second) == 4
