@@ -337,8 +337,8 @@ def test_a_plan_calibrates_the_sets_of_its_statements_together() -> None:
     with opened() as session:
         alone = session.explain(ask(options, rest.format("CUBE (k, y)"))).expected_error["n"]
         with session.plan() as plan:
-            first = session.sql(ask(options, rest.format("CUBE (k, y)")))
-            second = session.sql(ask(options, rest.format("ROLLUP (y)")))
+            first = plan.sql(ask(options, rest.format("CUBE (k, y)")))
+            second = plan.sql(ask(options, rest.format("ROLLUP (y)")))
             assert plan.event is not None
             assert plan.event.basic == (1, Fraction(2, 10**6))
         assert first.expected_error["n"] < 0.9 * alone
