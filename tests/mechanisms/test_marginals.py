@@ -27,6 +27,7 @@ from dpsql.mechanisms.per_group import (
     Statistic,
 )
 from dpsql.noise.entropy import Entropy
+from tests.support.residuals import residual_of, used_of
 
 ONE, TINY, HUGE = Fraction(1), Fraction(1, 10**6), Fraction(10**12)
 Sets = Sequence[tuple[int, ...]]
@@ -52,16 +53,6 @@ def cells_of(sizes: Sequence[int], counts: Sequence[int], other: bool = False) -
     named = [[None if other and v == m - 1 else v for v, m in zip(g, sizes, strict=True)] for g in groups]
     columns = {f"k{i}": [group[i] for group in named] for i in range(len(sizes))}
     return pa.table({**columns, "p0": list(counts)})
-
-
-def residual_of(cells: np.ndarray, places: tuple[int, ...]) -> np.ndarray:
-    """Compute D P x_T by its definition, from matrices."""
-    sums = np.asarray(cells.sum(axis=tuple(i for i in range(cells.ndim) if i not in places))).astype(object)
-    matrix = np.ones((1, 1), dtype=np.int64)
-    for i in places:
-        m = cells.shape[i]
-        matrix = np.kron(matrix, m * np.eye(m, dtype=np.int64) - 1)
-    return np.asarray(matrix.astype(object) @ sums.reshape(-1))
 
 
 def units(sizes: Sequence[int], rows: int) -> Iterator[np.ndarray]:
@@ -100,11 +91,7 @@ def test_noise_covers_all_that_a_unit_moves(noise: Noise, sizes: tuple[int, ...]
             continue  # beyond the caps of the finest cells
         for places in every:
             moved, own = residual_of(cells, places), operator.noises[places, statistic]
-            if isinstance(own, LaplaceNoise):
-                assert max(abs(v) for v in moved) <= own.sensitivity
-                loss = sum(abs(v) for v in moved) / Fraction(own.sensitivity * own.groups)
-            else:
-                loss = Fraction(sum(v * v for v in moved), own.sensitivity**2 * own.groups)
+            loss = used_of(own, moved)
             assert loss <= 1
             worst[places] = max(worst[places], loss)
     # a unit whose rows fall together in the coarse cells needs all of it: nothing less would do

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Iterator
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 import pytest
 
 import dpsql
+from dpsql.mechanisms.base import bind_parameters
 from dpsql.mechanisms.marginals import Marginals
 from dpsql.mechanisms.strategies import EVEN, MARGINALS, STRATEGY_NAMES, choose_strategy
+from dpsql.noise.entropy import Entropy
 from tests.support.inside import planned
+from tests.support.residuals import residual_of, used_of
 
 POLICY = """
 [budget]
@@ -343,3 +348,96 @@ def test_a_plan_calibrates_the_sets_of_its_statements_together() -> None:
             assert plan.event.basic == (1, Fraction(2, 10**6))
         assert first.expected_error["n"] < 0.9 * alone
         assert len(second) == 4
+
+
+# -- neighbours -------------------------------------------------------------------------------------------------
+
+KEYS = ["k", "y", "f", "month(d)", "ABS(y - 2)", "CASE WHEN x > 5 THEN 'high' ELSE 'low' END"]
+NUMBERS = ["COUNT(*)", "COUNT(k)", "SUM(x)", "SUM(z)", "COUNT_IF(f)", "SUM(x) FILTER (WHERE y = 1)"]
+UNITS = {
+    "in one parent cell": "SELECT 5000 AS id, 'a' AS k, i % 4 AS y, true AS f, DATE '2024-02-01' + i::INTEGER AS d, 9 AS x, 2.5 AS z",
+    "in several": "SELECT 5000 AS id, ['a', 'b', 'c', 'd'][1 + i % 4] AS k, i % 4 AS y, i % 2 = 0 AS f, "
+    "DATE '2024-01-30' + i::INTEGER AS d, i AS x, -1.5 AS z",
+    "beyond all": "SELECT 5000 AS id, NULL AS k, 7 AS y, i % 3 = 0 AS f, DATE '2024-02-01' AS d, 30 AS x, 9.0 AS z",
+}
+
+
+def write_statement(dice: random.Random) -> str:
+    keys = dice.sample(KEYS, dice.randint(1, 4))
+    kind = dice.choice(["ROLLUP", "CUBE", "GROUPING SETS"])
+    sets = ", ".join(keys)
+    if kind == "GROUPING SETS":
+        sets = ", ".join(
+            f"({', '.join(dice.sample(keys, dice.randint(0, len(keys))))})" for _ in range(dice.randint(2, 5))
+        )
+    numbers = ", ".join(f"{n} AS n{i}" for i, n in enumerate(dice.sample(NUMBERS, dice.randint(1, 3))))
+    options = dice.choice(["epsilon = 1", "rho = 0.2", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"])
+    options += dice.choice(
+        ["", "", ", max_rows_contributed = 2", ", max_groups_contributed = 2", ", consistent = TRUE"]
+    )
+    where = dice.choice(["", "", " WHERE x > 2", " WHERE y IN (1, 2)", " WHERE k <> 'b'"])
+    return ask(f"{options}, strategy = MARGINALS", f"{numbers} FROM t{where} GROUP BY {kind} ({sets})")
+
+
+def check_neighbours(count: int, seed: int) -> dict[str, int]:
+    """Compare plans and exact cells with and without a unit; return how many statements were planned, and how far it went."""
+    dice, found = random.Random(seed), {"planned": 0, "refused": 0, "moved": 0, "full": 0}
+    without = opened(rows=3, groups=2)
+    for unit in UNITS.values():
+        con = duckdb.connect()
+        con.execute(DATA + f"INSERT INTO t SELECT *, 'w0' AS w FROM ({unit} FROM range(25) AS s(i))")
+        policy = POLICY.format(rows=3, groups=2, accountant="zcdp")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as with_it:
+            for _ in range(count):
+                _compare(with_it, without, write_statement(dice), found)
+    without.close()
+    return found
+
+
+def _compare(one: dpsql.Session, other: dpsql.Session, text: str, found: dict[str, int]) -> None:
+    try:
+        plans = [planned(session, text) for session in (one, other)]
+    except dpsql.BindError:
+        found["refused"] += 1
+        return
+    found["planned"] += 1
+    assert repr(plans[0].blocks) == repr(plans[1].blocks)
+    operator = next(b.operator for b in plans[0].blocks if isinstance(b.operator, Marginals))
+    tables = [
+        operator.table.read_kept(
+            bind_parameters(session._pipeline.reader({}, operator), {"salt": 12345}), Entropy()
+        )
+        for session in (one, other)
+    ]
+    groups = [table.select(operator.table.keys).to_pylist() for table in tables]
+    assert groups[0] == groups[1]
+    axes = [
+        {v: i for i, v in enumerate(dict.fromkeys(row[key] for row in groups[0]))}
+        for key in operator.table.keys
+    ]
+    assert all(len(axis) <= size for axis, size in zip(axes, operator.sizes, strict=True))
+    for statistic in operator.table.statistics:
+        cells = np.zeros(operator.sizes, dtype=object)
+        for sign, table in zip((1, -1), tables, strict=True):
+            for row, value in zip(groups[0], table.column(statistic.column).to_pylist(), strict=True):
+                place = tuple(axis[row[key]] for axis, key in zip(axes, operator.table.keys, strict=True))
+                cells[place] += sign * int(value or 0)
+        for residual in operator.residuals:
+            moved = residual_of(cells, residual.places)
+            used = used_of(operator.noises[residual.places, statistic], moved)
+            assert used <= 1, text
+            found["moved"] += used > 0
+            found["full"] += used == 1
+
+
+def test_statements_at_random_over_neighbours() -> None:
+    found = check_neighbours(4, seed=25)
+    assert found["planned"] > 6
+    assert found["moved"] > 10
+    assert found["full"] > 0  # nothing less than what is charged would do
+
+
+@pytest.mark.stochastic
+@pytest.mark.timeout(3600)
+def test_many_statements_at_random_over_neighbours() -> None:
+    print(check_neighbours(7000, seed=26))
