@@ -355,7 +355,8 @@ def test_a_plan_calibrates_the_sets_of_its_statements_together() -> None:
 KEYS = ["k", "y", "f", "month(d)", "ABS(y - 2)", "CASE WHEN x > 5 THEN 'high' ELSE 'low' END"]
 NUMBERS = ["COUNT(*)", "COUNT(k)", "SUM(x)", "SUM(z)", "COUNT_IF(f)", "SUM(x) FILTER (WHERE y = 1)"]
 UNITS = {
-    "in one parent cell": "SELECT 5000 AS id, 'a' AS k, i % 4 AS y, true AS f, DATE '2024-02-01' + i::INTEGER AS d, 9 AS x, 2.5 AS z",
+    "in one parent cell": "SELECT 5000 AS id, 'a' AS k, i % 4 AS y, true AS f, DATE '2024-02-01' + i::INTEGER AS d, "
+    "9 AS x, 2.5 AS z",
     "in several": "SELECT 5000 AS id, ['a', 'b', 'c', 'd'][1 + i % 4] AS k, i % 4 AS y, i % 2 = 0 AS f, "
     "DATE '2024-01-30' + i::INTEGER AS d, i AS x, -1.5 AS z",
     "beyond all": "SELECT 5000 AS id, NULL AS k, 7 AS y, i % 3 = 0 AS f, DATE '2024-02-01' AS d, 30 AS x, 9.0 AS z",
