@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.cli.commands import add_command, add_database
 from dpsql.cli.serving import DEFAULT_LISTEN
-from dpsql.errors import ParseError
+from dpsql.errors import ParseError, ServerError
 
 if TYPE_CHECKING:
     from dpsql.client.session import RemoteSession
@@ -165,14 +166,17 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
             )
         from dpsql.client.connect import connect_server
 
-        return connect_server(
-            given.server,
-            None,
-            given.tls_ca,
-            given.token_file,
-            tls_client_cert=given.tls_client_cert,
-            tls_client_key=given.tls_client_key,
-        )
+        try:
+            return connect_server(
+                given.server,
+                None,
+                given.tls_ca,
+                given.token_file,
+                tls_client_cert=given.tls_client_cert,
+                tls_client_key=given.tls_client_key,
+            )
+        except ServerError as error:
+            raise ServerError(error.message, hint=error.hint and _write_options(error.hint)) from None
     if given.token_file or given.tls_ca or given.tls_client_cert or given.tls_client_key:
         raise ParseError("a token and certificates are for servers.", hint="--server grpc+tls://host:31337")
     from dpsql.session import open_session
@@ -180,6 +184,16 @@ def _open(given: argparse.Namespace) -> Session | RemoteSession:
     return open_session(
         given.database or ":memory:", policy=given.policy, ledger=given.ledger, analyst=given.analyst
     )
+
+
+def _write_options(hint: str) -> str:
+    """Write the arguments that a hint names as options of the command line.
+
+    >>> _write_options('tls_ca="ca.pem" names it. Give it by token=..., a file, or DPSQL_TOKEN.')
+    '--tls-ca ca.pem names it. Give it by --token-file FILE or DPSQL_TOKEN.'
+    """
+    hint = re.sub(r'\b(tls_\w+)="([^"]*)"', lambda found: f"--{found[1].replace('_', '-')} {found[2]}", hint)
+    return hint.replace("token=..., a file, or DPSQL_TOKEN", "--token-file FILE or DPSQL_TOKEN")
 
 
 def _demo(given: argparse.Namespace) -> int | None:

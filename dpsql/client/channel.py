@@ -32,6 +32,7 @@ SCHEMES = ("grpc+tls", "grpc+unix", "grpc+tcp")
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
+_CLOSED = r"socket closed|broken pipe|reset by peer"
 _ADDRESSES = "grpc+tls://host:31337, or grpc+unix:///path/of/the/socket."
 
 
@@ -50,7 +51,7 @@ class ServerAddress:
 
 def is_address(text: object) -> bool:
     """Say whether a text is meant as the address of a server, right or wrong: no path of a database looks like one."""
-    return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:", text) is not None
+    return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:|unix:", text) is not None
 
 
 def parse_address(text: str) -> ServerAddress:
@@ -59,6 +60,9 @@ def parse_address(text: str) -> ServerAddress:
     Raises:
         ServerError: it is none, or a token sent there could be read on the way. The text is not repeated: it may hold a secret.
     """
+    if text.startswith("unix:"):  # as dpsql serve --listen has it; from the folder at hand
+        place = text.removeprefix("unix:")
+        return _parse_socket("", os.path.abspath(place) if place else "")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -236,12 +240,29 @@ class FlightChannel:
         )
 
     def _explain_unreachable(self, text: str) -> Error:
+        if self.address.tls and re.search(r"wrong version number|record layer|packet length", text, re.I):
+            return ServerError(
+                f"{self.address} speaks no TLS.",
+                hint="is the port right? On this machine a server without TLS is at grpc+tcp://127.0.0.1:PORT.",
+            )
+        if self.address.tls and re.search(r"peer name|hostname", text, re.I):
+            return ServerError(
+                f"the certificate of {self.address} is for another name.",
+                hint="write the host as the certificate has it: its owner sees the names by openssl x509 -in server.pem -noout "
+                "-ext subjectAltName.",
+            )
         if self.address.tls and re.search(r"certificate|ssl|handshake|tls", text, re.I):
             return ServerError(
-                f"the certificate of {self.address} is not one that is trusted here, or it speaks no TLS.",
+                f"the certificate of {self.address} is not one that is trusted here.",
                 hint='tls_ca="ca.pem" names the authority that the owner uses.',
             )
-        if self.address.tls and re.search(r"socket closed|broken pipe|reset by peer", text, re.I):
+        if self.address.location.startswith("grpc+tcp:") and re.search(_CLOSED, text, re.I):
+            secure = self.address.shown.replace("grpc+tcp:", "grpc+tls:")
+            return ServerError(
+                f"{self.address} closed the connection before a word was said.",
+                hint=f'it may speak TLS: {secure}, and tls_ca="ca.pem" names the authority that the owner uses.',
+            )
+        if self.address.tls and re.search(_CLOSED, text, re.I):
             return ServerError(
                 f"{self.address} closed the connection before a word was said.",
                 hint="it takes no such client certificate; its authority has to sign it."

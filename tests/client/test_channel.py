@@ -17,9 +17,11 @@ import pytest
 
 import dpsql
 from dpsql import wire
+from dpsql.cli import main
 from dpsql.client import channel as channels
 from dpsql.client.connect import connect_server, connect_session
 from dpsql.errors import Error, ServerError
+from dpsql.ledger.state_files import write_private
 from dpsql.wire import Message, decode, encode
 from tests.support.stop_button import pressed
 
@@ -386,15 +388,37 @@ def test_tls(certificates: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with dpsql.connect(url, token=TOKEN, tls_ca=certificates / "ca.pem") as session:
             assert session.analyst == "ann"
         asked = len(server.headers)
+        with pytest.raises(ServerError, match="is for another name") as caught:
+            dpsql.connect(f"grpc+tls://localhost:{server.port}", token=TOKEN, tls_ca=certificates / "ca.pem")
+        assert "subjectAltName" in str(caught.value.hint)
+        plain = f"grpc+tcp://127.0.0.1:{server.port}"
+        with pytest.raises(ServerError, match="before a word") as caught:
+            dpsql.connect(plain, token=TOKEN)
+        assert f"it may speak TLS: {url}" in str(caught.value.hint)
+        token = certificates / "token"
+        write_private(token, TOKEN)
+        assert main(["sql", "SELECT 1", "--server", plain, "--token-file", str(token)]) == 1
+        assert "--tls-ca ca.pem" in capfd.readouterr().err
         for authority in (None, certificates / "other.pem"):
             with pytest.raises(ServerError, match="certificate") as caught:
                 dpsql.connect(url, token=TOKEN, tls_ca=authority)
             assert "tls_ca" in str(caught.value.hint)
         assert len(server.headers) == asked  # the token was not sent
     with Servant("grpc+tcp://127.0.0.1:0") as server:
-        with pytest.raises(ServerError):
+        with pytest.raises(ServerError, match="speaks no TLS"):
             dpsql.connect(f"grpc+tls://127.0.0.1:{server.port}", token=TOKEN, tls_ca=certificates / "ca.pem")
         assert server.headers == []
+
+
+def test_a_socket_may_be_written_as_the_owner_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(channels.parse_address("unix:d.sock")) == f"grpc+unix://{tmp_path}/d.sock"
+    assert str(channels.parse_address("unix:/run/d.sock")) == "grpc+unix:///run/d.sock"
+    assert channels.is_address("unix:d.sock")
+    with pytest.raises(ServerError, match="whole path"):
+        channels.parse_address("unix:")
 
 
 def test_no_proxy_sees_a_token_in_the_clear(
