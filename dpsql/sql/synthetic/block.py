@@ -27,6 +27,7 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import BoundedRange
 from dpsql.sql.dp.block import BlockOutput
 from dpsql.sql.dp.budget_split import BudgetShare, deal
+from dpsql.sql.dp.cut_queries import list_cuts
 from dpsql.sql.dp.noise_choice import Dealt, DealtMoment, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.noisy_block import NoisyBlock
 from dpsql.sql.dp.public_groups import find_public_groups
@@ -234,6 +235,7 @@ class SyntheticBlock(NoisyBlock):
             steps, self.per_unit_groups, found[0], found[-1] if rounds else None, rounds,
             None if one is None else one.find_epsilon(BoundedRange),
         )  # fmt: skip
+        self.binder.notes += list_cuts(self.exact, False)
         told = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
         reach = operator.reach
