@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from dpsql.errors import Error, ServerError
 from dpsql.wire import MAX_MESSAGE, Message, encode
 from dpsql.wire_parcels import unpack_messages
+from dpsql.wire_polling import waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate
@@ -200,7 +201,8 @@ class FlightChannel:
         if self.certificate is not None:
             given |= {"cert_chain": self.certificate.chain, "private_key": self.certificate.key}
         try:
-            self._client = flight.FlightClient(self.address.location, generic_options=options, **given)
+            with waiting_in_place():
+                self._client = flight.FlightClient(self.address.location, generic_options=options, **given)
         except (OSError, ValueError, flight.FlightError):
             raise ServerError(f"{self.address} can't be reached from here.") from None
 

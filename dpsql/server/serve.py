@@ -26,6 +26,7 @@ from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.listening import clear_socket, is_loopback
 from dpsql.server.postgres.listener import find_postgres_place, listen_postgres
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
+from dpsql.wire_polling import waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.server.console import Console
@@ -181,7 +182,8 @@ class _Listening:
             clear_socket(self._socket)
         mask = os.umask(_SOCKET_MASK)
         try:
-            self._front = Front(location, served, log, certificates, authority)
+            with waiting_in_place():
+                self._front = Front(location, served, log, certificates, authority)
         except Exception:
             raise ServerError(
                 "nothing can listen there.", hint="is the address in use, or the folder missing?"
