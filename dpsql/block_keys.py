@@ -99,6 +99,12 @@ class BlockKeys:
     schema: Callable[[Table], Mapping[str, str]]
     _shapes: dict[int, tuple[PrivateBlock, BlockShape]] = field(default_factory=dict)
     _contents: dict[str, str] = field(default_factory=dict)
+    _zone: str = ""
+    """The time zone of the engine when a statement was looked up last."""
+
+    def read_zone(self) -> None:
+        """Ask the engine for its time zone, which keys of answers hold: once for each look-up, since that is a query."""
+        self._zone = self.engine.time_zone
 
     @cached_property
     def forms(self) -> Forms:
@@ -123,7 +129,7 @@ class BlockKeys:
 
     def key(self, shape: BlockShape, contents: Iterable[str]) -> str:
         """Return the key of a block whose public relations have these contents."""
-        return _digest(_FORM, shape.text, self.engine.time_zone, repr(sorted(shape.items.items())), *contents)
+        return _digest(_FORM, shape.text, self._zone, repr(sorted(shape.items.items())), *contents)
 
     def items(self, shape: BlockShape, contents: Iterable[str]) -> dict[str, str]:
         """Return short digests of all that an answer rests on, by names that people can read."""
@@ -131,7 +137,7 @@ class BlockKeys:
         said = {
             **shape.items,
             **{f"the public data of {name}": version for name, version in shape.public.items()},
-            "the time zone": self.engine.time_zone,
+            "the time zone": self._zone,
             "default_epsilon": str(budget.default_epsilon),
             "default_delta": str(budget.default_delta),
             "the accountant": budget.accountant,

@@ -255,11 +255,20 @@ def take_worker() -> Worker:
 
 
 def leave_work(work: Callable[[], object]) -> None:
-    """Do work in a worker once whoever waits for what this thread does has it; what it raises is lost."""
-    if _OWN.left is None:
-        take_worker().jobs.put((work, threading.Event()))
-    else:
+    """Do work in a worker once whoever waits for what this thread does has it; what it raises is lost.
+
+    Where no thread can be made it is done at once.
+    """
+    if _OWN.left is not None:
         _OWN.left.append(work)
+        return
+    try:
+        worker = take_worker()
+    except RuntimeError:
+        with suppress(Exception):
+            work()
+        return
+    worker.jobs.put((work, threading.Event()))
 
 
 def is_lack_of_threads(error: BaseException) -> bool:

@@ -220,6 +220,8 @@ class StoredBlocks:
             paid: blocks that statements before these are going to pay, by their keys; those of these are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
+        if any(plan.blocks for plan in plans):
+            self.keys.read_zone()
         return [self._prepare(plan if fresh else self._prefer_stored(plan), fresh, first) for plan in plans]
 
     def _prefer_stored(self, plan: Plan) -> Plan:

@@ -310,6 +310,8 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 
 def spell_statement(tree: exp.Expr) -> str:
     """Write a statement with its modes as calls: the text that stored answers are found by, which no engine reads."""
+    if all(clause is None for clause in mode_clauses(tree)):
+        return to_sql(tree)
     tree = tree.copy()
     for select in tree.find_all(exp.Select):
         clause = select.args.pop("mode", None)

@@ -134,18 +134,19 @@ def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
 
 
 def _sorts(tree: exp.Expr) -> bool:
-    if tree.find(exp.Group, exp.Window, exp.Distinct, exp.Qualify) is not None:
+    nodes = list(tree.walk())
+    if any(isinstance(node, exp.Group | exp.Window | exp.Distinct | exp.Qualify) for node in nodes):
         return True
-    if any(operation.args.get("distinct") for operation in tree.find_all(exp.SetOperation)):
+    if any(isinstance(node, exp.SetOperation) and node.args.get("distinct") for node in nodes):
         return True
-    selects = list(tree.find_all(exp.Select))
+    selects = [node for node in nodes if isinstance(node, exp.Select)]
     if any(
         mode_of(select) not in (None, "DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION") for select in selects
     ):
         return True
     if sum(bool(select.args.get("joins")) or any(inner_queries(select)) for select in selects) > 1:
         return True
-    calls = (call_of(node) for node in tree.walk() if is_private_call(node))
+    calls = (call_of(node) for node in nodes if is_private_call(node))
     return any(call is None or call.name not in _COUNTS or call.distinct for call in calls)
 
 

@@ -1,0 +1,107 @@
+"""Waiting for a server: who hears the stop button, and what nobody waits for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import dpsql
+from dpsql import interrupts
+from dpsql.client.session import RemoteSession
+from dpsql.interrupts import leave_work, run_apart
+from dpsql.wire import Message
+from tests.support.stop_button import pressed
+
+OPENED = Message({"kind": "value", "session": "s1", "analyst": "ann", "policy": ""})
+END = Message({"kind": "end"})
+
+
+class SlowChannel:
+    """A channel to a server that answers nothing but its first message, if that; what follows an end never comes."""
+
+    def __init__(self, opens: bool) -> None:
+        self.opens = opens
+        self.released = threading.Event()
+        self.sent: list[str] = []
+        self.left: list[str] = []
+        """The threads that waited for what follows an end."""
+
+    def call(
+        self, action: str, message: Message, session: str = "", timeout: float | None = None
+    ) -> Iterator[Message]:
+        self.sent.append(action)
+        if action == "dpsql.open" and self.opens:
+            yield OPENED
+            yield END
+            self.left.append(threading.current_thread().name)
+        if action != "dpsql.interrupt":
+            self.released.wait(20)
+
+    def close(self) -> None:
+        self.released.set()
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_stop_leaves_a_server_that_does_not_open() -> None:
+    channel = SlowChannel(opens=False)
+    began = time.monotonic()
+    with pressed(press, times=1), pytest.raises(KeyboardInterrupt):
+        RemoteSession(channel, "slow")
+    assert time.monotonic() - began < 5
+    assert channel.sent == ["dpsql.open"], "there is no session that could be interrupted"
+    channel.close()
+
+
+def test_the_first_stop_is_told_and_the_second_leaves() -> None:
+    channel = SlowChannel(opens=True)
+    session = RemoteSession(channel, "slow")
+    began = time.monotonic()
+    with pressed(press, every=0.5, times=2), pytest.raises(dpsql.Interrupted, match="left while"):
+        session.sql("SELECT 1")
+    assert 0.9 < time.monotonic() - began < 5
+    assert channel.sent == ["dpsql.open", "dpsql.run", "dpsql.interrupt"]
+    channel.close()
+
+
+def test_nobody_waits_for_what_follows_an_end() -> None:
+    channel = SlowChannel(opens=True)
+    began = time.monotonic()
+    RemoteSession(channel, "slow")
+    assert time.monotonic() - began < 5
+    while not channel.left and time.monotonic() - began < 10:
+        time.sleep(0.01)
+    assert channel.left == ["dpsql-worker"]
+    channel.close()
+
+
+def test_left_work_comes_after_the_outcome() -> None:
+    go, done = threading.Event(), threading.Event()
+
+    def work() -> int:
+        leave_work(lambda: (go.wait(10), done.set()))
+        return 7
+
+    assert run_apart(work).get() == 7
+    assert not done.is_set()
+    assert run_apart(lambda: 8).get() == 8, "another thread is free meanwhile"
+    go.set()
+    assert done.wait(10)
+
+
+def test_left_work_is_done_at_once_where_no_thread_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(interrupts, "take_worker", refuse)
+    done: list[str] = []
+    leave_work(lambda: done.append("it"))
+    leave_work(lambda: 1 // 0)
+    assert done == ["it"]
