@@ -347,8 +347,9 @@ class Pipeline:
             return self.gate.reading(chosen), self.gate.proving(chosen)
 
         return Reader(
-            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold
-        )
+            engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
+            little=engine.reads_little,
+        )  # fmt: skip
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
         """Store what was drawn before public SQL failed on it. Charged is that, where a rule says what a part of it costs."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import dpsql
+from dpsql.engine import duckdb as duckdb_engine
 from tests.support.shop import Shop, open_shop
 
 # The default run is the same everywhere; HYPOTHESIS_PROFILE=random looks further, for as long as one likes.
@@ -61,6 +62,22 @@ def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if module.split(".")[-1] not in SEVERAL_THREADS and "benchmarks" not in str(request.path):
             patch.setattr(duckdb, "connect", _with_one_thread)
+        yield
+
+
+# Small tables are read by their plan's own query. Most tables of tests are small, and would try no quicker route.
+PLAIN_QUERIES = {
+    "test_heavy_unit", "test_little_tables", "test_nothing_exact_stays", "test_one_row", "test_one_unit", "test_tpch",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quicker_routes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take no table for a small one, but for the tests that are about both."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.split(".")[-1] not in PLAIN_QUERIES:
+            patch.setattr(duckdb_engine, "LITTLE_ROWS", -1)
+            patch.setattr(duckdb_engine, "LITTLE_BYTES", -1)
         yield
 
 

@@ -80,6 +80,13 @@ class Engine(abc.ABC):
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         return 0
 
+    def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
+        """Tell whether a text in normal form reads small relations alone, as far as that is known without reading them.
+
+        It is private, and decides nothing but between routes that release the same distribution.
+        """
+        return False
+
     @property
     def macros(self) -> frozenset[str]:
         """Functions that the owner's database defines itself; no exact query may call one of these names."""

@@ -31,6 +31,8 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
 _BATCH_ROWS = 1 << 20
+LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
+"""Rows of a table, and bytes of files, up to which its plain query is quicker than to look at the data first."""
 _CONFIGURED = 4
 """Cursors that are made before an instance is locked, with the settings that no later one can have."""
 
@@ -343,6 +345,32 @@ class DuckDBEngine(Engine):
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
         with self._cursors.borrow(self._lock) as con:
             return self._fetch_memory_limit(con) // (16 * 8)
+
+    def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
+        """Tell whether a text reads small relations alone, by what the catalog and the files' sizes said first."""
+        few = all(table.num_rows <= LITTLE_ROWS for table in lent.values())
+        return few and not any(name in sql for name in self._large)
+
+    @cached_property
+    def _large(self) -> tuple[str, ...]:
+        """The names in exact texts of all tables that may be large."""
+        rows: dict[tuple[str, ...], int] = {}
+        with contextlib.suppress(duckdb.Error):
+            query = "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()"
+            rows = {tuple(found[:3]): found[3] for found in self._ask(query)}
+        return tuple(
+            self.relation(table)
+            for table in self.policy.tables.values()
+            if not self._is_little(table, rows.get(self._paths.get(table.name, ())))
+        )
+
+    def _is_little(self, table: Table, rows: int | None) -> bool:
+        files = self._sources.get(table.name)
+        if files is None:
+            return rows is not None and rows <= LITTLE_ROWS
+        with contextlib.suppress(OSError):
+            return sum(os.stat(path).st_size for path in files) <= LITTLE_BYTES
+        return False
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""

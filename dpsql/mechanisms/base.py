@@ -118,6 +118,7 @@ class Reader:
         prove: proves what the engine runs in a text's place; it gets the normal form, the same with its values filled in,
             what is lent, and these values.
         hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
+        little: tells whether a text in normal form, with the relations lent to it, reads few rows.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -129,6 +130,7 @@ class Reader:
     values: Mapping[str, int] = field(default_factory=dict)
     prove: Prove | None = None
     hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
+    little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -140,6 +142,12 @@ class Reader:
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         given = {**self.lent, **(lent or {})}
         return self.execute(self._text(sql, given), given)
+
+    def reads_little(self, sql: str) -> bool:
+        """Tell whether a query reads small relations alone, where one query is quicker than two."""
+        if self.little is None:
+            return False
+        return self.little(sql if self.exact is None else self.exact(sql, self.lent), self.lent)
 
     def read_apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
         """Run a query over lent relations only, away from the private data where there is such a place."""

@@ -196,8 +196,8 @@ class PackedAggregation(FastRoute[pa.Table]):
                 yield base.ClaimedText(texts.pop(0), plain, lent)
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
-        """Return the rows that the query would give, or None where the data do not fit."""
-        if not read.room:
+        """Return the rows that the query would give, or None where the data do not fit, or are few."""
+        if not read.room or read.reads_little(self.ranges):
             return None
         layout = self._layout(read)
         if layout is None:

@@ -1,0 +1,143 @@
+"""Small tables: read by their plan's own query, which releases what the quicker routes for large ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.engine import duckdb as duckdb_engine
+from tests.support import inside
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 0.5
+default_epsilon = 1e6
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "u"
+max_rows = 3
+max_groups = 3
+columns.k.values = [0, 1, 2]
+columns.x.bounds = [0, 10]
+[tables.grown]
+privacy_unit = "u"
+max_rows = 3
+max_groups = 3
+"""
+STATEMENTS = [
+    "SELECT COUNT(*) AS n, SUM(x) AS s, AVG(x) AS a FROM t",
+    "SELECT COUNT(DISTINCT u) AS n, SUM(x) AS s FROM t WHERE x > 3",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k ORDER BY k",
+    "SELECT g, COUNT(*) AS n FROM t GROUP BY g ORDER BY g",
+]
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t AS SELECT i // 3 AS u, i % 3 AS k, i % 2 AS g, i * 7 % 11 AS x FROM range(600) AS r(i)"
+        )
+        con.execute("CREATE TABLE grown AS SELECT i AS u FROM range(50000) AS r(i)")
+        yield con
+
+
+def count_queries(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, statement: str) -> int:
+    """Return how many exact queries a new answer reads."""
+    engine: Any = inside.engine(session)
+    execute, read = engine.execute, []
+
+    def noted(sql: str, lent: Any = None) -> pa.Table:
+        read.append(sql)
+        return execute(sql, lent)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "execute", noted)
+        session.sql(statement, fresh=True)
+    return len(read)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS[:3])
+def test_a_small_table_is_read_by_one_query(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    assert count_queries(session, monkeypatch, statement) == 1
+
+
+def test_a_larger_table_is_looked_at_first(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert count_queries(session, monkeypatch, "SELECT COUNT(*) AS n FROM grown") == 2
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_both_routes_give_the_same(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """At a huge epsilon, where no unit has more rows or groups than count."""
+    answers, explained = [], []
+    for limit in (-1, 30_000):
+        monkeypatch.setattr(duckdb_engine, "LITTLE_ROWS", limit)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            explained.append(str(session.sql(f"EXPLAIN {statement}").fetchall()))
+            rows = session.sql(statement).fetchall()
+            answers.append([[round(float(value), 3) for value in row] for row in rows])
+    plain = con.sql(statement).fetchall()
+    assert answers[0] == answers[1]
+    assert answers[0] == [[round(float(value), 3) for value in row] for row in plain]
+    assert explained[0] == explained[1], "what was not paid for tells nothing about the size"
+
+
+def test_a_kept_answer_is_found_whichever_route_it_took(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    policy = dpsql.Policy.loads(POLICY)
+    paid = []
+    for limit in (-1, 30_000):
+        monkeypatch.setattr(duckdb_engine, "LITTLE_ROWS", limit)
+        con.execute(f"ATTACH IF NOT EXISTS '{tmp_path / 'rows.db'}' AS rows")
+        con.execute("CREATE TABLE IF NOT EXISTS rows.t AS FROM memory.t")
+        con.execute("CREATE TABLE IF NOT EXISTS rows.grown AS FROM memory.grown")
+        con.execute("DETACH rows")
+        with dpsql.connect(tmp_path / "rows.db", policy=policy, ledger=tmp_path / "one.ledger") as session:
+            paid.append(session.sql(STATEMENTS[0]).event is not None)
+    assert paid == [True, False]
+
+
+@pytest.mark.parametrize(("rows", "little"), [(600, True), (200_000, False)])
+def test_a_file_is_small_by_its_bytes(tmp_path: Path, rows: int, little: bool) -> None:
+    file = tmp_path / "t.parquet"
+    with duckdb.connect() as con:
+        con.execute(f"COPY (SELECT i AS u, hash(i) AS x FROM range({rows}) AS r(i)) TO '{file}'")
+    text = (
+        POLICY.partition("[tables.")[0] + f"[tables.t]\nsource = '{file}'\nprivacy_unit = 'u'\nmax_rows = 3"
+    )
+    with dpsql.connect(policy=dpsql.Policy.loads(text)) as session:
+        engine: Any = inside.engine(session)
+        relation = engine.relation(session.policy.tables["t"])
+        assert engine.reads_little(f"SELECT 1 FROM {relation}", {}) is little
+        file.unlink()  # what is known was known first
+        assert engine.reads_little(f"SELECT 1 FROM {relation}", {}) is little
+
+
+def test_views_frames_and_large_lent_relations_are_not_taken_for_small(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    con.execute("CREATE VIEW seen AS FROM t")
+    policy = POLICY + "[tables.seen]\nprivacy_unit = 'u'\nmax_rows = 3\n"
+    with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+        engine: Any = inside.engine(session)
+        names = {name: engine.relation(table) for name, table in session.policy.tables.items()}
+        assert engine.reads_little(names["t"], {"lent": pa.table({"a": [1]})})
+        assert not engine.reads_little(names["seen"], {})
+        assert not engine.reads_little(names["grown"], {})
+        assert not engine.reads_little(names["t"], {"lent": pa.table({"a": range(40_000)})})
+    frames = {"t": con.sql("FROM t").to_arrow_table(), "grown": con.sql("FROM grown").to_arrow_table()}
+    with dpsql.connect(frames, policy=dpsql.Policy.loads(POLICY)) as session:
+        engine = inside.engine(session)
+        assert not engine.reads_little(engine.relation(session.policy.tables["t"]), {})
