@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 import dpsql
-from dpsql.engine import duckdb as duckdb_engine
+from dpsql.engine import base as engine_base
 from tests.support.shop import Shop, open_shop
 
 # The default run is the same everywhere; HYPOTHESIS_PROFILE=random looks further, for as long as one likes.
@@ -76,8 +76,8 @@ def quicker_routes(request: pytest.FixtureRequest) -> Iterator[None]:
     """Take no table for a small one, but for the tests that are about both."""
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__.split(".")[-1] not in PLAIN_QUERIES:
-            patch.setattr(duckdb_engine, "LITTLE_ROWS", -1)
-            patch.setattr(duckdb_engine, "LITTLE_BYTES", -1)
+            patch.setattr(engine_base, "LITTLE_ROWS", -1)
+            patch.setattr(engine_base, "LITTLE_BYTES", -1)
         yield
 
 

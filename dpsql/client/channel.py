@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 from dpsql.errors import Error, ServerError
 from dpsql.wire import MAX_MESSAGE, Message, encode
-from dpsql.wire_parcels import unpack_messages
-from dpsql.wire_polling import waiting_in_place
+from dpsql.wire_parcels import unpack_messages, waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate

@@ -14,6 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from dpsql.mechanisms.base import OutOfMemory
 from dpsql.policy.model import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
+LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
+"""Rows of a table, and bytes of files, up to which its plain query is quicker than to look at the data first."""
 DECLARED, IN_NO_FILE = "version ", "session "
 """Prefixes of a table's version: one that the policy declares, and one of data that no file holds."""
 
@@ -85,7 +88,27 @@ class Engine(abc.ABC):
 
         It is private, and decides nothing but between routes that release the same distribution.
         """
+        few = all(table.num_rows <= LITTLE_ROWS for table in lent.values())
+        return few and not any(name in sql for name in self._large)
+
+    @cached_property
+    def _large(self) -> tuple[str, ...]:
+        """The names in exact texts of all tables that may be large, by what was known first."""
+        rows = self.estimate_rows()
+        return tuple(self.relation(t) for t in self.policy.tables.values() if not self._is_little(t, rows))
+
+    def _is_little(self, table: Table, rows: Mapping[tuple[str, ...], int]) -> bool:
+        path = self.path(table)
+        if path is not None:
+            return path in rows and rows[path] <= LITTLE_ROWS
+        with contextlib.suppress(OSError):
+            files = self.files(table)
+            return files is not None and sum(os.stat(file).st_size for file in files) <= LITTLE_BYTES
         return False
+
+    def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
+        """Return about how many rows the tables of the owner's database have, by their places; none where nothing says so."""
+        return {}
 
     @property
     def macros(self) -> frozenset[str]:

@@ -31,8 +31,6 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
 _BATCH_ROWS = 1 << 20
-LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
-"""Rows of a table, and bytes of files, up to which its plain query is quicker than to look at the data first."""
 _CONFIGURED = 4
 """Cursors that are made before an instance is locked, with the settings that no later one can have."""
 
@@ -227,7 +225,10 @@ class DuckDBEngine(Engine):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
         tables = self.policy.tables.values()
         named = [t.source or t.name for t in tables if self._sources.get(t.name) is None]
-        if all(_exists(cursor, name) or not _exists(given, name) for name in named):
+        if all(
+            sources.exists_in_catalog(cursor, name) or not sources.exists_in_catalog(given, name)
+            for name in named
+        ):
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
         cursor.close()
@@ -249,7 +250,7 @@ class DuckDBEngine(Engine):
         name = table.source or table.name
         parts = name.split(".")
         catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
-        temporary = len(parts) == 1 and _exists(self._con, name, temporary=True)
+        temporary = len(parts) == 1 and sources.exists_in_catalog(self._con, name, temporary=True)
         place = ("temp", "main", name) if temporary else (catalog, schema, last)
         body = ".".join(map(sandbox.quote_identifier, place))
         columns = sources.describe_relation(self._con, body)
@@ -346,31 +347,11 @@ class DuckDBEngine(Engine):
         with self._cursors.borrow(self._lock) as con:
             return self._fetch_memory_limit(con) // (16 * 8)
 
-    def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
-        """Tell whether a text reads small relations alone, by what the catalog and the files' sizes said first."""
-        few = all(table.num_rows <= LITTLE_ROWS for table in lent.values())
-        return few and not any(name in sql for name in self._large)
-
-    @cached_property
-    def _large(self) -> tuple[str, ...]:
-        """The names in exact texts of all tables that may be large."""
-        rows: dict[tuple[str, ...], int] = {}
+    def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
+        query = "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()"
         with contextlib.suppress(duckdb.Error):
-            query = "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()"
-            rows = {tuple(found[:3]): found[3] for found in self._ask(query)}
-        return tuple(
-            self.relation(table)
-            for table in self.policy.tables.values()
-            if not self._is_little(table, rows.get(self._paths.get(table.name, ())))
-        )
-
-    def _is_little(self, table: Table, rows: int | None) -> bool:
-        files = self._sources.get(table.name)
-        if files is None:
-            return rows is not None and rows <= LITTLE_ROWS
-        with contextlib.suppress(OSError):
-            return sum(os.stat(path).st_size for path in files) <= LITTLE_BYTES
-        return False
+            return {tuple(found[:3]): found[3] for found in self._ask(query)}
+        return {}
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""
@@ -514,13 +495,3 @@ def _read_seconds(text: str | None) -> float | None:
         if 0 < float(text) < float("inf"):
             return float(text)
     raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')
-
-
-def _exists(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
-    """Tell whether a connection's catalog has a table or view of that name; reads no rows."""
-    rows = con.execute(
-        "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
-        "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
-        [name.rsplit(".")[-1]] * 2,
-    ).fetchall()
-    return any(row[0] for row in rows) if temporary else bool(rows)

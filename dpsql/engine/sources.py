@@ -444,3 +444,13 @@ def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str)
     if not made:
         said = " with the declared types" if any(column.type for column in table.columns.values()) else ""
         raise PolicyError(f"the source {table.source or table.name} of {table.name} can't be read{said}.")
+
+
+def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
+    """Tell whether a connection's catalog has a table or view of that name; reads no rows."""
+    rows = con.execute(
+        "SELECT temporary FROM duckdb_tables() WHERE lower(table_name) = lower(?) UNION ALL "
+        "SELECT temporary FROM duckdb_views() WHERE lower(view_name) = lower(?)",
+        [name.rsplit(".")[-1]] * 2,
+    ).fetchall()
+    return any(row[0] for row in rows) if temporary else bool(rows)

@@ -94,13 +94,12 @@ class Read(Protocol):
             EngineError: the query failed; the reason is withheld.
             KeyboardInterrupt: the user stopped it.
         """
-        ...
 
 
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
 """Turns a text, with the relations lent to it, into its checked normal form."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves what an engine of another language runs in a text's place."""
+"""Proves what an engine of another language runs for a normal form; given that, the same with values, what is lent, the values."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,7 @@ class Reader:
         scratch: runs a query over lent relations only, away from the private data.
         exact: turns a text, with the relations lent to it, into its checked normal form.
         values: integers for the parameters of texts.
-        prove: proves what the engine runs in a text's place; it gets the normal form, the same with its values filled in,
-            what is lent, and these values.
+        prove: proves what the engine runs in a text's place.
         hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
     """
@@ -142,12 +140,6 @@ class Reader:
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
         given = {**self.lent, **(lent or {})}
         return self.execute(self._text(sql, given), given)
-
-    def reads_little(self, sql: str) -> bool:
-        """Tell whether a query reads small relations alone, where one query is quicker than two."""
-        if self.little is None:
-            return False
-        return self.little(sql if self.exact is None else self.exact(sql, self.lent), self.lent)
 
     def read_apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
         """Run a query over lent relations only, away from the private data where there is such a place."""

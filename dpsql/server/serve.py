@@ -26,7 +26,7 @@ from dpsql.server.isolation import MemoryGroups, list_unconfined, protect_memory
 from dpsql.server.listening import clear_socket, is_loopback
 from dpsql.server.postgres.listener import find_postgres_place, listen_postgres
 from dpsql.server.served import ServedFiles, ServedPolicy, run_together
-from dpsql.wire_polling import waiting_in_place
+from dpsql.wire_parcels import waiting_in_place
 
 if TYPE_CHECKING:
     from dpsql.server.console import Console

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.privacy.filters import ACCOUNTANTS
 
 pytestmark = pytest.mark.benchmark
 ROWS, UNITS = 10_000_000, 1_000_000
@@ -131,6 +132,62 @@ def test_scans(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: st
     if found > target and name[:2] in MISSED:
         pytest.xfail(MISSED[name[:2]])
     assert found <= target
+
+
+_SMALL = """
+[budget]
+epsilon = 1e6
+delta = 1e-2
+accountant = "{accountant}"
+default_epsilon = 1e-3
+default_delta = 1e-8
+[tables.rows]
+source = "tiny"
+privacy_unit = "ROW"
+columns.amount.bounds = [0, 100]
+[tables.users]
+source = "tiny"
+privacy_unit = "user_id"
+max_rows = 20
+columns.amount.bounds = [0, 100]
+"""
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_small_statements_beside_plain_ones(accountant: str) -> None:
+    """A hundred rows: a new text, new values, an answer afresh, and EXPLAIN; each beside plain DuckDB, in turn."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE tiny AS SELECT range AS user_id, range % 50 AS amount FROM range(100)")
+        policy = dpsql.Policy.loads(_SMALL.format(accountant=accountant))
+        with dpsql.connect(con, policy=policy) as session, con.cursor() as plain:
+            for unit in ("rows", "users"):
+                _compare_small(session, plain, unit, accountant)
+
+
+def _compare_small(
+    session: dpsql.Session, plain: duckdb.DuckDBPyConnection, unit: str, accountant: str, times: int = 40
+) -> None:
+    text = f"SELECT COUNT(*) AS n, SUM(amount) AS s FROM {unit} WHERE amount > {{}}"
+    ways: dict[str, tuple[str, Callable[[int], object]]] = {
+        "new text": ("15", lambda i: session.sql(text.replace("AS n", f"AS n{i}").format(i % 9), fresh=True)),
+        "new values": ("15", lambda i: session.sql(text.format(100 + i), fresh=True)),
+        "afresh": ("8", lambda i: session.sql(text.format(7), fresh=True)),
+        "EXPLAIN": ("", lambda i: session.explain(text.format(7))),
+        "plain": ("", lambda i: plain.sql(text.format(i).replace(unit, "tiny")).fetchall()),
+    }
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for i in range(times + 5):
+        for name, (_, ask) in ways.items():
+            start = time.perf_counter()
+            ask(i)
+            took[name].append(1e3 * (time.perf_counter() - start))
+    found = {name: statistics.median(times[5:]) for name, times in took.items()}
+    for name, (target, _) in ways.items():
+        wanted = f", target {target}" if target else ""
+        print(
+            f"\nsmall, {unit}, {accountant}, {name}: {found[name]:.2f} ms, {found[name] / found['plain']:.1f}x{wanted}"
+        )
+    assert all(found.values())
 
 
 def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session]) -> None:

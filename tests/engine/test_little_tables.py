@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.engine import duckdb as duckdb_engine
+from dpsql.engine import base as engine_base
 from tests.support import inside
 
 POLICY = """
@@ -82,7 +82,7 @@ def test_both_routes_give_the_same(
     """At a huge epsilon, where no unit has more rows or groups than count."""
     answers, explained = [], []
     for limit in (-1, 30_000):
-        monkeypatch.setattr(duckdb_engine, "LITTLE_ROWS", limit)
+        monkeypatch.setattr(engine_base, "LITTLE_ROWS", limit)
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
             explained.append(str(session.sql(f"EXPLAIN {statement}").fetchall()))
             rows = session.sql(statement).fetchall()
@@ -99,7 +99,7 @@ def test_a_kept_answer_is_found_whichever_route_it_took(
     policy = dpsql.Policy.loads(POLICY)
     paid = []
     for limit in (-1, 30_000):
-        monkeypatch.setattr(duckdb_engine, "LITTLE_ROWS", limit)
+        monkeypatch.setattr(engine_base, "LITTLE_ROWS", limit)
         con.execute(f"ATTACH IF NOT EXISTS '{tmp_path / 'rows.db'}' AS rows")
         con.execute("CREATE TABLE IF NOT EXISTS rows.t AS FROM memory.t")
         con.execute("CREATE TABLE IF NOT EXISTS rows.grown AS FROM memory.grown")
