@@ -99,7 +99,7 @@ class Read(Protocol):
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
 """Turns a text, with the relations lent to it, into its checked normal form."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves what an engine of another language runs for a normal form; given that, the same with values, what is lent, the values."""
+"""Proves what an engine of another language runs; given are the normal form, the same with values, what is lent, values."""
 
 
 @dataclass(frozen=True)
