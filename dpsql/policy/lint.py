@@ -21,7 +21,10 @@ from dpsql.engine.sandbox import quote_identifier
 from dpsql.engine.schemas import propose_object_types
 from dpsql.engine.sources import describe_parquet, find_bad_columns, propose_types
 from dpsql.engine.text_sources import READ_ERRORS, read_first_record
-from dpsql.errors import PolicyError, did_you_mean, find_nearest
+from dpsql.errors import LedgerError, PolicyError, did_you_mean, find_nearest
+from dpsql.ledger.ledger import Ledger
+from dpsql.ledger.state_files import place_ledger
+from dpsql.ledger.terms import Terms
 from dpsql.numerics.exact_numbers import round_significant, write_number
 from dpsql.policy import model
 from dpsql.policy.column_checks import (
@@ -122,6 +125,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
                 _count_unreadable(engine, table, find_files(table, policy.parent), findings)
         if not findings.missing:
             _check_units(declared, engine, findings)
+            _check_ledger(declared, engine, place_ledger(policy), findings)
     finally:
         engine.close()
     if not declared.tables:
@@ -158,6 +162,12 @@ def _propose_missing_types(policy: Policy, base: Path, data: Any, findings: Find
                 findings.missing.append(
                     f"{name}.{column} is in the policy but not in {table.source}. {_suggest(column, there)}"
                 )
+        spoken = model.NameMapping(dict.fromkeys((*table.columns, *model.list_mentioned(policy, table))))
+        unnamed = [column for column in there if column not in spoken] if there and named else []
+        if unnamed and any(column.type for column in table.columns.values()):
+            findings.advice.append(
+                f"{name}: {', '.join(unnamed)}: in {table.source} and not in the policy, so nobody can ask about it."
+            )
         missing = model.list_untyped(policy, table)
         if not missing and any(column.type for column in table.columns.values()):
             continue
@@ -292,6 +302,13 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
             f"{sign}={float(share):g}" for key, sign in SYMBOLS.items() if (share := getattr(analyst, key))
         ]
         findings.declared.append(f"analyst {name}: {', '.join(said)} of the whole")
+    own = "epsilon" if budget.own is None else budget.own.currency
+    power = 2 if own == "mu" else 1  # losses in mu add up by their squares
+    shares = sum(getattr(analyst, own) ** power for analyst in policy.analysts.values())
+    if shares > getattr(budget, own) ** power:
+        findings.advice.append(
+            "the analysts' shares add up to more than the whole: who asks early may leave the others less than their share."
+        )
 
 
 def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
@@ -358,6 +375,23 @@ def _check_units(policy: Policy, engine: DuckDBEngine, findings: Findings) -> No
                 findings.missing.append(error.message)
 
 
+def _check_ledger(policy: Policy, engine: DuckDBEngine, place: Path, findings: Findings) -> None:
+    """Note what the ledger that lies beside the policy does not grant."""
+    if not place.exists():
+        return
+    try:
+        with Ledger.read(place) as ledger:
+            wants = ledger.terms.grants(Terms.of(policy, engine.dataset))
+    except LedgerError as error:
+        findings.advice.append(f"the ledger beside it can't be used: {error.message}")
+        return
+    if wants:
+        findings.advice.append(
+            f"the ledger {place.name} was kept for other terms, and refuses these until the owner adopts them: "
+            f"{'; '.join(wants)}. Adopt them by dpsql ledger adopt --policy {place.name.removesuffix('.ledger')}; what was spent stays spent."
+        )
+
+
 def _say_claims(table: Table) -> list[str]:
     """Say what the owner claims of further ways to the unit, none of which is trusted."""
     ways = [*(path[0].column for path in table.unit_paths[1:]), *sorted(table.determining)]
@@ -388,6 +422,16 @@ def _check_columns(table: Table, schema: Mapping[str, str], unit: str, findings:
             findings.declared.append(f"  {name}: {low} to {high}")
         elif column.values is not None:
             findings.declared.append(f"  {name}: {len(column.values)} public values")
+    spoken = {name.lower() for name in table.columns} | {unit.lower()} | {name.lower() for name in undeclared}
+    unnamed = [
+        name
+        for name in schema
+        if name.lower() not in spoken and not any(line.startswith(f"{name} = ") for line in proposed)
+    ]
+    if unnamed and table.text is None:
+        findings.declared.append(
+            f"  not named here, and open to questions all the same: {', '.join(unnamed)}"
+        )
     if undeclared:
         findings.advice.append(
             f"{table.name}: {', '.join(undeclared)}: no bounds, so no sums or means of them. Ask "

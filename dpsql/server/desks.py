@@ -357,12 +357,12 @@ class Desk:
 
     def _report(self, error: BaseException) -> None:
         """Tell the owner what went wrong with the ledger."""
-        known = {"analyst": self.analyst, "policy": self.edition.name}
-        if isinstance(error, ReplacedLedgerError):
-            self._log.write("ledger replaced", **known, why=error.message, hint=RESTART)
-            return
         why = error.message if isinstance(error, Error) else type(error).__name__
-        self._log.write("failure", **known, why=why)
+        known = {"analyst": self.analyst, "policy": self.edition.name, "why": why}
+        if isinstance(error, ReplacedLedgerError):
+            self._log.write("ledger replaced", **known, hint=RESTART)
+        else:
+            self._log.write("failure", **known)
 
     def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
         """Tell the owner what a statement was charged, and how it ended."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import dpsql
 from dpsql.policy.lint import check_policy
 
 POLICY = """
@@ -96,3 +97,51 @@ def test_a_policy_that_fits_is_told_nothing(trips: list[tuple[object, ...]]) -> 
     (line,) = [text for text in check_policy("p.toml", rows=True).counted if "more than max_rows" in text]
     assert line.startswith("trips: 0 of 19 units")
     assert check_policy("p.toml").counted == []
+
+
+def test_what_the_ledger_refuses_is_said_before_anybody_asks(trips: list[tuple[object, ...]]) -> None:
+    text = POLICY.format(rows=5, groups=2)
+    Path("p.toml").write_text(text)
+    with dpsql.connect(policy="p.toml"):
+        pass
+    assert not [line for line in check_policy("p.toml").advice if "ledger" in line]
+    Path("p.toml").write_text(text.replace("epsilon = 1", "epsilon = 3"))
+    (line,) = [line for line in check_policy("p.toml").advice if "ledger" in line]
+    assert "the budget was \u03b5=1 and is now \u03b5=3" in line
+    assert "dpsql ledger adopt --policy p.toml;" in line
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "told"),
+    [
+        ("epsilon = 1", "epsilon = 0.6", True),
+        ("epsilon = 1", "epsilon = 0.5", False),
+        ("mu = 1", "mu = 0.7", False),
+        ("mu = 1", "mu = 0.8", True),
+    ],
+)
+def test_shares_beyond_the_whole_are_told(
+    trips: list[tuple[object, ...]], budget: str, share: str, told: bool
+) -> None:
+    shares = "".join(f"[analysts.{name}]\n{share}\n" for name in ("ana", "ben"))
+    Path("p.toml").write_text(
+        POLICY.format(rows=5, groups=2).replace("epsilon = 1\n", f"{budget}\n") + shares
+    )
+    assert any("add up to more than the whole" in line for line in check_policy("p.toml").advice) == told
+
+
+def test_columns_that_the_policy_does_not_name(trips: list[tuple[object, ...]]) -> None:
+    text = POLICY.format(rows=5, groups=2)
+    Path("p.toml").write_text(text.replace('city = { values = ["A", "B", "it\'s"] }', ""))
+    assert "  not named here, and open to questions all the same: city" in check_policy("p.toml").declared
+    Path("t.csv").write_text("tail,fare,late\na,1,2\n")
+    typed = (
+        '[tables.trips.columns]\ntail = { type = "VARCHAR" }\nfare = { type = "DOUBLE", bounds = [0, 9] }\n'
+    )
+    Path("p.toml").write_text(
+        text.partition("[tables.trips.columns]")[0].replace("trips.parquet", "t.csv") + typed
+    )
+    assert any(
+        line.startswith("trips: late: in t.csv and not in the policy")
+        for line in check_policy("p.toml").advice
+    )
