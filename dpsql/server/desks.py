@@ -360,9 +360,8 @@ class Desk:
         why = error.message if isinstance(error, Error) else type(error).__name__
         known = {"analyst": self.analyst, "policy": self.edition.name, "why": why}
         if isinstance(error, ReplacedLedgerError):
-            self._log.write("ledger replaced", **known, hint=RESTART)
-        else:
-            self._log.write("failure", **known)
+            return self._log.write("ledger replaced", **known, hint=RESTART)
+        self._log.write("failure", **known)
 
     def _tell_charge(self, number: int, charge: str, outcome: str) -> None:
         """Tell the owner what a statement was charged, and how it ended."""

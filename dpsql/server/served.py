@@ -31,7 +31,7 @@ from dpsql.server.isolation import MemoryGroups
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 CHECK_SECONDS = 600.0
 """Seconds that ``dpsql policy check`` may take on a policy that is read again."""
@@ -239,7 +239,7 @@ class ServedPolicy:
         """Return the record of an analyst's token; None where there is none that holds, or the file can't be read."""
         return self._ask_tokens(lambda: self.tokens.find(name))
 
-    def _ask_tokens(self, ask: Callable[[], T]) -> T | None:
+    def _ask_tokens(self, ask: Callable[[], _T]) -> _T | None:
         """Return what the file of tokens says; None where it can't be read, which the log tells."""
         try:
             return ask()
