@@ -90,6 +90,10 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
             ("server", name, ", ".join(map(_text, value)) if isinstance(value, tuple) else _text(value))
         )
     for table in policy.tables.values():
+        if not table.public:
+            caps = (("max_rows", table.max_rows), ("max_groups", table.max_groups))
+            rows.append((table.name, "privacy_unit", table.unit_text or "ROW"))
+            rows += [(table.name, name, str(cap)) for name, cap in caps if cap is not None]
         if table.period is not None:
             rows.append(
                 (
@@ -98,8 +102,6 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
                     f"one {table.unit_path[-1].column}'s rows {table.period.words}",
                 )
             )
-        if isinstance(table.privacy_unit, tuple):
-            rows.append((table.name, "privacy_unit", "; ".join(table.privacy_unit)))
         if table.determines:
             rows.append((table.name, "determines", "; ".join(table.determines)))
         for name, column in table.columns.items():

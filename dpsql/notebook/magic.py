@@ -157,7 +157,7 @@ class DpsqlMagic(Magics):
         self.shell.push({name: value})  # type: ignore[union-attr]
         if options.show:
             display(results[-1])  # type: ignore[no-untyped-call]
-        elif not silent:
+        elif not silent or results[-1].event is not None:  # what is paid is told, however quiet the cell
             self._cost(results[-1])
         return None
 

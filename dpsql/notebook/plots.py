@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import BindError, did_you_mean
-from dpsql.notebook.render import format_cell
+from dpsql.notebook.render import format_cell, is_number
 from dpsql.result import MissingLibrary
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ def make_axes(wanted_by: str, width: float = 6.4, height: float = 3.2) -> Axes:
 
 
 def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axes:
-    """Draw a released column as bars with whiskers; never bars alone, so ``y`` needs an interval.
+    """Draw a released column as bars with whiskers. A number without an interval has none, and the title says so.
 
     ``x`` is by default the first column that isn't ``y``, ``y`` the first column with intervals.
 
     Raises:
-        BindError: no such column, or ``y`` has no interval (a choice, a comparison, something computed).
+        BindError: no such column, ``y`` is no number, or none is named and none has an interval.
         MissingLibrary: matplotlib is not installed.
     """
     intervals = result.intervals
-    if not intervals:
+    if not intervals and y is None:
         raise BindError(
             "this result has no intervals, so there are no bars with whiskers to draw.",
             hint="plot a count, a sum or a mean, or draw result.df() yourself.",
@@ -72,11 +72,12 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
     for name in (x, y):
         if name is not None and name not in result.columns:
             raise BindError(f"the result has no column {name}.", hint=did_you_mean(name, result.columns))
-    if y not in intervals:
-        raise BindError(f"{y} has no interval.", hint=f"there is one for {', '.join(intervals)}.")
     heights = result.table.column(y).to_pylist()
+    if not all(height is None or is_number(height) for height in heights) and y not in intervals:
+        hint = f"there is {', '.join(intervals)}." if intervals else "name a column of numbers."
+        raise BindError(f"{y} is no column of numbers.", hint=hint)
     labels = result.table.column(x).to_pylist() if x else [""] * len(heights)
-    pairs: list[Any] = intervals[y]
+    pairs: list[Any] = intervals.get(y, [None] * len(heights))
     if any(isinstance(pair, dict) for pair in pairs):
         labels, heights, pairs = _open_bins(labels, heights, pairs)
         x = y if x is None else f"{x}, {y}"
@@ -92,7 +93,8 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
         low, high = pair or (math.nan, math.nan)
         whiskers[0].append(max(0.0, value - low))
         whiskers[1].append(max(0.0, high - value))
-    drawn.errorbar(places, values, yerr=whiskers, fmt="none", ecolor=WHISKERS, capsize=3)
+    if y in intervals:
+        drawn.errorbar(places, values, yerr=whiskers, fmt="none", ecolor=WHISKERS, capsize=3)
     if dates is None:
         drawn.set_xticks(range(len(labels)), [format_cell(label) for label in labels])
         if max((len(format_cell(label)) for label in labels), default=0) * len(labels) > 70:
@@ -101,7 +103,8 @@ def draw_bars(result: Result, x: str | None = None, y: str | None = None) -> Axe
         _show_dates(drawn)
     drawn.axhline(0, color=INK, linewidth=0.8)
     drawn.set(xlabel=x or "", ylabel=y)
-    drawn.set_title(f"whiskers: {result.confidence * 100:g}% interval of the noise", loc="left", fontsize=9)
+    whose = f"whiskers: {result.confidence * 100:g}% interval of the noise"
+    drawn.set_title(whose if y in intervals else f"no interval for {y} is known", loc="left", fontsize=9)
     return drawn
 
 

@@ -238,11 +238,17 @@ def _plain(name: str, values: pa.ChunkedArray, digits: int | None = None) -> She
 
     kind = values.type
     right = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    cells = (
-        f"{v:.{digits}g}" if digits and isinstance(v, float) and abs(v) < 10**digits else format_cell(v)
-        for v in to_python_values(values)
-    )
+    cells = (_write_digits(v, digits) if digits else format_cell(v) for v in to_python_values(values))
     return SheetColumn(_one_line(name), tuple(cells), right)
+
+
+def _write_digits(value: Any, digits: int) -> str:
+    """Write a number whose noise nobody knows with so many significant digits."""
+    if isinstance(value, float) and abs(value) < 10**digits:
+        return f"{value:.{digits}g}"
+    if not is_number(value) or not math.isfinite(value) or abs(value) < 10**digits:
+        return format_cell(value)
+    return round_to_power(value, Decimal(str(value)).adjusted() - digits + 1)
 
 
 _TEXTS = ("text", "reason")

@@ -209,7 +209,10 @@ def _write_unit(table: TableSchema, unit: str | None, given: bool, still: list[s
     else:
         guess = "" if given and "->" not in unit else "GUESS, from names: "
         yield _line(
-            "privacy_unit", unit, f"{guess}whose presence is hidden: all rows with one value of it, together"
+            "privacy_unit",
+            unit,
+            f"{guess}whose presence is hidden: all rows with one value of it, together; rows "
+            "without one count nowhere",
         )
     path = parse_path(table.name, unit) if unit else ()
     one = path[-1].column if path else "unit"

@@ -153,8 +153,14 @@ class BudgetState:
         """The words for what is left and what was spent, in the figures of every other place."""
         short = f"{self.left} left" if self.share_left is None else self.sentence
         left = self.sentence if self.has_rule else f"{self.spent} spent, {short}"
-        left = ", ".join(filter(None, [left, self.about_text]))
-        return f"{left}; {self.detail}" if self.has_rule else left
+        if not self.has_rule:
+            return ", ".join(filter(None, [left, self.about_text]))
+        about = (
+            f", or {self.about_text} (many small losses count as less than their sum)"
+            if self.about_text
+            else ""
+        )
+        return f"{left}{about}; {self.detail}"
 
     @property
     def bar_line(self) -> str:

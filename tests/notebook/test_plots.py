@@ -45,11 +45,17 @@ def test_bars_have_whiskers_where_the_intervals_are() -> None:
     assert "90% interval" in axes.get_title(loc="left")
 
 
-def test_never_bars_alone() -> None:
+def test_bars_without_whiskers_say_so() -> None:
     with pytest.raises(BindError, match="no intervals"):
         Result(pa.table({"busy": [True]})).plot()
-    with pytest.raises(BindError, match="there is one for n"):
-        result().plot(y="m")
+    running = Result(pa.table({"month": [1, 2], "running": [10, 30]}))
+    drawn = running.plot(y="running")
+    assert [bar.get_height() for bar in drawn.patches] == [10, 30]
+    assert not drawn.collections, "no whiskers"
+    assert drawn.get_title(loc="left") == "no interval for running is known"
+    assert result().plot().get_title(loc="left").startswith("whiskers: 90%")
+    with pytest.raises(BindError, match="word is no column of numbers"):
+        Result(pa.table({"word": ["a"]})).plot(y="word")
     with pytest.raises(BindError, match="did you mean plan"):
         result().plot(x="plann")
 

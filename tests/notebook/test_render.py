@@ -31,7 +31,7 @@ def test_numbers_with_intervals_are_rounded_to_what_the_noise_allows() -> None:
     ]
 
 
-@pytest.mark.parametrize(("columns", "lines"), [("110", 1), ("80", 2), ("20", 2)])
+@pytest.mark.parametrize(("columns", "lines"), [("110", 1), ("60", 2), ("20", 2)])
 def test_the_caption_is_folded_to_the_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: str, lines: int
 ) -> None:

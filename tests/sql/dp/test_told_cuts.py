@@ -200,3 +200,44 @@ def test_a_block_median_tells_what_it_assumes_first(session: Session) -> None:
     )
     assert said.index("Assuming a bell of deviation") < said.index("median ±")
     assert "also holds how far results really spread" in said
+
+
+def test_the_policy_is_shown_with_what_it_protects(session: Session) -> None:
+    rows = session.sql("SHOW POLICY").fetchall()
+    for row in (("trips", "privacy_unit", "plane"), ("trips", "max_rows", "5"), ("trips", "max_groups", "2")):
+        assert row in rows
+
+
+def test_the_hint_of_a_difference_is_what_works(session: Session) -> None:
+    text = "SELECT WITH DP OPTIONS (epsilon = 1, confidence = {}) place, AVG(late) AS late FROM trips GROUP BY place"
+    session.keep("q", session.sql(text.format(0.95)))
+    both = "FROM {0} AS a, {0} AS b WHERE a.place = 'A' AND b.place = 'B'"
+    (note,) = session.sql(f"SELECT a.late - b.late AS diff {both.format('q')}").notes
+    assert "confidence = 0.975" in note
+    low, high = "INTERVAL_LOW(a.late) - INTERVAL_HIGH(b.late)", "INTERVAL_HIGH(a.late) - INTERVAL_LOW(b.late)"
+    assert f"{low} and {high}" in note
+    again = session.sql(text.format(0.975))
+    assert again.loss == "no charge"
+    session.keep("q2", again)
+    found = f"SELECT a.late - b.late AS diff, {low} AS low, {high} AS high {both.format('q2')}"
+    ((diff, least, most),) = session.sql(found).fetchall()
+    assert least < diff < most
+    ends = dict(zip(again["place"], again.intervals["late"], strict=True))
+    assert ends["A"] is not None
+    assert ends["B"] is not None
+    assert (least, most) == pytest.approx((ends["A"][0] - ends["B"][1], ends["A"][1] - ends["B"][0]))
+
+
+def test_digits_beyond_all_noise_are_not_shown(session: Session) -> None:
+    session.keep(
+        "n",
+        session.sql(
+            "SELECT WITH DP OPTIONS (epsilon = 1) place, 100000 + COUNT(*) AS n FROM trips GROUP BY place"
+        ),
+    )
+    shown = session.sql("SELECT place, SUM(n) OVER (ORDER BY place) AS running FROM n")
+    (_, (_, second), _) = shown.fetchall()
+    assert f"{round(second, -2):,}".replace(",", "\u00a0") in repr(shown) or f"{round(second, -2):,}".replace(
+        ",", " "
+    ) in repr(shown)
+    assert str(second) not in repr(shown)
