@@ -1,4 +1,4 @@
-"""What caps and bounds leave out is told in words: under answers, by EXPLAIN and by why."""
+"""Words on what caps and bounds leave out: under answers, by EXPLAIN and by why."""
 
 from __future__ import annotations
 
