@@ -60,6 +60,7 @@ _ADDED_FIELDS = {
     "geometric",
     "in_all",
     "multiples",
+    "ordered",
     "reach",
     "sigma",
     "sigma_delta",

@@ -94,8 +94,7 @@ def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bo
         return line.explain(statement, bound).result().table.schema
     if not isinstance(bound, Plan):
         return _THRESHOLD
-    released = {block.name: block.columns for block in bound.blocks}
-    kinds = line.finisher.find_schema(bound.finish, released, bound.public).types[: len(bound.columns)]
+    kinds = line.finisher.find_schema(bound.finish, bound.schemas, bound.public).types[: len(bound.columns)]
     empty = [pa.array([], kind) for kind in kinds]
     return Result(pa.Table.from_arrays(empty, names=list(bound.columns))).table.schema
 

@@ -415,7 +415,8 @@ class Pipeline:
         """
         plan = prepared.plan
         try:
-            return self.finisher.finish(plan.finish, plan.adjusted(relations), plan.public)
+            drawn = [item.block for item in prepared.asked]
+            return self.finisher.finish(plan.finish, plan.adjusted(relations, drawn), plan.public)
         except KeyboardInterrupt:
             raise Interrupted(f"the statement was stopped.{self._said_paid(prepared)}") from None
         except BindError as error:

@@ -18,6 +18,7 @@ from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.missing_values import find_null_reasons
 from dpsql.mechanisms.strategies import StrategyChoice
+from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
@@ -31,6 +32,18 @@ class Input:
 
     name: str
     sql: str
+
+
+@dataclass(frozen=True)
+class StrategyVariant:
+    """A block under another strategy than the one that was chosen, by its name.
+
+    ``gain`` is how many times smaller the chosen strategy's error is in what the statement shows; 1 where nothing was chosen.
+    """
+
+    word: str
+    operator: Operator
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,8 @@ class PrivateBlock:
     """The most that it may lose, in the statement's own currency; None where the statement asked for nothing."""
     strategy: StrategyChoice | None = None
     """The way in which its numbers, and those of blocks chosen with it, are measured; None where there was no choice."""
+    variants: tuple[StrategyVariant, ...] = ()
+    """The same block under other strategies: a stored answer by one of them serves the statement too."""
 
     @property
     def prepaid(self) -> bool:
@@ -180,6 +195,8 @@ class Plan:
     """Columns of maps of noisy counts, and how far each count may be off."""
     plain: Plan | None = field(default=None, compare=False, repr=False)
     """The statement by the plain strategy, where another was chosen: it is answered so where that is stored already."""
+    widths: tuple[WindowWidths, ...] = ()
+    """Relations of half widths that ``finish`` reads beside the releases."""
     size: int = field(default=0, compare=False, repr=False)
     """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 
@@ -267,11 +284,33 @@ class Plan:
         columns = {item.name: item.read(table) for item in self.renamed}
         return None if any(column is None for column in columns.values()) else pa.table(columns)
 
-    def adjusted(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        """Return the releases as ``finish`` reads them."""
+    @property
+    def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """The names and SQL types of the columns of what ``finish`` reads beside public tables, by relation."""
+        return {
+            **{block.name: block.columns for block in self.blocks},
+            **{item.relation: item.columns for item in self.widths},
+        }
+
+    def adjusted(
+        self, relations: Mapping[str, pa.Table], drawn: Iterable[PrivateBlock] = ()
+    ) -> Mapping[str, pa.Table]:
+        """Return the releases as ``finish`` reads them.
+
+        Args:
+            relations: the releases, by their names.
+            drawn: the blocks as they were answered, perhaps by another strategy than the plan's.
+        """
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
-        return relations
+        blocks = {block.name: block for block in (*self.blocks, *drawn)}
+        made = {
+            item.relation: item.make(
+                blocks[item.block].operator, relations[item.block], blocks[item.block].confidence
+            )
+            for item in self.widths
+        }
+        return {**relations, **made} if made else relations
 
     @property
     def event(self) -> Event | None:

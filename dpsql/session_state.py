@@ -161,9 +161,10 @@ class KeptResults:
 
     def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
         """Return a plan's result as later statements are bound to it before it runs: columns without rows."""
-        schemas = {block.name: block.columns for block in plan.blocks}
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}
-        found = [c for c in self._finisher.describe(plan.finish, schemas, plan.public) if c[0] not in hidden]
+        found = [
+            c for c in self._finisher.describe(plan.finish, plan.schemas, plan.public) if c[0] not in hidden
+        ]
         columns = make_unique(shown for shown, _ in found)
         kinds = tuple(zip(columns, (kind for _, kind in found), strict=True))
         held = FORETOLD + hashlib.sha256(repr(kinds).encode()).hexdigest()[:24]

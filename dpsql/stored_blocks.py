@@ -8,14 +8,11 @@ Releases are stored as bytes: released relations and their notes, and nothing ex
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import re
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,57 +21,13 @@ from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.strategies import StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
-from dpsql.plan import Plan, PrivateBlock
+from dpsql.packed_answers import call_by_name, call_by_place, pack, unpack
+from dpsql.plan import Plan, PrivateBlock, StrategyVariant
 from dpsql.privacy.events import Event, compose_events
 from dpsql.sql.relations.kept_results import FORETOLD
-
-
-def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
-    """Return the relations as Arrow streams, with names, lengths and notes in front.
-
-    >>> relations, notes = unpack(pack({"a": pa.table({"n": [1]})}, ("fine",)))
-    >>> relations["a"].to_pylist(), notes
-    ([{'n': 1}], ('fine',))
-    """
-    head = {
-        "names": list(relations),
-        "sizes": [_measure(table) for table in relations.values()],
-        "notes": notes,
-    }
-    text = json.dumps(head).encode()
-    text += b" " * (-(4 + len(text)) % 8)  # streams begin where Arrow would begin them
-    sink = io.BytesIO(struct.pack(">I", len(text)) + text)
-    sink.seek(0, io.SEEK_END)
-    for table in relations.values():
-        _write(table, sink)
-    return sink.getvalue()
-
-
-def _measure(table: pa.Table) -> int:
-    """Return the length of a table's stream without writing it: a release may fill a tenth of memory."""
-    counted = pa.MockOutputStream()
-    _write(table, counted)
-    return int(counted.size())
-
-
-def _write(table: pa.Table, sink: Any) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Return the relations and notes that :func:`pack` packed."""
-    (size,) = struct.unpack(">I", stored[:4])
-    head = json.loads(stored[4 : 4 + size])
-    relations, at = {}, 4 + size
-    whole = pa.py_buffer(stored)
-    for name, length in zip(head["names"], head["sizes"], strict=True):
-        relations[name] = pa.ipc.open_stream(whole.slice(at, length)).read_all()
-        at += length
-    return relations, tuple(head["notes"])
-
 
 Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
 """Evaluates a public relation that a block reads: its SQL, the releases so far, the public tables."""
@@ -85,6 +38,8 @@ CORRECT = "correct the text above the private part: what was released is stored,
 """The hint where public SQL failed on what was released."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
+_WORTH = 1.05
+"""Another strategy is worth a word where the error is so many times smaller."""
 
 
 @dataclass
@@ -104,6 +59,8 @@ class RequestedBlock:
     """An equal block before it, whose answer is its own."""
     release: Release | None = None
     confidence: float = 0.95
+    note: str = ""
+    """What another strategy than that of the stored answer would be worth."""
 
     @property
     def free(self) -> bool:
@@ -172,6 +129,7 @@ class PreparedPlan:
         """The sentences that belong under the result, each once."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
         said += [_say_dropped(item) for item in self.asked if item.dropped]
+        said += [item.note for item in self.asked if item.note]
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
 
     def sentences(self) -> tuple[str, ...]:
@@ -187,6 +145,7 @@ class PreparedPlan:
                     else f"{item.debit.sentence()} of your share, nothing of the whole"
                 )
                 said.append(f"{which} is {_say_since(item.stored.when_text)}: {debit}.")
+                said += [f"{item.note[:1].upper()}{item.note[1:]}."] if item.note else []
             elif item.same is not None:
                 said.append(f"{which} is the same as another: one draw and one charge.")
             elif item.dropped:
@@ -222,16 +181,29 @@ class StoredBlocks:
         first: dict[str, RequestedBlock] = {} if paid is None else paid
         if any(plan.blocks for plan in plans):
             self.keys.read_zone()
-        return [self._prepare(plan if fresh else self._prefer_stored(plan), fresh, first) for plan in plans]
+        if not fresh:
+            plans = [self._prefer_stored(plan) for plan in plans]
+        chosen = frozenset(
+            self._shape(plan, block).text
+            for plan in plans
+            for block in plan.blocks
+            if block.variants and block.strategy is not None
+        )
+        return [self._prepare(plan, fresh, first, chosen) for plan in plans]
 
     def _prefer_stored(self, plan: Plan) -> Plan:
         """Return a plan, or that of the plain way where all of that is stored, and not all of the plan's own blocks."""
         if plan.plain is None:
             return plan
-        own, plain = (self._prepare(one, False, {}) for one in (plan, plan.plain))
+        own, plain = (self._prepare(one, False, {}, frozenset()) for one in (plan, plan.plain))
         return plan if own.event is None or plain.event is not None else plan.plain
 
-    def _prepare(self, plan: Plan, fresh: bool, first: dict[str, RequestedBlock]) -> PreparedPlan:
+    def _shape(self, plan: Plan, block: PrivateBlock) -> BlockShape:
+        return self.keys.shape(block, lambda: self.lent(plan, block))
+
+    def _prepare(
+        self, plan: Plan, fresh: bool, first: dict[str, RequestedBlock], chosen: frozenset[str]
+    ) -> PreparedPlan:
         asked: list[RequestedBlock] = []
         known: dict[str, RequestedBlock] = {}
         for block in plan.blocks:
@@ -241,13 +213,17 @@ class StoredBlocks:
             if block.prepaid:
                 item.key = f"never {next(_NEVER)}"
                 continue
-            item.shape = self.keys.shape(block, lambda block=block: self.lent(plan, block))  # type: ignore[misc]
+            item.shape = self._shape(plan, block)
             item.contents, item.lent = self._read_inputs(plan, block, known)
             item.key = self.keys.key(item.shape, item.contents)
+            found = None
+            if item.key not in first:
+                found = None if fresh else self.ledger.replay(item.key) or self._find_variant(plan, item)
+            if item.key not in first and found is None:
+                self._share_variant(plan, item, first, chosen)
             item.same = first.setdefault(item.key, item)
             if item.same is item:
                 item.same = None
-                found = None if fresh else self.ledger.replay(item.key)
                 if found is not None:
                     item.stored = found
                     item.release = _unpack_answer(item, found.release)
@@ -262,6 +238,33 @@ class StoredBlocks:
             self._look_for_rekeyed(prepared)
             prepared.changed = self._say_what_changed(prepared)
         return prepared
+
+    def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
+        """Return the stored answer of the same block under another strategy, which the item stands for from then on."""
+        for variant, block, shape in self._list_variants(plan, item):
+            found = self.ledger.replay(self.keys.key(shape, item.contents))
+            if found is not None:
+                item.note = _compare_strategies(item.block.strategy, variant)
+                item.block, item.shape, item.key = block, shape, self.keys.key(shape, item.contents)
+                return found
+        return None
+
+    def _share_variant(
+        self, plan: Plan, item: RequestedBlock, first: Mapping[str, RequestedBlock], chosen: frozenset[str]
+    ) -> None:
+        """Let equal blocks of statements that are paid together be one draw: under the strategy that one of them chose."""
+        for _, block, shape in self._list_variants(plan, item):
+            key = self.keys.key(shape, item.contents)
+            if key in first or (item.block.strategy is None and shape.text in chosen):
+                item.block, item.shape, item.key = block, shape, key
+                return
+
+    def _list_variants(
+        self, plan: Plan, item: RequestedBlock
+    ) -> Iterator[tuple[StrategyVariant, PrivateBlock, BlockShape]]:
+        for variant in item.block.variants:
+            block = replace(item.block, operator=variant.operator, strategy=None, variants=())
+            yield variant, block, self._shape(plan, block)
 
     def _read_inputs(
         self, plan: Plan, block: PrivateBlock, known: Mapping[str, RequestedBlock]
@@ -395,6 +398,16 @@ class StoredBlocks:
                     item.release = _unpack_answer(item, item.stored.release)
 
 
+def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant) -> str:
+    """Say how much less error a fresh answer would have; nothing where that is hardly any."""
+    if chosen is None or stored.gain < _WORTH:
+        return ""
+    return (
+        f"the stored answer is one by the strategy {stored.word}: a fresh one (fresh=True, %%dpsql --fresh) by "
+        f"{chosen.chosen} has {stored.gain:.3g} times less error in what is shown, and is charged"
+    )
+
+
 def list_shown(prepared: Iterable[PreparedPlan]) -> dict[str, str]:
     """Return digests of the stored answers of plans for which a share is to be debited, by the keys of their blocks."""
     return {
@@ -430,7 +443,7 @@ def _read_items(held: bytes) -> dict[str, str]:
 
 def _pack_answer(item: RequestedBlock) -> bytes:
     assert item.release is not None and item.shape is not None
-    kept = _call_by_place(item.release, item.shape.columns)
+    kept = call_by_place(item.release, item.shape.columns)
     relations = {_RELEASE: kept.table, **({} if kept.noisy is None else {_NOISY: kept.noisy})}
     return pack(relations, (*kept.notes, repr(item.confidence)))
 
@@ -439,13 +452,13 @@ def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
     assert item.shape is not None
     relations, (*notes, confidence) = unpack(held)
     kept = Release(relations[_RELEASE], item.block.operator.event, tuple(notes), relations.get(_NOISY))
-    return _show_again(item, _call_by_name(kept, item.shape.columns), float(confidence))
+    return _show_again(item, call_by_name(kept, item.shape.columns), float(confidence))
 
 
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
     """Return the release of an equal block under this one's names, at this one's confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
-    release = _call_by_name(_call_by_place(other.release, other.shape.columns), item.shape.columns)
+    release = call_by_name(call_by_place(other.release, other.shape.columns), item.shape.columns)
     return _show_again(item, release, other.confidence)
 
 
@@ -454,19 +467,3 @@ def _show_again(item: RequestedBlock, release: Release, confidence: float) -> Re
     if confidence != item.confidence and operator.can_show_again:
         return replace(release, table=operator.show_again(release.table, release.noisy))
     return release
-
-
-def _call_by_place(release: Release, names: Sequence[str]) -> Release:
-    places = {name: place for place, name in enumerate(names)}
-    any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
-    mention = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
-    notes = (mention.sub(lambda found: f"\x01{places[found[0]]}\x02", note) for note in release.notes)
-    columns = [f"c{places[name]}" if name in places else f"x{name}" for name in release.table.column_names]
-    return replace(release, table=release.table.rename_columns(columns), notes=tuple(notes))
-
-
-def _call_by_name(release: Release, names: Sequence[str]) -> Release:
-    known = {f"c{place}": name for place, name in enumerate(names)}
-    notes = (re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note) for note in release.notes)
-    columns = [known.get(name, name[1:]) for name in release.table.column_names]
-    return replace(release, table=release.table.rename_columns(columns), notes=tuple(notes))

@@ -21,7 +21,7 @@ from dpsql.block_keys import digest_content
 from dpsql.ledger.ledger import KeptReleases
 from dpsql.ledger.reader import LedgerReader
 from dpsql.mechanisms.base import Release
-from dpsql.stored_blocks import pack
+from dpsql.packed_answers import pack
 from tests.support import inside
 
 POLICY = """

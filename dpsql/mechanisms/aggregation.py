@@ -31,9 +31,10 @@ from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.mean_errors import expect_mean_error, read_mean_error
 from dpsql.mechanisms.moments import Count, Noisy, Output, Sum
+from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Integers, make_longs, read_integers, to_integers, write_number
+from dpsql.numerics.exact_numbers import pack_integers, read_integers, unpack_integers, write_number
 from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
@@ -131,6 +132,7 @@ class Aggregation(base.Operator):
         selection: chooses the groups to keep, where keys are private.
         confidence: level of the intervals.
         packed: another route to the rows of ``query``.
+        ordered: the public key in whose order some statistics have noise; empty where none has.
     """
 
     query: str
@@ -139,6 +141,12 @@ class Aggregation(base.Operator):
     selection: GroupSelector | None = None
     confidence: float = 0.95
     packed: PackedAggregation | None = None
+    ordered: str = ""
+
+    def __post_init__(self) -> None:
+        in_order = any(isinstance(s.noise, OrderedNoise) for s in self.statistics)
+        if in_order and (self.ordered not in self.keys or self.selection is not None):
+            raise ValueError("noise in the order of a key needs a public one")
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -198,13 +206,14 @@ class Aggregation(base.Operator):
         if noisy is None:  # the columns are the noisy integers
             found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
         else:
-            found = {s: unpack_noisy(noisy.column(i)) for i, s in enumerate(self.statistics)}
+            found = {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
         return self._show(keys, found)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
         """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
         table = self.read_kept(read, entropy)
-        noisy = {s: s.noise.add(self._exact(table, s.column), entropy) for s in self.statistics}
+        runs = self._list_runs(table)
+        noisy = {s: add_noise(s.noise, self._exact(table, s.column), runs, entropy) for s in self.statistics}
         columns: dict[str, Any] = {key: table.column(key) for key in self.keys}
         del table  # of ten million groups: the exact columns are as large as what is released
         shown = self._show(columns, noisy)
@@ -212,7 +221,7 @@ class Aggregation(base.Operator):
         fits = all(values.dtype == np.int64 for values in noisy.values())
         if fits and all(output.shows_integers for output in self.outputs):
             return shown, None
-        return shown, pa.table({str(i): pack_noisy(noisy[s]) for i, s in enumerate(self.statistics)})
+        return shown, pa.table({str(i): pack_integers(noisy[s]) for i, s in enumerate(self.statistics)})
 
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
         """Read the exact totals of the groups that are kept, sorted by their keys."""
@@ -220,6 +229,13 @@ class Aggregation(base.Operator):
         # where an integer of some part takes 128 bits, all hold it so
         table = pa.concat_tables(parts, promote_options="permissive")
         return sort_by_key(table, self.keys) if self.keys else table
+
+    def _list_runs(self, table: pa.Table) -> list[StepRows]:
+        """Return the rows of each run of steps, of a table that is sorted by its keys."""
+        if not self.ordered or len(self.keys) == 1:
+            return [np.arange(table.num_rows)]
+        others = tuple(key for key in self.keys if key != self.ordered)
+        return list(index_groups(table, others).values())
 
     def _show(self, keys: Mapping[str, Any], noisy: Noisy) -> pa.Table:
         columns = dict(keys)
@@ -294,20 +310,6 @@ class Aggregation(base.Operator):
 
 
 _ROUTE_SENTENCE = "Small keys are summed in memory: same result, faster."
-
-
-def pack_noisy(values: Integers) -> pa.Array:
-    """Make a column of noisy integers: of text where some take more than 64 bits."""
-    if values.dtype == np.int64:
-        return make_longs(values)
-    return pa.array([str(int(v)) for v in values], pa.string())
-
-
-def unpack_noisy(column: pa.ChunkedArray) -> Integers:
-    """Read the noisy integers of such a column."""
-    if pa.types.is_string(column.type):
-        return to_integers([int(v) for v in column.to_pylist()])
-    return read_integers(column)
 
 
 # -- further parts ----------------------------------------------------------------------------------------------------

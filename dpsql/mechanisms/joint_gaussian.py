@@ -16,6 +16,7 @@ from dpsql.mechanisms.aggregation import Aggregation, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.contribution_caps import CapSearch
 from dpsql.mechanisms.marginals import Marginals
+from dpsql.mechanisms.ordered_noise import OrderedNoise
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise, change_noise
 
 
@@ -45,9 +46,13 @@ def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
         return None
-    noises = (statistic.noise for statistic in aggregation.statistics)
+    noises = (_find_base(statistic.noise) for statistic in aggregation.statistics)
     found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
     return found.pop() if len(found) == 1 else None
+
+
+def _find_base(noise: Noise) -> Noise:
+    return noise.base if isinstance(noise, OrderedNoise) else noise
 
 
 def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
@@ -59,6 +64,8 @@ def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fra
     """Return a block with noise of its part of a joint calibration."""
 
     def change(noise: Noise) -> Noise:
+        if isinstance(noise, OrderedNoise):
+            return noise.on(change(noise.base))
         if not _has_pair(noise):
             return noise
         share = part * (noise.share if isinstance(noise, JointGaussianNoise) else 1)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.aggregation import Aggregation, list_groups, pack_noisy, sort_by_key, unpack_noisy
+from dpsql.mechanisms.aggregation import Aggregation, list_groups, sort_by_key
 from dpsql.mechanisms.marginal_noise import (
     KeyPlaces,
     MarginalNoise,
@@ -38,7 +38,14 @@ from dpsql.mechanisms.mean_errors import expect_mean_error
 from dpsql.mechanisms.moments import Output
 from dpsql.mechanisms.per_group import Noise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers, write_number
+from dpsql.numerics.exact_numbers import (
+    Integers,
+    pack_integers,
+    read_integers,
+    to_integers,
+    unpack_integers,
+    write_number,
+)
 from dpsql.privacy.events import Event, compose_events
 
 SET_COLUMN = "dpsql_set"
@@ -208,7 +215,7 @@ class Marginals(base.Operator):
         fits = all(column.dtype == np.int64 for column in whole)
         if fits and all(output.shows_integers for output in self.table.outputs):
             return base.Release(table, self.event)
-        packed = {str(i): pack_noisy(column) for i, column in enumerate(whole)}
+        packed = {str(i): pack_integers(column) for i, column in enumerate(whole)}
         return base.Release(table, self.event, (), pa.table(packed))
 
     def _index(self, rows: pa.Table, place: int) -> tuple[Integers, dict[object, int]]:
@@ -300,7 +307,7 @@ class Marginals(base.Operator):
         if noisy is None:  # the columns are the noisy integers
             found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.table.outputs}
         else:
-            found = {s: unpack_noisy(noisy.column(i)) for i, s in enumerate(self.table.statistics)}
+            found = {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.table.statistics)}
         sets = read_integers(released.column(SET_COLUMN))
         parts = []
         for at in range(len(self.marginals)):

@@ -280,3 +280,17 @@ def hold_to_doubles(value: Fraction) -> float:
     (0.5, -1.7976931348623157e+308)
     """
     return float(min(max(value, -_LAST_DOUBLE), _LAST_DOUBLE))
+
+
+def pack_integers(values: Integers) -> pa.Array:
+    """Make a column of integers of any size: of text where some take more than 64 bits."""
+    if values.dtype == np.int64:
+        return make_longs(values)
+    return pa.array([str(int(v)) for v in values], pa.string())
+
+
+def unpack_integers(column: pa.ChunkedArray) -> Integers:
+    """Read the integers that :func:`pack_integers` wrote."""
+    if pa.types.is_string(column.type):
+        return to_integers([int(v) for v in column.to_pylist()])
+    return read_integers(column)

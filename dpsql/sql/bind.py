@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, Error
 from dpsql.mechanisms.strategies import EVEN
+from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
@@ -39,6 +40,7 @@ from dpsql.sql.relations.plan_size import refuse_public_joins, write_public
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
+from dpsql.sql.relations.window_ends import WindowEnds
 
 
 def bind(
@@ -53,7 +55,8 @@ def bind(
         PrivacyError: it can't be released privately.
     """
     plan = _bind(statement, catalog, finish, thresholds)
-    choices = [block.strategy for block in plan.blocks if block.strategy is not None]
+    # a block with variants is looked up under each of them
+    choices = [block.strategy for block in plan.blocks if block.strategy is not None and not block.variants]
     gains = [choice.gain for choice in choices if not choice.forced and choice.chosen != EVEN]
     if not gains:
         return plan
@@ -133,6 +136,8 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
     refuse_public_joins(tree)
+    for choose in binder.when_whole:
+        choose(tree)
     levels = {item.kept.confidence for item in kept}
     intervals: list[IntervalColumns] = []
     results = {item.kept.table: {name: (low, high) for name, low, high in item.kept.ends} for item in kept}
@@ -143,7 +148,8 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         for block in binder.blocks
     }
     bins = _list_bins(binder.blocks) | {item.kept.table: dict(item.kept.bins) for item in kept}
-    shapes = Shapes(binder.noise_steps, level, wholes, bins)
+    windows = WindowEnds(tree, binder.ordered_releases, binder.noise_steps, binder.name)
+    shapes = Shapes(binder.noise_steps, level, wholes, bins, windows.find)
     replace_interval_calls(tree, binder.intervals, results, spell, shapes, binder.name)
     missing: list[str] = []
     if isinstance(tree, exp.Select):
@@ -163,7 +169,8 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     if direct is not None and all(item.fits for item in direct):
         shown = [item.name for item in direct]
     else:
-        shown = [name for name, _ in public_columns(binder.finish, finish, binder.blocks, binder.public)]
+        released: list[PrivateBlock | WindowWidths] = [*binder.blocks, *windows.widths.values()]
+        shown = [name for name, _ in public_columns(binder.finish, finish, released, binder.public)]
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
@@ -171,7 +178,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases), size=binder.written.size,
+        traced=trace_columns(tree, releases), size=binder.written.size, widths=tuple(windows.widths.values()),
         spreads=tuple(
             (name, width)
             for name in columns

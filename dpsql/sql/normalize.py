@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import PrivateBlock, Renamed
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import bind_error, join_word, table_named
@@ -356,13 +357,13 @@ def install(
     select.set("expressions", [exp.alias_(node, name, quoted=True) for name, node in outputs])
 
 
-def schemas(blocks: Iterable[PrivateBlock]) -> dict[str, Schema]:
-    """Return the columns of each block's release, by its name."""
+def schemas(blocks: Iterable[PrivateBlock | WindowWidths]) -> dict[str, Schema]:
+    """Return the columns of each block's release, or of half widths beside it, by its name."""
     return {block.name: block.columns for block in blocks}
 
 
 def public_columns(
-    finish: Finish, sql: str, blocks: Iterable[PrivateBlock], public: Iterable[str]
+    finish: Finish, sql: str, blocks: Iterable[PrivateBlock | WindowWidths], public: Iterable[str]
 ) -> list[tuple[str, Type]]:
     """Return names and types of a public query over the releases of these blocks and these public tables."""
     return [(name, Type.parse(kind)) for name, kind in finish.describe(sql, schemas(blocks), public)]

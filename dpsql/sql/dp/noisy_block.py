@@ -25,6 +25,7 @@ from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, requir
 from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report, propose_more
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
+from dpsql.sql.dp.ordered_steps import MAKERS, StepBlock, choose_order
 from dpsql.sql.dp.own_queries import OWN_QUERIES
 from dpsql.sql.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
@@ -63,13 +64,14 @@ class NoisyBlock(AggregatingBlock):
     noise: MomentNoise | None = None
     """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
     exact: Exact = field(init=False)
+    key_types: list[tuple[GroupKey, Typed]] = field(default_factory=list)
     caps: AutoCaps | None = None
     """The caps on a unit that are found before the answer."""
 
     def bind(self) -> None:
         """Bind the keys first (they decide the bounding), then every clause above them."""
         if self.blocks == 1:
-            refuse_unfit(self.options)
+            refuse_unfit(self.options, MAKERS)
         condition = self.where()
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
@@ -85,6 +87,7 @@ class NoisyBlock(AggregatingBlock):
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
         keys = self.place_groups(keys, typed)
+        self.key_types = typed
         if self.keys and self.domain is None and (keeping := self._join_that_keeps(expressions)):
             self.binder.notes.append(
                 f"these groups are private, and small ones left out: {keeping} shows all"
@@ -283,6 +286,7 @@ class NoisyBlock(AggregatingBlock):
         dealt = shares + [selecting] * private
         split = partial(deal, self.binder, select=self.select, shares=dealt, deltas=deltas, apart=apart)
         if self.caps is not None:
+            refuse_unfit(self.options, why="here its caps are found privately")
             self._find_caps(CapBuilder(self, self.exact, self.caps, aggregates), split, choice, said)
             return
         share = split(self.options)
@@ -293,6 +297,30 @@ class NoisyBlock(AggregatingBlock):
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
+        self._order_steps()
+
+    def _order_steps(self) -> None:
+        """Let the noise follow the order of a public key, where the statement above or an option asks for that."""
+        if self.blocks > 1 or self.within or type(self) is not NoisyBlock:
+            return
+        if self.domain is None or self.domain.size is None:
+            refuse_unfit(self.options, why="here no key has values that are known before the answer")
+            return
+        if self.options.get("error") is not None:
+            refuse_unfit(self.options, why="here the noise is that of an error")
+            return
+        kinds = {key.name: typed.type.kind for key, typed in self.key_types}
+        labels = {name: to_sql(node) for name, node in self.key_sources.items()}
+        block = StepBlock(self.name, self.options, kinds, self._count_steps, labels, self.domain.nullable)
+        self.binder.when_whole.append(partial(choose_order, self.binder, block))
+
+    def _count_steps(self, name: str) -> int | None:
+        """Return the most values of a key of public groups."""
+        if len(self.key_types) == 1:
+            return None if self.domain is None else self.domain.size
+        pairs = [pair for pair in self.key_types if pair[0].name == name]
+        found = find_public_groups(self, pairs, self.range_groups())
+        return None if found is None else found.size
 
     @property
     def _maker(self) -> NoiseMaker:
@@ -393,10 +421,10 @@ class NoisyBlock(AggregatingBlock):
         packed = write_packed_route(self.exact) if not parts else None
         aggregation = Aggregation(self.exact.sql(), keys, outputs, selection, self.confidence, packed)
         if fitted.reduced:
-            error, names = self.options.get("error"), fitted.reduced
             return NoiseReducedAggregation(
-                aggregation.query, keys, outputs, selection, self.confidence, packed, error, names
-            )
+                aggregation.query, keys, outputs, selection, self.confidence, packed,
+                error=self.options.get("error"), reduced=fitted.reduced,
+            )  # fmt: skip
         return Together(aggregation, parts) if parts else aggregation
 
     def _deal_epsilons(

@@ -54,6 +54,7 @@ from dpsql.sql.relations.relation import (
     meets_exactly,
     move_column,
 )
+from dpsql.sql.relations.window_sums import OrderedRelease
 
 _PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
 """Kinds of types that a period may have: equal values of them look the same."""
@@ -246,7 +247,6 @@ class Catalog:
             on = self._follows(path[0], path[1], _BASE, 0, table)
             inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
         unit: exp.Expr
-        parts: list[exp.Expr]
         if len(path) == 1:
             unit, parts = self._parted(table, column(path[0].column, _BASE), _BASE)
         else:
@@ -393,6 +393,9 @@ class Binder(ABC):
     written: WrittenTexts = field(default_factory=WrittenTexts)
     """The exact texts of the statement so far."""
     own_names: OwnNames = field(default_factory=OwnNames)
+    when_whole: list[Callable[[exp.Expr], None]] = field(default_factory=list)
+    """Called with the whole statement once it is bound."""
+    ordered_releases: list[OrderedRelease] = field(default_factory=list)
 
     def name(self, kind: str) -> str:
         """Return a name that nothing else in the statement has."""
@@ -489,10 +492,7 @@ class Binder(ABC):
         return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """Return the rows of a public relation; None when it depends on what is not released yet.
-
-        ``steady``: they are always the same.
-        """
+        """Return the rows of a public relation, ``steady`` ones once; None when it depends on what is not released yet."""
         if self.is_unreleased(found.sql):
             return None
         if steady:

@@ -44,8 +44,8 @@ class ColumnEnds:
 
 
 EndPair = tuple[exp.Expr, exp.Expr]
-Leaf = exp.Column | exp.Bracket
-"""A released number: a column of them, or one bin of a histogram."""
+Leaf = exp.Column | exp.Bracket | exp.Window
+"""A released number: a column of them, or one bin of a histogram; or a sum over neighbouring groups in a window."""
 Known = Callable[[Leaf], ColumnEnds | None]
 Certain = Callable[[Leaf], ColumnEnds]
 
@@ -86,7 +86,8 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
     """
     leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
     found = {key: ends for key, ends in leaves.items() if ends is not None}
-    if not found or len(found) < len(leaves) or _count_forks(node) > MAX_FORKS:
+    windows = any(isinstance(leaf, exp.Window) for leaf in list_leaves(node))
+    if not found or len(found) < len(leaves) or _count_forks(node) > (0 if windows else MAX_FORKS):
         return None
     if len(found) > 1:
         if not 0 < level < 1:
@@ -102,7 +103,9 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
 
 def list_leaves(node: exp.Expr) -> list[Leaf]:
     """Return the columns of an expression; a subscript over some stands for them as a number of its own."""
-    if isinstance(node, exp.Column) or (isinstance(node, exp.Bracket) and node.find(exp.Column) is not None):
+    if isinstance(node, exp.Column | exp.Window):
+        return [node]
+    if isinstance(node, exp.Bracket) and node.find(exp.Column) is not None:
         return [node]
     return [leaf for child in node.iter_expressions() for leaf in list_leaves(child)]
 
@@ -145,9 +148,9 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
 
 def _read(node: exp.Expr, known: Certain) -> EndPair | None:
     """Return the ends of a node; both are the node itself where it is constant."""
-    if node.find(exp.Column) is None:
+    if node.find(exp.Column) is None and not isinstance(node, exp.Window):
         return (node.copy(), node.copy()) if _constant(node) is not None else None
-    if isinstance(node, exp.Column | exp.Bracket):
+    if isinstance(node, exp.Column | exp.Bracket | exp.Window):
         ends = known(node)
         return ends.low.copy(), ends.high.copy()
     reader = _READERS.get(type(node))

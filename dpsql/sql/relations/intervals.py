@@ -77,6 +77,8 @@ class Shapes:
     level: float | None = None
     wholes: Mapping[str, Collection[str]] = field(default_factory=dict)
     bins: BinWidths = field(default_factory=dict)
+    find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None] = lambda _, __: None
+    """Finds the ends of a sum over neighbouring groups in a window of a SELECT."""
 
 
 def propagate_intervals(
@@ -230,6 +232,8 @@ class _Carrier:
             steps, wholes = self.shapes.noise_steps.get(name, {}), self.shapes.wholes.get(name, ())
 
             def read(node: Leaf) -> ColumnEnds | None:
+                if isinstance(node, exp.Window):
+                    return self.shapes.find_window(select, node)
                 if isinstance(node, exp.Bracket):
                     return find_bin_ends(self.tree, select, node, self.shapes.bins)
                 pair = (direct or {}).get(node.name)
@@ -244,6 +248,8 @@ class _Carrier:
         sources, merged = self._sources(select), list_merged(select)
 
         def look(node: Leaf) -> ColumnEnds | None:
+            if isinstance(node, exp.Window):
+                return self.shapes.find_window(select, node)
             if isinstance(node, exp.Bracket):
                 return find_bin_ends(self.tree, select, node, self.shapes.bins)
             alias = self._alias(node, sources, merged)
@@ -322,6 +328,10 @@ class _Carrier:
 
     def _is_noisy(self, select: exp.Select, node: Leaf) -> bool:
         """Tell whether a column of a SELECT is a number with an interval; nothing below is changed for that."""
+        if isinstance(node, exp.Window):
+            return any(
+                self._is_noisy(select, leaf) for part in node.iter_expressions() for leaf in list_leaves(part)
+            )
         if isinstance(node, exp.Bracket):
             return find_bin_ends(self.tree, select, node, self.shapes.bins) is not None
         name = read_relation(select)

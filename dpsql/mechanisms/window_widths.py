@@ -1,0 +1,157 @@
+"""The half widths of intervals of sums over neighbouring groups: running totals, moving sums, totals.
+
+The noise of neighbouring groups adds up: independent noise by its variances, noise in the order of a key by the variances of its
+sums, which are less. A half width is public: it depends on the noise and on how many steps there are, and on nothing else.
+
+Relation and guarantee: none of its own. This is post-processing, of what was released and of public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.aggregation import Aggregation, Together, index_groups
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.moments import Count, Sum
+from dpsql.mechanisms.ordered_noise import OrderedNoise, widen_sum
+from dpsql.mechanisms.per_group import Noise
+from dpsql.numerics.exact_numbers import Floats
+
+WindowPlaces = NDArray[np.intp]
+
+WIDTHS_COLUMN = "widths"
+"""The one column of a relation of half widths: a list, of one number for each place in a window's order."""
+
+
+@dataclass(frozen=True)
+class WindowSum:
+    """A sum of a released column over a frame of neighbouring groups, or their mean.
+
+    Args:
+        value: the column.
+        order: the key that orders the groups; empty for the sum over all of them.
+        partition: the keys that part them.
+        start: the first group of the frame, counted from the current one; None for the first of all.
+        end: the last group, likewise; None for the last of all.
+        descending: whether the order falls.
+        mean: whether it is divided by the number of groups.
+    """
+
+    value: str
+    order: str
+    partition: frozenset[str] = frozenset()
+    start: int | None = None
+    end: int | None = 0
+    descending: bool = False
+    mean: bool = False
+
+    def list_ranges(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
+        """Return the first and the last step, by rising order, of the frame of each of so many steps; of empty ones nothing."""
+        first, last = self.list_frames(steps)
+        there = first <= last
+        first, last = first[there], last[there]
+        return (steps - 1 - last, steps - 1 - first) if self.descending else (first, last)
+
+    def list_frames(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
+        """Return the first and the last place of each frame in the window's own order; of an empty one they are crossed."""
+        at = np.arange(steps)
+        first = np.zeros(steps, dtype=np.intp) if self.start is None else np.maximum(at + self.start, 0)
+        last = np.full(steps, steps - 1) if self.end is None else np.minimum(at + self.end, steps - 1)
+        return first, last
+
+
+@dataclass(frozen=True)
+class WindowWidths:
+    """A relation of the half widths of one window's sums.
+
+    Args:
+        relation: its name.
+        block: the name of the block's release.
+        window: the sums.
+        keys: the columns of the release that are keys.
+    """
+
+    relation: str
+    block: str
+    window: WindowSum
+    keys: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name, as schemas of releases have it."""
+        return self.relation
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """The names and SQL types of its columns."""
+        return ((WIDTHS_COLUMN, "DOUBLE[]"),)
+
+    def make(self, operator: Operator, released: pa.Table, confidence: float) -> pa.Table:
+        """Return the relation: one row, with a list that is empty where no half width is known."""
+        widths = self._find(operator, released, confidence)
+        shown = [] if widths is None else [None if math.isnan(width) else float(width) for width in widths]
+        return pa.table({WIDTHS_COLUMN: pa.array([shown], pa.list_(pa.float64()))})
+
+    def _find(self, operator: Operator, released: pa.Table, confidence: float) -> Floats | None:
+        inner = operator.aggregation if isinstance(operator, Together) else operator
+        if not isinstance(inner, Aggregation) or not released.num_rows:
+            return None
+        output = next((o for o in inner.outputs if o.name == self.window.value), None)
+        if not isinstance(output, Count | Sum):
+            return None
+        noise = output.statistic.noise
+        free = [key for key in self.keys if key not in self.window.partition]
+        order = self.window.order or (
+            inner.ordered if isinstance(noise, OrderedNoise) else free[-1] if free else ""
+        )
+        if order not in free:
+            return None
+        others = tuple(key for key in self.keys if key != order)
+        runs = (
+            [len(rows) for rows in index_groups(released, others).values()] if others else [released.num_rows]
+        )
+        many = 1 if self.window.partition == set(others) else len(runs)
+        if (many > 1 and self.window.partition) or (
+            isinstance(noise, OrderedNoise) and order != inner.ordered
+        ):
+            return None
+        variances = self._list_variances(noise, max(runs), min(runs) == max(runs))
+        if variances is None:
+            return None
+        first, last = self.window.list_frames(max(runs))
+        counts = many * (last - first + 1.0)
+        steps = float(output.steps) if isinstance(output, Sum) else 1.0
+        unique = {
+            v: widen_sum(noise, many * v, confidence) for v in np.unique(variances[~np.isnan(variances)])
+        }
+        alone = noise.half_width(confidence)
+        widths = np.array([
+            math.nan if math.isnan(v) else alone if count == 1 else unique[v]
+            for v, count in zip(variances, counts, strict=True)
+        ])  # fmt: skip
+        return widths / steps / (counts if self.window.mean else 1.0)
+
+    def _list_variances(self, noise: Noise, steps: int, even: bool) -> Floats | None:
+        """Return the variance of each place's sum in a run; NaN where there is none."""
+        first, last = self.window.list_frames(steps)
+        there = first <= last
+        found = np.full(steps, np.nan)
+        if not isinstance(noise, OrderedNoise):
+            if not even and (self.window.end is None or self.window.start not in (None, 0)):
+                found[there] = noise.variance * steps  # runs of several lengths: no sum is of more steps
+            else:
+                found[there] = (noise.variance * (last - first + 1.0))[there]
+            return found
+        if even and steps == noise.steps:
+            found[there] = noise.expect_variances(*self.window.list_ranges(steps)) + noise.rounding
+            return found
+        if steps > noise.steps:
+            return None
+        ends = np.arange(noise.steps)  # a run is the difference of two running totals
+        found[there] = 4 * noise.expect_variances(0 * ends, ends).max() + noise.rounding
+        return found

@@ -1,0 +1,328 @@
+"""The strategy of a block whose groups have a public order: which noise serves best what a statement asks of it.
+
+The choice depends on public numbers alone: how many steps there are, what the statement shows (window sums above the block,
+and single cells), and how each strategy's noise adds up over them. All strategies cost the same: what the plain noise costs,
+and where the session counts in another currency than epsilon, no more there.
+
+The strategy belongs to the block, not to what is shown: its shape depends on the number of steps, so a stored answer under any
+strategy serves every statement over the block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import TypeVar
+
+import numpy as np
+from sqlglot import exp
+
+from dpsql.mechanisms.aggregation import Aggregation, Together
+from dpsql.mechanisms.base import Operator
+from dpsql.mechanisms.moments import Count, Sum
+from dpsql.mechanisms.ordered_noise import OrderedNoise
+from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
+from dpsql.mechanisms.square_root_noise import MAX_SQUARE_ROOT_STEPS, make_square_root
+from dpsql.mechanisms.strategies import EVEN, SQUARE_ROOT, TREE, StrategyChoice, choose_strategy
+from dpsql.mechanisms.tree_noise import make_tree
+from dpsql.mechanisms.window_widths import WindowSum
+from dpsql.plan import StrategyVariant
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.sql.dp.strategies import find_forced, refuse_unfit
+from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.window_sums import OrderedRelease, Uses, find_uses
+
+MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {
+    TREE: make_tree,
+    SQUARE_ROOT: make_square_root,
+}
+"""The strategies for steps in an order, by the word that forces them."""
+MAX_ORDERED_STEPS = 1 << 16
+"""Steps for which there are such strategies."""
+_ORDERED_KINDS = frozenset({"INTEGER", "DECIMAL", "DOUBLE", "DATE", "TIMESTAMP", "TEXT"})
+_CLEARLY = 1 - 1e-9
+_Made = TypeVar("_Made")
+_MIXED = 2
+"""Statistics up to which stored answers of all mixtures of strategies are looked for."""
+
+
+@dataclass(frozen=True)
+class StepBlock:
+    """A block of public groups, as far as a strategy depends on it.
+
+    Args:
+        name: the relation that it releases.
+        options: its options, as written.
+        keys: the kinds of its keys' types, by column.
+        count_steps: returns the most values of a key; None where that is not known.
+        labels: the words for its keys, as the analyst wrote them.
+        nullable: whether a key may be NULL.
+    """
+
+    name: str
+    options: Options
+    keys: Mapping[str, str]
+    count_steps: Callable[[str], int | None]
+    labels: Mapping[str, str]
+    nullable: bool = False
+
+    def list_orders(self) -> Iterator[tuple[str, int]]:
+        """Yield the keys whose values have an order that noise can follow, with the number of their steps."""
+        for key, kind in self.keys.items():
+            steps = self.count_steps(key) if kind in _ORDERED_KINDS else None
+            if steps is not None and 2 <= steps <= MAX_ORDERED_STEPS:
+                yield key, steps
+
+
+def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
+    """Give a block of a plan the strategy that serves a statement best, or the one that is asked for.
+
+    Args:
+        binder: holds the plan's blocks.
+        block: one of them.
+        tree: the whole statement, bound.
+
+    Raises:
+        PrivacyError: a strategy is asked for that the block can't have.
+    """
+    place = next(i for i, item in enumerate(binder.blocks) if item.name == block.name)
+    item = binder.blocks[place]
+    word = find_forced(block.options)
+    outputs = _list_adding(item.operator)
+    windowed = tree.find(exp.Window) is not None
+    if windowed and outputs:
+        names = tuple(output.name for output in outputs)
+        binder.ordered_releases.append(OrderedRelease(block.name, tuple(block.keys), names, block.nullable))
+    if word == EVEN:
+        return
+    orders = dict(block.list_orders())
+    if not orders or not outputs:
+        refuse_unfit(block.options, why="here nothing adds up, or no key has an order of known steps")
+        return
+    uses = Uses()
+    if windowed:
+        uses = find_uses(tree, block.name, block.keys, [output.name for output in outputs])
+    if word is None and not uses.windows:
+        found = (_Strategies(binder, item.operator, key, n, uses) for key, n in orders.items())
+        variants = tuple(strategy for one in found for strategy in one.list_uniform())
+        binder.blocks[place] = replace(item, variants=variants)
+        return
+    key = _choose_order(uses, orders)
+    if word == SQUARE_ROOT and orders[key] > MAX_SQUARE_ROOT_STEPS:
+        refuse_unfit(
+            block.options,
+            why=f"here it has {orders[key]:,} steps, and at most {MAX_SQUARE_ROOT_STEPS:,} are taken",
+        )
+    strategies = _Strategies(binder, item.operator, key, orders[key], uses, word)
+    choice, best = strategies.choose()
+    shown = "what is shown of each column" if uses.windows else "its running totals"
+    said = f"Sums go by the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
+    binder.blocks[place] = replace(
+        item, operator=strategies.apply(best), variants=() if word else strategies.list_others(best),
+        sentences=(*item.sentences, said), strategy=choice,
+    )  # fmt: skip
+
+
+Words = Mapping[Statistic, str]
+"""The strategy of each statistic that adds up."""
+
+
+def _name_words(words: Iterable[str]) -> str:
+    """Return the names of a block's strategies, each once."""
+    return " and ".join(dict.fromkeys(words))
+
+
+def _list_adding(operator: Operator) -> list[Count | Sum]:
+    aggregation = _find_aggregation(operator)
+    return [] if aggregation is None else [o for o in aggregation.outputs if isinstance(o, Count | Sum)]
+
+
+def _find_aggregation(operator: Operator) -> Aggregation | None:
+    inner = operator.aggregation if isinstance(operator, Together) else operator
+    return inner if type(inner) is Aggregation else None
+
+
+def _choose_order(uses: Uses, orders: Mapping[str, int]) -> str:
+    """Return the key of most windows that have one; without such, the last key."""
+    asked = [window.order for window in uses.windows if window.order in orders]
+    return max(orders, key=asked.count) if asked else list(orders)[-1]
+
+
+@dataclass(frozen=True)
+class _Strategies:
+    """The strategies of one block in the order of one key, and what they come to.
+
+    Args:
+        binder: of the statement.
+        even: the operator with plain noise.
+        key: the ordered one.
+        steps: its values.
+        uses: what the statement shows.
+        forced: the strategy that is asked for: nothing holds that to what plain noise costs but epsilon.
+    """
+
+    binder: Binder
+    even: Operator
+    key: str
+    steps: int
+    uses: Uses
+    forced: str | None = None
+
+    @cached_property
+    def outputs(self) -> list[Count | Sum]:
+        """The outputs that add up over groups."""
+        return _list_adding(self.even)
+
+    @cached_property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """The statistics of these."""
+        return tuple(dict.fromkeys(output.statistic for output in self.outputs))
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The strategies that there are."""
+        long = self.steps > MAX_SQUARE_ROOT_STEPS
+        return tuple(word for word in (EVEN, *MAKERS) if not (long and word == SQUARE_ROOT))
+
+    @cached_property
+    def noises(self) -> Mapping[tuple[Statistic, str], Noise]:
+        """The noise of each statistic under each strategy."""
+        return {(s, word): self._make(s.noise, word) for s in self.statistics for word in self.words}
+
+    @cached_property
+    def squared(self) -> Mapping[tuple[Statistic, str], float]:
+        """The expected squared errors of all that is shown of each statistic, in parts of its plain noise's variance."""
+        return {
+            (s, word): sum(self._list_errors(s, noise)) / s.noise.variance
+            for (s, word), noise in self.noises.items()
+        }
+
+    def _make(self, noise: Noise, word: str) -> Noise:
+        if word == EVEN:
+            return noise
+        made = MAKERS[word](noise, self.steps)
+        return made if self.forced is not None else self._hold(made)
+
+    def _hold(self, noise: OrderedNoise) -> OrderedNoise:
+        """Return noise that costs the session no more than plain noise, in the currency of its accountant."""
+        kind = ACCOUNTANTS[self.binder.catalog.accountant]
+        if not kind.has_rule or not isinstance(noise.base, LaplaceNoise):
+            return noise
+
+        def cost(one: Noise) -> Fraction:
+            return one.event.mu**2 if kind.currency == "mu" else one.event.rho
+
+        most, made, factor = cost(noise.base), noise, Fraction(1)
+        while cost(made) > most:
+            root = math.sqrt(float(most / cost(made)))
+            factor = factor * Fraction(math.floor(min(root, 0.999) * 1000), 1000)
+            made = noise.rescale(factor)
+        return made
+
+    def choose(self) -> tuple[StrategyChoice, Words]:
+        """Return the strategy, with the error of each, and what it is for each statistic.
+
+        Without a forced one, a strategy leaves the plain noise where it would be worse: no column is ever worse than that.
+        """
+        errors = {word: self._find_errors(word) for word in self.words}
+        plain = errors[EVEN]
+        held = {word: {c: min(e, plain[c]) for c, e in own.items()} for word, own in errors.items()}
+        choice = choose_strategy(held if self.forced is None else errors, self.forced)
+        if self.forced is None:
+            told = errors | {choice.chosen: held[choice.chosen]}
+            choice = replace(choice, errors=tuple((w, tuple(own.items())) for w, own in told.items()))
+        if self.forced is not None:
+            return choice, dict.fromkeys(self.statistics, self.forced)
+        better = (
+            s for s in self.statistics if self.squared[s, choice.chosen] < self.squared[s, EVEN] * _CLEARLY
+        )
+        return choice, dict.fromkeys(self.statistics, EVEN) | dict.fromkeys(better, choice.chosen)
+
+    def _find_errors(self, word: str) -> dict[str, float]:
+        """Return the root mean squared error of what is shown of each column, in its own units."""
+        found = {}
+        for output in self.outputs:
+            shown = list(self._list_errors(output.statistic, self.noises[output.statistic, word]))
+            steps = float(output.steps) if isinstance(output, Sum) else 1.0
+            if shown:
+                found[output.name] = math.sqrt(sum(shown) / len(shown)) / steps
+        return found
+
+    def measure(self, words: Words) -> float:
+        """Return the expected squared error of all that is shown, each number's in parts of its plain noise's variance."""
+        return sum(self.squared[s, word] for s, word in words.items())
+
+    def list_uniform(self) -> Iterator[StrategyVariant]:
+        """Yield the block under each strategy for steps in an order, in all of its sums."""
+        for word in self.words:
+            if word != EVEN:
+                yield StrategyVariant(word, self.apply(dict.fromkeys(self.statistics, word)))
+
+    def list_others(self, best: Words) -> tuple[StrategyVariant, ...]:
+        """Return the block under other strategies than the best, the better first."""
+        mixed = len(self.statistics) <= _MIXED
+        chosen = (
+            list(product(self.words, repeat=len(self.statistics)))
+            if mixed
+            else [(w,) * len(self.statistics) for w in self.words]
+        )
+        every = [dict(zip(self.statistics, words, strict=True)) for words in chosen]
+        others = sorted((words for words in every if words != best), key=self.measure)
+        least = self.measure(best)
+        gains = ((w, math.sqrt(self.measure(w) / least) if least else 1.0) for w in others)
+        return tuple(StrategyVariant(_name_words(w.values()), self.apply(w), gain) for w, gain in gains)
+
+    def apply(self, words: Words) -> Operator:
+        """Return the operator with other noise on what adds up; whatever else shares a statistic has its noise too."""
+
+        def change(statistic: Statistic) -> Statistic:
+            word = words.get(statistic)
+            return statistic if word is None else replace(statistic, noise=self.noises[statistic, word])
+
+        aggregation = _find_aggregation(self.even)
+        assert aggregation is not None
+        if set(words.values()) == {EVEN}:
+            return self.even
+        outputs = tuple(_change_statistics(output, change) for output in aggregation.outputs)
+        made = replace(aggregation, outputs=outputs, ordered=self.key)
+        return replace(self.even, aggregation=made) if isinstance(self.even, Together) else made
+
+    def _list_errors(self, statistic: Statistic, noise: Noise) -> Iterator[float]:
+        """Yield the mean squared error of each number that is made of a statistic; of running totals where no window is."""
+        names = {output.name for output in self.outputs if output.statistic == statistic}
+        if not self.uses.windows:
+            yield _average(noise, WindowSum("", self.key), self.steps)
+            return
+        for window in self.uses.windows:
+            if window.value in names and window.order in ("", self.key):
+                yield _average(noise, window, self.steps)
+            elif window.value in names:
+                yield noise.variance
+        yield from (noise.variance for name in self.uses.cells if name in names)
+        for output in _find_aggregation(self.even).outputs:  # type: ignore[union-attr]
+            if not isinstance(output, Count | Sum):
+                yield from (noise.variance for other in output.statistics if other == statistic)
+
+
+def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) -> _Made:
+    """Return a statistic, or a dataclass that is made of several, with others in their place."""
+    if isinstance(item, Statistic):
+        return change(item)  # type: ignore[return-value]
+    held = {f.name: getattr(item, f.name) for f in fields(item)}  # type: ignore[arg-type]
+    changed = {name: _change_statistics(value, change) for name, value in held.items() if is_dataclass(value)}
+    return replace(item, **changed)  # type: ignore[type-var]
+
+
+def _average(noise: Noise, window: WindowSum, steps: int) -> float:
+    """Return the mean variance of a window's sums."""
+    first, last = window.list_ranges(steps)
+    if not len(first):
+        return 0.0
+    if isinstance(noise, OrderedNoise):
+        return float(noise.expect_variances(first, last).mean()) + noise.rounding
+    return float(noise.variance * np.mean(last - first + 1.0))

@@ -1,0 +1,98 @@
+"""The ends of intervals of sums over neighbouring groups: the sum, less and more a half width from a public relation.
+
+A half width is known once the noise is: it depends on the strategy of the answer, which may be a stored one. So the statement
+reads it by its place in the window's order, from a relation that is made with the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from sqlglot import exp
+
+from dpsql.mechanisms.window_widths import WIDTHS_COLUMN, WindowSum, WindowWidths
+from dpsql.sql.parse.dialect import table_named
+from dpsql.sql.relations.interval_ends import ColumnEnds
+from dpsql.sql.relations.own_names import MakeName
+from dpsql.sql.relations.relation import column, fold
+from dpsql.sql.relations.window_sums import OrderedRelease, WindowFinder
+
+MAX_WINDOWS = 8
+"""Windows of a statement whose sums have intervals: each reads relations of half widths."""
+MAX_TABLES = 16
+"""Relations that a statement may name for that."""
+_DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
+
+
+@dataclass
+class WindowEnds:
+    """The ends of the window sums of a statement, and the relations that these read.
+
+    Args:
+        tree: the statement, whose private blocks are relations already.
+        releases: those with public groups.
+        noise_steps: the steps of the noise of their columns.
+        make_name: gives a name of a kind that nothing in the statement has.
+    """
+
+    tree: exp.Expr
+    releases: Sequence[OrderedRelease]
+    noise_steps: Mapping[str, Mapping[str, Fraction]]
+    make_name: MakeName
+    widths: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
+    """The relations of half widths that were needed so far."""
+
+    def find(self, select: exp.Select, node: exp.Window) -> ColumnEnds | None:
+        """Return the ends of a window of a SELECT; None where it is no sum over neighbouring groups."""
+        for release in self.releases if self._has_room else ():
+            finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
+            window = finder.read_window(select, node)
+            if window is not None and window.value in self.noise_steps.get(release.name, {}):
+                return self._write(select, node, release, window)
+        return None
+
+    @cached_property
+    def _has_room(self) -> bool:
+        """Tell whether the statement is so short that it stays within the limits with intervals of windows."""
+        windows = sum(1 for _ in self.tree.find_all(exp.Window))
+        return windows <= MAX_WINDOWS and sum(1 for _ in self.tree.find_all(exp.Table)) <= MAX_TABLES
+
+    def _write(
+        self, select: exp.Select, node: exp.Window, release: OrderedRelease, window: WindowSum
+    ) -> ColumnEnds | None:
+        place = _write_place(select, node, window, release.nullable)
+        if place is None:
+            return None
+        found = self.widths.get((release.name, window))
+        if found is None:
+            found = WindowWidths(self.make_name("widths"), release.name, window, release.keys)
+            self.widths[release.name, window] = found
+        listed = exp.Select(expressions=[column(WIDTHS_COLUMN)]).from_(
+            table_named(found.relation), copy=False
+        )
+        width = exp.Anonymous(this="list_extract", expressions=[exp.Subquery(this=listed), place])
+        low, high = (
+            exp.Paren(this=kind(this=exp.Cast(this=node.copy(), to=_DOUBLE.copy()), expression=width.copy()))
+            for kind in (exp.Sub, exp.Add)
+        )
+        return ColumnEnds(low, high)
+
+
+def _write_place(select: exp.Select, node: exp.Window, window: WindowSum, nullable: bool) -> exp.Expr | None:
+    """Return the place of a row in a window's order, from 1 on; None where NULL stands elsewhere than noise has it."""
+    if not window.order:
+        return exp.Literal.number(1)
+    given = node
+    if (named := node.args.get("alias")) is not None:
+        given = next(w for w in select.args["windows"] if fold(w.name) == fold(named.name))
+    ordered = given.args["order"].expressions[0]
+    first = isinstance(ordered, exp.Ordered) and bool(ordered.args.get("nulls_first"))
+    if nullable and (window.descending or first):
+        return None
+    place = node.copy()
+    place.set("this", exp.Anonymous(this="dense_rank"))
+    place.set("spec", None)
+    return place

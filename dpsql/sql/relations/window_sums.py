@@ -1,0 +1,234 @@
+"""Sums over neighbouring groups that a statement asks of a release: running totals, moving sums and totals in windows.
+
+Recognised as they are written above a block: ``SUM(COUNT(*)) OVER (ORDER BY day)`` beside it, or ``SUM(n) OVER (...)`` above a
+CTE or a subquery that only passes the column on. What is not recognised counts as a use of single cells: this decides which
+noise serves a statement best, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.mechanisms.window_widths import WindowSum
+from dpsql.sql.relations.relation import fold
+from dpsql.sql.relations.traced_columns import find_item, read_source
+
+_FILTERS = (
+    "where",
+    "group",
+    "having",
+    "distinct",
+    "joins",
+    "laterals",
+    "qualify",
+    "limit",
+    "offset",
+    "sample",
+)
+_LAST = ("qualify", "limit", "offset", "distinct")
+"""Clauses that a SELECT applies after its windows."""
+_THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
+
+
+@dataclass(frozen=True)
+class OrderedRelease:
+    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL."""
+
+    name: str
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The window sums that a statement asks of a release, and the columns of which it uses single cells."""
+
+    windows: tuple[WindowSum, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
+def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Collection[str]) -> Uses:
+    """Return how a statement uses a release.
+
+    Args:
+        tree: the statement, whose private blocks are relations already.
+        release: the name of the relation.
+        keys: its columns that are keys.
+        values: those that hold sums or counts.
+    """
+    finder = WindowFinder(tree, release, frozenset(keys), frozenset(values))
+    selects = list(tree.find_all(exp.Select))
+    windows = [found for select in selects for found in finder.find_windows(select)]
+    cells = [name for select in selects for name in finder.find_cells(select)]
+    return Uses(tuple(windows), tuple(cells))
+
+
+@dataclass
+class WindowFinder:
+    """A finder of window sums of one release in a statement: the arguments are those of :func:`find_uses`."""
+
+    tree: exp.Expr
+    release: str
+    keys: frozenset[str]
+    values: frozenset[str]
+
+    def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
+        """Yield the window sums of a SELECT's own expressions."""
+        for node in _list_own(select):
+            if isinstance(node, exp.Window) and (found := self.read_window(select, node)) is not None:
+                yield found
+
+    def find_cells(self, select: exp.Select) -> Iterator[str]:
+        """Yield the columns of which single cells are used here, once for each place that does more than pass them on."""
+        inner: set[int] = set()
+        for node in _list_own(select):
+            if isinstance(node, exp.Window) and self.read_window(select, node) is not None:
+                inner |= {id(part) for part in node.walk()}
+        for node in _list_own(select):
+            if not isinstance(node, exp.Column) or id(node) in inner:
+                continue
+            name = self.trace(select, node, strict=False)
+            if name in self.values and (select is self.tree or not _is_passed_on(node, select)):
+                yield name
+
+    def read_window(self, select: exp.Select, node: exp.Window) -> WindowSum | None:
+        """Return the sum that a window is, where all of it is known."""
+        spec, given = node.args.get("spec"), node
+        if (named := node.args.get("alias")) is not None:
+            places = (w for w in select.args.get("windows") or [] if fold(w.name) == fold(named.name))
+            given = next(places, node)
+            spec = given.args.get("spec")
+            if given is node or given.args.get("alias") is not None:
+                return None
+        value = self._read_sum(select, node.this)
+        parts = [self._read_key(select, part) for part in given.args.get("partition_by") or []]
+        order = given.args.get("order")
+        frame = _read_frame(spec, order is not None)
+        if value is None or None in parts or frame is None:
+            return None
+        partition = frozenset(part for part in parts if part is not None)
+        mean = isinstance(node.this, exp.Avg)
+        if order is None:
+            return WindowSum(value, "", partition, None, None, mean=mean)
+        ordered = order.expressions[0]
+        by = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+        key = self._read_key(select, by) if len(order.expressions) == 1 else None
+        by_rows, start, end = frame
+        if key is None or key in partition or (by_rows and partition != self.keys - {key}):
+            return None
+        return WindowSum(value, key, partition, start, end, bool(ordered.args.get("desc")), mean)
+
+    def _read_sum(self, select: exp.Select, node: exp.Expr) -> str | None:
+        """Return the column that a SUM or an AVG adds up, perhaps times a constant."""
+        if not isinstance(node, exp.Sum | exp.Avg):
+            return None
+        inner, columns = node.this, list(node.this.find_all(exp.Column))
+        while isinstance(inner, (*_THROUGH, exp.Mul, exp.Div)):
+            if isinstance(inner, exp.Mul | exp.Div) and not isinstance(inner.expression, exp.Literal):
+                return None
+            inner = inner.this
+        if not isinstance(inner, exp.Column) or len(columns) != 1:
+            return None
+        name = self.trace(select, inner)
+        return name if name in self.values else None
+
+    def _read_key(self, select: exp.Select, node: exp.Expr) -> str | None:
+        name = self.trace(select, node) if isinstance(node, exp.Column) else None
+        return name if name in self.keys else None
+
+    def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> str | None:
+        """Return the column of the release that a column of a SELECT is.
+
+        Args:
+            select: the SELECT.
+            node: the column.
+            strict: whether every group must have come through as it was, one row for each.
+        """
+        from_ = select.args.get("from_")
+        clauses = [key for key in _FILTERS if select.args.get(key)]
+        if from_ is None or (strict and any(key not in _LAST for key in clauses)):
+            return None
+        joined = [] if strict else [join.this for join in select.args.get("joins") or []]
+        for source in (from_.this, *joined):
+            if node.table and fold(node.table) != fold(source.alias_or_name):
+                continue
+            if (found := self._look(source, node.name, strict)) is not None:
+                return found
+        return None
+
+    def _look(self, source: exp.Expr, name: str, strict: bool) -> str | None:
+        if any(source.args.get(key) for key in ("pivots", "sample")):
+            return None
+        if isinstance(source, exp.Table) and source.name == self.release:
+            return next((c for c in self.keys | self.values if fold(c) == fold(name)), None)
+        body, _ = read_source(self.tree, source)
+        if not isinstance(body, exp.Select) or (strict and any(body.args.get(key) for key in _LAST)):
+            return None
+        item = find_item(body, name)
+        if item is None:
+            stars = [
+                one for one in body.expressions if isinstance(one, exp.Star) and not any(one.args.values())
+            ]
+            return self.trace(body, exp.column(name, quoted=True), strict) if stars else None
+        inner = item.unalias()
+        while isinstance(inner, exp.Paren | exp.Cast):
+            inner = inner.this
+        return self.trace(body, inner, strict) if isinstance(inner, exp.Column) else None
+
+
+def _list_own(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the nodes of a SELECT's own expressions, but for those of queries inside it and its sources."""
+    for key, value in select.args.items():
+        if key in ("from_", "with_"):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, exp.Expr):
+                yield from part.walk(prune=lambda n: isinstance(n, exp.Query))
+
+
+def _is_passed_on(node: exp.Expr, select: exp.Select) -> bool:
+    """Tell whether a column is an item of a SELECT below, as it is."""
+    while isinstance(node.parent, exp.Paren | exp.Cast | exp.Alias):
+        node = node.parent
+    return node.parent is select and node.arg_key == "expressions"
+
+
+def _read_frame(spec: exp.Expr | None, ordered: bool) -> tuple[bool, int | None, int | None] | None:
+    """Return whether a frame goes by rows, and its ends; None where it is of another kind."""
+    if spec is None:
+        return (False, None, 0) if ordered else (False, None, None)
+    if spec.args.get("exclude") is not None or not ordered:
+        return None
+    kind = str(spec.args.get("kind") or "").upper()
+    start = _read_end(spec.args.get("start"), spec.args.get("start_side"))
+    given = spec.args.get("end")
+    end = (0,) if given is None else _read_end(given, spec.args.get("end_side"))
+    if kind not in ("ROWS", "RANGE") or start is None or end is None:
+        return None
+    if kind == "RANGE" and ({start[0], end[0]} - {None, 0}):
+        return None
+    if (start == (None,) and _is_following(spec, "start")) or (
+        end == (None,) and not _is_following(spec, "end")
+    ):
+        return None
+    return kind == "ROWS", start[0], end[0]
+
+
+def _is_following(spec: exp.Expr, end: str) -> bool:
+    return str(spec.args.get(f"{end}_side") or "").upper() == "FOLLOWING"
+
+
+def _read_end(node: object, side: object) -> tuple[int | None] | None:
+    """Return the place of a frame's end in a tuple: None within it for the first or the last; None where it is not known."""
+    text = node if isinstance(node, str) else node.name if isinstance(node, exp.Literal | exp.Var) else ""
+    if text.upper() == "CURRENT ROW":
+        return (0,)
+    if text.upper() == "UNBOUNDED":
+        return (None,)
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        return None
+    return (int(text) if str(side).upper() == "FOLLOWING" else -int(text),)

@@ -1,0 +1,488 @@
+"""Running totals and ranges: which statements are seen to ask for them, what is chosen, and what a stored answer serves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import duckdb
+import pytest
+import sqlglot
+
+import dpsql
+from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
+from dpsql.mechanisms.ordered_noise import OrderedNoise
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
+from dpsql.mechanisms.square_root_noise import SquareRootNoise
+from dpsql.mechanisms.strategies import EVEN, SQUARE_ROOT, TREE
+from dpsql.mechanisms.tree_noise import TreeNoise
+from dpsql.mechanisms.window_widths import WindowSum
+from dpsql.privacy.events import compose_events
+from dpsql.sql.relations.window_sums import find_uses
+from tests.support import inside
+
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 0.5
+accountant = "{accountant}"
+default_delta = 1e-6
+
+[tables.v]
+privacy_unit = "id"
+max_rows = {rows}
+max_groups = {groups}
+[tables.v.columns]
+day = { bounds = [2024-01-01, {last}] }
+w = { values = ["A", "B"] }
+x = { bounds = [0, 10] }
+"""
+DATA = """
+CREATE TABLE v AS
+SELECT n % 150 AS id, CASE WHEN n % 50 = 7 THEN NULL ELSE DATE '2024-01-01' + (n * n % 31 * 2)::INTEGER END AS day,
+       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x
+FROM range(600) r(n)
+"""
+
+
+def opened(
+    last: str = "2024-12-30", rows: int = 1, groups: int = 1, accountant: str = "basic"
+) -> dpsql.Session:
+    con = duckdb.connect()
+    con.execute(DATA)
+    text = POLICY
+    for name, value in {"last": last, "rows": rows, "groups": groups, "accountant": accountant}.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return dpsql.connect(con, policy=dpsql.Policy.loads(text))
+
+
+@pytest.fixture(scope="module")
+def year() -> Iterator[dpsql.Session]:
+    with opened(accountant="zcdp") as session:
+        yield session
+
+
+def noises(session: dpsql.Session, text: str) -> list[Noise]:
+    """Return the noise of the statistics of a statement's one block."""
+    block = inside.bind(session, text).blocks[-1]
+    operator = getattr(block.operator, "aggregation", block.operator)
+    assert isinstance(operator, Aggregation)
+    return [statistic.noise for statistic in operator.statistics]
+
+
+# -- what is seen ---------------------------------------------------------------------------------------------
+
+_BLOCK = "WITH d AS (SELECT k0 AS day, k1 AS w, CAST(n AS BIGINT) AS n FROM block), e AS (SELECT * FROM d) "
+_RUN = WindowSum("n", "k0", frozenset({"k1"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "windows", "cells"),
+    [
+        ("SELECT SUM(n) OVER (PARTITION BY k1 ORDER BY k0) FROM block", [_RUN], []),
+        (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d", [_RUN], []),
+        (_BLOCK + "SELECT t.s / 2 FROM (SELECT SUM(e.n) OVER (PARTITION BY e.w ORDER BY e.day) AS s FROM e) AS t", [_RUN], []),
+        (_BLOCK + "SELECT SUM(-(n / 2)) OVER g FROM d WINDOW g AS (PARTITION BY w ORDER BY day)", [_RUN], []),
+        (_BLOCK + "SELECT w, n, SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d ORDER BY day LIMIT 3", [_RUN], ["n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day DESC) FROM d", [WindowSum("n", "k0", frozenset(), descending=True)], []),
+        (_BLOCK + "SELECT SUM(n) OVER () FROM d", [WindowSum("n", "", frozenset(), None, None)], []),
+        (
+            _BLOCK + "SELECT AVG(n) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN 6 PRECEDING AND 1 FOLLOWING) FROM d",
+            [WindowSum("n", "k0", frozenset({"k1"}), -6, 1, mean=True)], [],
+        ),
+        (
+            _BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) FROM d",
+            [WindowSum("n", "k0", frozenset({"k1"}), 0, None)], [],
+        ),
+        # not seen, so that each is a use of single cells
+        (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d WHERE n > 0", [], ["n", "n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day, w) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY n) FROM d", [], ["n", "n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day ROWS 6 PRECEDING) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT SUM(GREATEST(n, 0)) OVER (PARTITION BY w ORDER BY day) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT MAX(n) OVER (PARTITION BY w ORDER BY day) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT SUM(n) FILTER (WHERE n > 0) OVER (ORDER BY day) FROM d", [], ["n", "n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day RANGE BETWEEN INTERVAL 6 DAYS PRECEDING AND CURRENT ROW) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day ROWS 6 PRECEDING EXCLUDE CURRENT ROW) FROM d", [], ["n"]),
+        (_BLOCK + "SELECT SUM(d.n) OVER (PARTITION BY d.w ORDER BY d.day) FROM d JOIN e USING (day)", [], ["n"]),
+        (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day) FROM (SELECT * FROM d LIMIT 3) AS t", [], ["n"]),
+        (_BLOCK + "SELECT day, SUM(n) FROM d GROUP BY day", [], ["n"]),
+    ],
+)  # fmt: skip
+def test_what_is_seen_to_be_a_sum_over_neighbours(
+    text: str, windows: list[WindowSum], cells: list[str]
+) -> None:
+    tree = sqlglot.parse_one(text, dialect="duckdb")
+    uses = find_uses(tree, "block", ["k0", "k1"], ["n"])
+    assert list(uses.windows) == windows
+    assert list(uses.cells) == cells
+
+
+def test_frames_are_those_of_the_engine() -> None:
+    """The steps of each frame, beside DuckDB's sums of powers of two."""
+    for start, end in [(None, 0), (None, None), (0, None), (-6, 0), (-2, 3), (1, 4), (-3, -1)]:
+        for falling in (False, True):
+            sides = [
+                "UNBOUNDED PRECEDING"
+                if start is None
+                else f"{abs(start)} {'FOLLOWING' if start > 0 else 'PRECEDING'}",
+                "UNBOUNDED FOLLOWING"
+                if end is None
+                else f"{abs(end)} {'FOLLOWING' if end > 0 else 'PRECEDING'}",
+            ]
+            over = f"ORDER BY i {'DESC' if falling else ''} ROWS BETWEEN {sides[0]} AND {sides[1]}"
+            found = duckdb.sql(
+                f"SELECT SUM(1 << i) OVER ({over}) FROM range(12) r(i) ORDER BY i {'DESC' if falling else ''}"
+            )
+            direct = [int(total) for (total,) in found.fetchall() if total is not None]
+            first, last = WindowSum("n", "k0", frozenset(), start, end, falling).list_ranges(12)
+            assert [sum(1 << k for k in range(a, b + 1)) for a, b in zip(first, last, strict=True)] == direct
+
+
+# -- what is chosen -------------------------------------------------------------------------------------------
+
+RUNNING = "SELECT WITH DP OPTIONS ({0}) day, SUM(COUNT(*)) OVER (ORDER BY day) AS n FROM v GROUP BY day"
+PLAIN = "SELECT WITH DP OPTIONS ({0}) day, COUNT(*) AS n FROM v GROUP BY day"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ("epsilon = 1", TreeNoise), ("epsilon = 1, delta = 1e-6, noise = GAUSSIAN", SquareRootNoise),
+        ("mu = 0.5", SquareRootNoise),
+        ("epsilon = 1, strategy = EVEN", LaplaceNoise), ("epsilon = 1, strategy = SQUARE_ROOT", SquareRootNoise),
+        ("mu = 0.5, strategy = TREE", TreeNoise), ("mu = 0.5, strategy = EVEN", GaussianNoise),
+    ],
+)  # fmt: skip
+def test_a_year_of_running_totals(year: dpsql.Session, options: str, kind: type[Noise]) -> None:
+    (noise,) = noises(year, RUNNING.format(options))
+    assert isinstance(noise, kind)
+    said = year.explain(RUNNING.format(options))
+    if "EVEN" not in options:
+        assert isinstance(noise, OrderedNoise)
+        assert f"Strategy: {noise.word}, " in str(said)
+        (told,) = json.loads(said.json())["strategies"]
+        assert told["chosen"] == noise.word
+        assert list(told["expected_rmse"]) == [EVEN, TREE, SQUARE_ROOT]
+
+
+def test_statements_without_running_totals_keep_plain_noise(year: dpsql.Session) -> None:
+    assert all(isinstance(n, LaplaceNoise) for n in noises(year, PLAIN.format("epsilon = 1")))
+    assert "Strategy" not in str(year.explain(PLAIN.format("epsilon = 1")))
+
+
+@pytest.mark.parametrize(("last", "groups"), [("2024-01-02", 1), ("2024-01-12", 1), ("2024-02-29", 5)])
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
+def test_never_worse_than_plain_noise(last: str, groups: int, accountant: str) -> None:
+    """Nor dearer, in the currency of the session: two, 12 and 60 steps, windows of all kinds."""
+    over = [
+        "ORDER BY day",
+        "ORDER BY day DESC",
+        "ORDER BY day ROWS 1 PRECEDING",
+        "ORDER BY day ROWS 6 PRECEDING",
+    ]
+    with opened(last, groups=groups, accountant=accountant) as session:
+        for options in (
+            "epsilon = 1",
+            {"basic": "epsilon = 50", "zcdp": "rho = 0.1", "gdp": "mu = 0.5"}[accountant],
+        ):
+            for frame in over:
+                text = (
+                    f"SELECT WITH DP OPTIONS ({options}) day, SUM(x) AS s, SUM(SUM(x)) OVER ({frame}) AS t, "
+                    f"SUM(COUNT(*)) OVER ({frame}) AS n FROM v GROUP BY day"
+                )
+                plan, even = (
+                    inside.bind(session, text),
+                    inside.bind(session, text.replace(options, options + ", strategy = EVEN")),
+                )
+                choice = plan.blocks[0].strategy
+                assert choice is not None
+                errors = choice.by_name()
+                assert all(errors[choice.chosen][column] <= error for column, error in errors[EVEN].items())
+                assert plan.event is not None
+                assert even.event is not None
+                assert plan.event.basic == even.event.basic or accountant != "basic"
+                if accountant == "zcdp":
+                    assert plan.event.rho <= even.event.rho * (1 + Fraction(1, 10**6))
+                if accountant == "gdp":
+                    assert plan.event.mu <= even.event.mu * (1 + Fraction(1, 10**6))
+
+
+def test_each_column_has_what_serves_it(year: dpsql.Session) -> None:
+    """A running total by a tree, a sum of two days by plain noise; a mean beside them keeps its own."""
+    text = (
+        "SELECT WITH DP OPTIONS (epsilon = 3) day, SUM(COUNT(*)) OVER (ORDER BY day) AS n, "
+        "SUM(SUM(x)) OVER (ORDER BY day ROWS 1 PRECEDING) AS s, AVG(x) AS m FROM v GROUP BY day"
+    )
+    kinds = [type(noise) for noise in noises(year, text)]
+    assert kinds[:2] == [TreeNoise, LaplaceNoise]
+    assert set(kinds[2:]) == {LaplaceNoise}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = TREE) COUNT(*) FROM v", "no key has values"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = TREE) day, MAX(x) FROM v GROUP BY day", "nothing adds up"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = SQUARE_ROOT) day, AVG(x) FROM v GROUP BY day", "nothing adds up"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = TREE, error = 5) day, COUNT(*) FROM v GROUP BY day", "an error"),
+        (
+            "SELECT WITH DP OPTIONS (epsilon = 1, strategy = TREE, max_groups_contributed = AUTO) day, COUNT(*) FROM v "
+            "GROUP BY day",
+            "caps are found",
+        ),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = MARGINALS) day, COUNT(*) FROM v GROUP BY day", "grouping sets"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = TREE) day, COUNT(*) FROM v GROUP BY ROLLUP (day)", "ordered"),
+        ("SELECT WITH DP OPTIONS (epsilon = 1, strategy = LINE) day, COUNT(*) FROM v GROUP BY day", "can't be LINE"),
+    ],
+)  # fmt: skip
+def test_what_has_no_order_is_refused_and_free(year: dpsql.Session, text: str, why: str) -> None:
+    before = str(year.budget())
+    with pytest.raises(dpsql.Error, match=why) as caught:
+        year.sql(text)
+    assert caught.value.span is not None
+    assert str(year.budget()) == before
+
+
+# -- the numbers ----------------------------------------------------------------------------------------------
+
+WINDOWS = [
+    "SUM(n) OVER (PARTITION BY w ORDER BY day)",
+    "SUM(n) OVER (PARTITION BY w ORDER BY day DESC)",
+    "SUM(s) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN 6 PRECEDING AND CURRENT ROW)",
+    "SUM(s) OVER (ORDER BY day)",
+    "SUM(n) OVER (PARTITION BY w ORDER BY day) / SUM(n) OVER (PARTITION BY w)",
+    "AVG(s) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
+]
+
+
+@pytest.mark.parametrize("strategy", ["AUTO", "TREE", "SQUARE_ROOT"])
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+def test_without_noise_all_is_as_plain_duckdb_has_it(strategy: str, noise: str) -> None:
+    """Units with more rows and days than are counted, days and wards that are NULL, days without rows."""
+    options = f"epsilon = 1e9, delta = 1e-9, noise = {noise}, strategy = {strategy}"
+    with opened("2024-03-10", rows=2, groups=70) as session:
+        con = duckdb.connect()
+        con.execute(DATA)
+        capped = (
+            "SELECT day, w, LEAST(COUNT(*), 2) AS n, LEAST(SUM(x), 20) AS s FROM v WHERE day IS NOT NULL AND w IS NOT NULL "
+            "GROUP BY id, day, w"
+        )
+        days = (
+            "SELECT d::DATE AS day, w FROM range(DATE '2024-01-01', DATE '2024-03-11', INTERVAL 1 DAY) r(d), "
+            "(VALUES ('A'), ('B')) t(w)"
+        )
+        plain = (
+            f"WITH d AS (SELECT day, w, COALESCE(SUM(n), 0) AS n, COALESCE(SUM(s), 0) AS s FROM ({days}) LEFT JOIN ({capped}) "
+            "USING (day, w) GROUP BY day, w) "
+        )
+        private = (
+            f"WITH d AS (SELECT WITH DP OPTIONS ({options}, max_groups_contributed = 70) day, w, COUNT(*) AS n, SUM(x) AS s "
+            "FROM v GROUP BY day, w) "
+        )
+        above = f"SELECT day, w, n, s, {', '.join(WINDOWS)} FROM d ORDER BY day, w"
+        direct = con.sql(plain + above).fetchall()
+        released = session.sql(private + above).fetchall()
+        assert len(direct) == 140
+        assert sum(row[2] for row in direct) > 300
+        for mine, its in zip(released, direct, strict=True):
+            assert mine[:2] == its[:2]
+            assert [float(v) for v in mine[2:]] == pytest.approx([float(v) for v in its[2:]], abs=1e-6)
+
+
+def test_units_in_many_steps_are_capped_before_any_sum() -> None:
+    """A unit that is on every day counts on as many as it may, and so much in the total over all days."""
+    with opened("2024-03-10", rows=1, groups=3) as session:
+        total = session.sql(RUNNING.format("epsilon = 1e9, strategy = TREE")).fetchall()[-1][1]
+        assert 150 <= total <= 150 * 3
+
+
+# -- a stored answer ------------------------------------------------------------------------------------------
+
+
+def test_a_stored_tree_serves_every_statement_over_its_block() -> None:
+    with opened() as session:
+        first = session.sql(RUNNING.format("epsilon = 1"))
+        assert first.loss == "ε=1"
+        totals = {day: int(n) for day, n in first.fetchall()}
+        block = PLAIN.format("epsilon = 1")
+        days = session.sql(block)
+        assert days.loss == "no charge"
+        ends = sorted(totals)
+        assert dict(days.fetchall()) == {
+            day: totals[day] - (totals[ends[i - 1]] if i else 0) for i, day in enumerate(ends)
+        }
+        span = session.sql(
+            f"SELECT SUM(n) FROM ({block}) AS d WHERE day BETWEEN '2024-03-01' AND '2024-05-30'"
+        )
+        assert span.loss == "no charge"
+        low, high = (day for day in ends if str(day) in ("2024-02-29", "2024-05-30"))
+        assert span.fetchone() == (totals[high] - totals[low],)
+        again = session.sql(
+            RUNNING.format("epsilon = 1").replace("ORDER BY day)", "ORDER BY day ROWS 6 PRECEDING)")
+        )
+        assert again.loss == "no charge"
+        assert any("the strategy TREE: a fresh one" in note and "by EVEN has" in note for note in again.notes)
+
+
+def test_a_stored_plain_answer_is_free_and_says_what_a_fresh_one_is_worth() -> None:
+    with opened() as session:
+        session.sql(PLAIN.format("epsilon = 1"))
+        text = RUNNING.format("epsilon = 1")
+        said = str(session.explain(text))
+        assert "cost nothing" in said
+        assert "by TREE has 2.0" in said
+        found = session.sql(text)
+        assert found.loss == "no charge"
+        assert sum("the strategy EVEN: a fresh one" in note for note in found.notes) == 1
+        forced = session.sql(RUNNING.format("epsilon = 1, strategy = TREE"))
+        assert forced.loss == "ε=1"
+        fresh = session.sql(text, fresh=True)
+        assert fresh.loss == "ε=1"
+        assert not any("strategy" in note for note in fresh.notes)
+        assert session.sql(text).loss == "no charge"
+        assert not any("strategy" in note for note in session.sql(text).notes)
+
+
+def test_equal_blocks_of_one_statement_or_plan_are_one_draw() -> None:
+    """The days and their running totals: one charge, in either order, and they add up."""
+    block = PLAIN.format("epsilon = 1")
+    with opened() as session:
+        text = (
+            f"WITH a AS ({block}), b AS ({block}) SELECT a.n, t.s FROM a JOIN "
+            "(SELECT day, SUM(n) OVER (ORDER BY day) AS s FROM b) AS t USING (day) ORDER BY day"
+        )
+        found = session.sql(text)
+        assert found.loss == "ε=1"
+        run = 0
+        for n, s in found.fetchall():
+            run += n
+            assert s == run
+    for texts in ([block, RUNNING.format("epsilon = 1")], [RUNNING.format("epsilon = 1"), block]):
+        with opened() as session:
+            with session.plan() as plan:
+                for text in texts:
+                    plan.sql(text)
+            results = plan.results
+            assert session.budget().spent_epsilon == 1
+            days, totals = results if texts[0] == block else results[::-1]
+            assert sum(n for _, n in days.fetchall()) == max(totals.fetchall())[1]
+
+
+def test_a_plan_calibrates_the_noise_of_running_totals_with_the_rest() -> None:
+    """Two blocks of Gaussian noise in one plan cost what they cost, and have less noise than apart."""
+    texts = [
+        "SELECT WITH DP OPTIONS (epsilon = 1, delta = 1e-6, noise = GAUSSIAN) w, COUNT(*) AS n FROM v GROUP BY w",
+        RUNNING.format("epsilon = 1, delta = 1e-6, noise = GAUSSIAN"),
+    ]
+    with opened() as session:
+        operators = [inside.bind(session, text).blocks[0].operator for text in texts]
+        assert [find_pair(operator) for operator in operators] == [(Fraction(1), Fraction(1, 10**6))] * 2
+        joint = calibrate_together(operators)
+        for one, other in zip(operators, joint, strict=True):
+            mine, its = (o.statistics[0].noise.variance for o in (one, other))  # type: ignore[attr-defined]
+            assert its < mine
+        event = compose_events(operator.event for operator in joint)
+        assert event.basic == (2, Fraction(2, 10**6))
+
+
+def test_expected_errors_are_those_of_what_is_shown(year: dpsql.Session) -> None:
+    said = year.explain(RUNNING.format("epsilon = 1"))
+    (told,) = json.loads(said.json())["strategies"]
+    found = told["expected_rmse"]
+    assert next(iter(found["EVEN"].values())) == pytest.approx(math.sqrt(1.8414 * 183), rel=1e-3)
+    assert next(iter(found["TREE"].values())) == pytest.approx(8.91, rel=5e-3)
+
+
+# -- intervals ------------------------------------------------------------------------------------------------
+
+SHOWN = [
+    "SUM(n) OVER (PARTITION BY w ORDER BY day)",
+    "SUM(n) OVER (PARTITION BY w ORDER BY day DESC)",
+    "-(SUM(n) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING))",
+    "AVG(n) OVER (PARTITION BY w ORDER BY day ROWS 6 PRECEDING)",
+    "SUM(n) OVER (ORDER BY day) / 2 + 1",
+    "SUM(n) OVER g",
+]
+
+
+@pytest.mark.stochastic
+@pytest.mark.parametrize("strategy", ["EVEN", "TREE", "SQUARE_ROOT"])
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+def test_intervals_of_windows_hold_the_truth(strategy: str, noise: str) -> None:
+    check_intervals(strategy, noise, 100)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "noise"), [("EVEN", "LAPLACE"), ("TREE", "LAPLACE"), ("SQUARE_ROOT", "GAUSSIAN")]
+)
+def test_intervals_of_windows_hold_the_truth_in_short(strategy: str, noise: str) -> None:
+    check_intervals(strategy, noise, 8)
+
+
+def check_intervals(strategy: str, noise: str, draws: int) -> None:
+    """See that intervals at 90 % hold the truth, and are not so wide that they say nothing."""
+    options = f"epsilon = 1, delta = 1e-6, noise = {noise}, strategy = {strategy}, confidence = 0.9"
+    names = [f"c{i}" for i in range(len(SHOWN))]
+    items = ", ".join(f"{shown} AS {name}" for shown, name in zip(SHOWN, names, strict=True))
+    block = "(SELECT WITH DP OPTIONS ({0}) day, w, COUNT(*) AS n FROM v WHERE id < 0 GROUP BY day, w)"
+    above = f"SELECT day, w, {items} FROM d WINDOW g AS (PARTITION BY w) ORDER BY day, w"
+    with opened("2024-02-09") as session:
+        text = f"WITH d AS {block.format(options)} {above}"
+        held = {name: [0, 0] for name in names}
+        for _ in range(draws):
+            result = session.sql(text, fresh=True)
+            assert not any("no interval" in note for note in result.notes)
+            for place, name in enumerate(names, 2):
+                truth = 1.0 if "+ 1" in SHOWN[place - 2] else 0.0
+                for row, ends in zip(result.fetchall(), result.intervals[name], strict=True):
+                    if row[place] is None:
+                        assert ends is None
+                        continue
+                    low, high = ends
+                    assert low <= row[place] <= high
+                    held[name][0] += low <= truth <= high
+                    held[name][1] += 1
+        for hits, rows in held.values():  # neighbouring totals have noise in common: few of them are apart
+            assert hits / rows > 0.9 - 1.2 / math.sqrt(draws)
+        assert sum(hits / rows for hits, rows in held.values()) / len(held) < 0.995
+
+
+def test_intervals_are_those_of_the_answer_and_not_of_the_plan() -> None:
+    """A stored answer by plain noise has its own widths in a statement that would have chosen a tree."""
+    text = RUNNING.format("epsilon = 1")
+    with opened() as session:
+        session.sql(PLAIN.format("epsilon = 1"))
+        stored = session.sql(text)
+        fresh = session.sql(text, fresh=True)
+        wide, narrow = (result.intervals["n"][-1] for result in (stored, fresh))
+        z = math.log(1 / 0.05) / math.sqrt(2)
+        assert wide[1] - wide[0] == pytest.approx(2 * z * math.sqrt(1.8414 * 365), rel=0.02)
+        assert narrow[1] - narrow[0] < (wide[1] - wide[0]) / 2
+        session.keep("totals", fresh)
+        assert session.sql("SELECT n FROM totals").intervals["n"] == fresh.intervals["n"]
+
+
+def test_frames_without_rows_and_filtered_ones_have_no_interval() -> None:
+    with opened("2024-02-09") as session:
+        text = RUNNING.format("epsilon = 1").replace(
+            "ORDER BY day)", "ORDER BY day ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)"
+        )
+        result = session.sql(text)
+        assert result.fetchall()[0][1] is None
+        assert result.intervals["n"][0] is None
+        assert result.intervals["n"][1] is not None
+        filtered = text.replace("GROUP BY day", "GROUP BY day HAVING COUNT(*) > 0")
+        assert "n" not in session.sql(filtered).intervals
+
+
+def test_long_statements_go_on_without_them() -> None:
+    """As many windows as fit the limits of what stands above a block; none is refused for its intervals."""
+    with opened("2024-02-09") as session:
+        for count in (8, 9, 40):
+            items = ", ".join(f"SUM(n) OVER (ORDER BY day ROWS {i} PRECEDING) AS c{i}" for i in range(count))
+            result = session.sql(f"WITH d AS ({PLAIN.format('epsilon = 1')}) SELECT {items} FROM d")
+            assert len(result.intervals) == (count if count <= 8 else 0)
