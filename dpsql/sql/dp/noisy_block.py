@@ -286,7 +286,8 @@ class NoisyBlock(AggregatingBlock):
         dealt = shares + [selecting] * private
         split = partial(deal, self.binder, select=self.select, shares=dealt, deltas=deltas, apart=apart)
         if self.caps is not None:
-            refuse_unfit(self.options, why="here its caps are found privately")
+            if self.blocks == 1:
+                refuse_unfit(self.options, why="here its caps are found privately")
             self._find_caps(CapBuilder(self, self.exact, self.caps, aggregates), split, choice, said)
             return
         share = split(self.options)
