@@ -5,6 +5,10 @@ None is stored before the first client asks; whoever comes after is shown the st
 
 from __future__ import annotations
 
+import decimal
+import math
+from typing import Any
+
 THIRTY: tuple[str, ...] = (
     "SELECT COUNT(*) AS n FROM visits",
     "SELECT COUNT(DISTINCT patient) AS patients FROM visits",
@@ -39,3 +43,17 @@ THIRTY: tuple[str, ...] = (
     "VALUES (1, 'a'), (2, NULL)",
     "SHOW TABLES",
 )
+
+
+def same(mine: Any, theirs: Any) -> bool:
+    """Tell whether two values are one, whatever class a number has."""
+    if isinstance(mine, bool) or isinstance(theirs, bool) or mine is None or theirs is None:
+        return bool(mine == theirs)
+    numbers = (int, float, decimal.Decimal)
+    if isinstance(mine, numbers) and isinstance(theirs, numbers):
+        return math.isclose(mine, theirs, rel_tol=1e-6)
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return mine.keys() == theirs.keys() and all(same(mine[key], theirs[key]) for key in mine)
+    if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
+        return len(mine) == len(theirs) and all(same(a, b) for a, b in zip(mine, theirs, strict=True))
+    return bool(mine == theirs)

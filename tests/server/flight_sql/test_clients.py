@@ -13,6 +13,7 @@ from typing import Any
 import adbc_driver_flightsql
 import adbc_driver_flightsql.dbapi as adbc
 import adbc_driver_manager
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -22,7 +23,7 @@ import pytest
 import dpsql
 from tests.support.flight_sql_client import BareFlightSql, shake_hands, write_basic
 from tests.support.served import ServerProcess, make_token
-from tests.support.thirty_statements import THIRTY
+from tests.support.thirty_statements import THIRTY, same
 
 pytestmark = pytest.mark.timeout(300)
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -76,13 +77,33 @@ def test_the_same_table(connection: adbc.Connection, bare: BareFlightSql, own: A
     assert first.equals(result.table), (first, result.table)
     assert bare.sql(text).equals(result.table)
     assert bare.ask_like_jdbc(text).equals(result.table)
-    if len(set(result.columns)) == len(result.columns) and "items" not in result.columns:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pandas' own, on decimals
-            frame = pd.read_sql(text, connection)
-        assert list(frame.columns) == result.columns
-        assert len(frame) == len(result)
-        assert pl.read_database(text, connection).to_arrow().to_pylist() == result.table.to_pylist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas' own, on decimals
+        frame = pd.read_sql(text, connection)
+    assert list(frame.columns) == result.columns
+    expected = [list(row) for row in result.fetchall()]
+    for rows in (frame.itertuples(index=False, name=None), shown_by_polars(connection, text, result.columns)):
+        read = [
+            [read_cell(c, v) for c, v in zip(*pair, strict=True)] for pair in zip(rows, expected, strict=True)
+        ]
+        assert same(read, expected), (read, expected)
+
+
+def shown_by_polars(connection: adbc.Connection, text: str, columns: list[str]) -> list[tuple[Any, ...]]:
+    frame = pl.read_database(text, connection)
+    assert frame.columns == columns
+    return frame.rows()
+
+
+def read_cell(cell: Any, like: Any) -> Any:
+    """Return a frame's cell as Python has it: NULL is NaN or NaT for pandas, and a map is a list of pairs for both."""
+    if isinstance(cell, np.ndarray | pl.Series):
+        cell = cell.tolist() if isinstance(cell, np.ndarray) else cell.to_list()
+    if isinstance(cell, list):
+        pairs = [tuple(item.values()) if isinstance(item, dict) else item for item in cell]
+        return dict(pairs) if isinstance(like, dict) else cell
+    missing = pd.isna(cell)
+    return None if isinstance(missing, bool) and missing else cell
 
 
 def test_rows_as_python_values(connection: adbc.Connection, own: Any) -> None:
