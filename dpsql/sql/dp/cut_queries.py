@@ -152,14 +152,15 @@ def _write_query(exact: Exact, cuts: Sequence[_Cut]) -> str:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def list_cuts(exact: Exact, drops_rows: bool) -> Iterator[str]:
+def list_cuts(exact: Exact, drops_rows: bool, finds_groups: bool = False) -> Iterator[str]:
     """Yield what the caps on a unit and the bounds of values leave out of a block's numbers.
 
     Args:
         exact: the block's exact query, with all that its aggregates ask for.
         drops_rows: whether an aggregate has a query of its own, which leaves rows out.
+        finds_groups: whether the cap on groups is found privately: it is told with the answer.
     """
-    yield from _list_caps(exact, drops_rows)
+    yield from _list_caps(exact, drops_rows, finds_groups)
     clamps = dict.fromkeys(
         f"{c.source} to [{float(c.low / c.steps):g}, {float(c.high / c.steps):g}]" for c in exact.clipped
     )
@@ -168,7 +169,7 @@ def list_cuts(exact: Exact, drops_rows: bool) -> Iterator[str]:
         yield f"values are clamped: {', '.join(list(clamps)[:_SHOWN_CLAMPS])}{more}"
 
 
-def _list_caps(exact: Exact, drops_rows: bool) -> Iterator[str]:
+def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[str]:
     """Yield what caps leave out; those that are found privately are told with what was found."""
     if exact.bound.row_level or exact.ceiling is not None:
         return
@@ -179,7 +180,9 @@ def _list_caps(exact: Exact, drops_rows: bool) -> Iterator[str]:
     where = " in one group" if exact.keys and exact.row_budget is None else ""
     if rows is not None and (drops_rows or any(p.adds is None for p in plain)):
         capped.append(f"{rows:,} row{'s' if rows > 1 else ''}{where}")
-    if rows is not None and (shared := exact.shared_rows) is not None:
+    if finds_groups:
+        pass
+    elif rows is not None and (shared := exact.shared_rows) is not None:
         capped.append(f"{shared:,} rows in all groups" if not capped else f"{shared:,} in all groups")
     elif exact.keys and exact.groups is not None:
         capped.append(f"{exact.groups:,} group{'s' if exact.groups > 1 else ''}")

@@ -266,7 +266,8 @@ class NoisyBlock(AggregatingBlock):
                 what = "error takes as little as it can, and the report of what is cut a share of the whole."
                 raise self.options.refuse("report_cut", what, "ask for one of the two.")
             check_fits(aggregates)
-        cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates)))
+        finds_groups = self.caps is not None and self.caps.groups is not None
+        cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates), finds_groups))
         self.binder.notes += cuts
         more = () if self.options.get("report_cut") else tuple(propose_more(self.exact, cuts))
         moments = any(item.formula is not None for item in aggregates)
