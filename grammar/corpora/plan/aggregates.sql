@@ -591,7 +591,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(
 columns: week, n
 cost: ε=1
 block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "7/8", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
-note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
+note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: a cap in mu
 -- policy: mu
