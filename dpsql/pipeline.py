@@ -415,8 +415,7 @@ class Pipeline:
         """
         plan = prepared.plan
         try:
-            drawn = [item.block for item in prepared.asked]
-            return self.finisher.finish(plan.finish, plan.adjusted(relations, drawn), plan.public)
+            return self.finisher.finish(plan.finish, prepared.adjust(relations), plan.public)
         except KeyboardInterrupt:
             raise Interrupted(f"the statement was stopped.{self._said_paid(prepared)}") from None
         except BindError as error:

@@ -119,6 +119,10 @@ class PreparedPlan:
         """The releases that are there, by their blocks' names."""
         return {item.block.name: item.release.table for item in self.asked if item.release is not None}
 
+    def adjust(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """Return the releases as the SQL above them reads them, by the strategies that they were answered by."""
+        return self.plan.adjusted(relations, [item.block for item in self.asked])
+
     @property
     def expected_errors(self) -> dict[str, float]:
         """The expected absolute errors of output columns, once all is released."""
