@@ -198,6 +198,8 @@ def _plan(
     Raises:
         Unfit: the sets are not public, or do not add up.
     """
+    if not binder.catalog.engine.lossless:
+        raise Unfit("an engine other than DuckDB answers set by set")
     for block in blocks:
         _check_adds_up(block, find_operator(binder, block))
     if len({frozenset(block.keys) for block in blocks}) < 2:
