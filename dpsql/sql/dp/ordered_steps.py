@@ -107,6 +107,9 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     uses = Uses()
     if windowed:
         uses = find_uses(tree, block.name, block.keys, [output.name for output in outputs])
+        most = max(orders.values())
+        some = tuple(window for window in uses.windows if len(window.list_ranges(most)[0]))
+        uses = replace(uses, windows=some)  # frames beyond all steps hold nothing
     if word is None and not uses.windows:
         found = (_Strategies(binder, item.operator, key, n, uses) for key, n in orders.items())
         variants = tuple(strategy for one in found for strategy in one.list_uniform())
@@ -300,7 +303,8 @@ class _Strategies:
             return
         for window in self.uses.windows:
             if window.value in names and window.order in ("", self.key):
-                yield _average(noise, window, self.steps)
+                if len(window.list_ranges(self.steps)[0]):
+                    yield _average(noise, window, self.steps)
             elif window.value in names:
                 yield noise.variance
         yield from (noise.variance for name in self.uses.cells if name in names)
@@ -321,8 +325,6 @@ def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) ->
 def _average(noise: Noise, window: WindowSum, steps: int) -> float:
     """Return the mean variance of a window's sums."""
     first, last = window.list_ranges(steps)
-    if not len(first):
-        return 0.0
     if isinstance(noise, OrderedNoise):
         return float(noise.expect_variances(first, last).mean()) + noise.rounding
     return float(noise.variance * np.mean(last - first + 1.0))

@@ -169,6 +169,13 @@ def test_a_year_of_running_totals(year: dpsql.Session, options: str, kind: type[
         assert list(told["expected_rmse"]) == [EVEN, TREE, SQUARE_ROOT]
 
 
+def test_frames_beyond_all_steps_ask_for_nothing(year: dpsql.Session) -> None:
+    text = "SELECT WITH DP OPTIONS (epsilon = 1) w, SUM(COUNT(*)) OVER (ORDER BY w ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING) AS n"
+    assert all(isinstance(noise, LaplaceNoise) for noise in noises(year, f"{text} FROM v GROUP BY w"))
+    forced = text.replace("epsilon = 1", "epsilon = 1, strategy = TREE")
+    assert [n for _, n in year.sql(f"{forced} FROM v GROUP BY w").fetchall()] == [None, None]
+
+
 def test_statements_without_running_totals_keep_plain_noise(year: dpsql.Session) -> None:
     assert all(isinstance(n, LaplaceNoise) for n in noises(year, PLAIN.format("epsilon = 1")))
     assert "Strategy" not in str(year.explain(PLAIN.format("epsilon = 1")))
