@@ -40,7 +40,9 @@ def plan(
     error: str, *more: Count, keys: tuple[str, ...] = (), confidence: float = 0.95
 ) -> NoiseReducedAggregation:
     outputs = (MEAN, *more)
-    return NoiseReducedAggregation("Q", keys, outputs, None, confidence, None, Fraction(error), ("a",))
+    return NoiseReducedAggregation(
+        "Q", keys, outputs, confidence=confidence, error=Fraction(error), reduced=("a",)
+    )
 
 
 def rows(n: int, mean: float) -> pa.Table:
