@@ -379,7 +379,7 @@ class InverseSensitivity(Part):
 
     def claims(self) -> Iterator[ClaimedText]:
         claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
-        yield ClaimedText(self.query, claim)
+        yield ClaimedText(self.query, replace(claim, moves=((STEP_ROWS, 1),)))
         if self.column_route is not None:
             yield from self.column_route.claims(claim)
 

@@ -39,6 +39,18 @@ FAULTS = {
     "an order without the salt": ("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", r"\$salt", "7"),
     "a row more of each unit's in a spread": ("SELECT WITH STABLE IQR(amount) AS w FROM visits", r"lag\(u, 3\)", "lag(u, 4)"),
     "a row more of each unit": ("SELECT MEDIAN(amount) AS m FROM visits", r"lag\(u, 3\)", "lag(u, 4)"),
+    "values counted a thousand times": ("SELECT MEDIAN(amount) AS m FROM visits", r"COUNT\(\*\) AS count", "COUNT(*) * 1000 AS count"),
+    "values counted by a row far away": (
+        "SELECT MEDIAN(amount) AS m FROM visits",
+        r"COUNT\(\*\) AS count", "CASE WHEN MAX(v) > 90 THEN 1000000 ELSE 0 END AS count",
+    ),
+    "values of a spread counted a thousand times": (
+        "SELECT WITH STABLE IQR(amount) AS w FROM visits", r"COUNT\(\*\) AS count", "COUNT(*) * 1000 AS count",
+    ),
+    "values by the number of all rows": (
+        "SELECT MEDIAN(amount) AS m FROM visits",
+        r"\(SELECT v FROM \(SELECT \*", "(SELECT CASE WHEN COUNT(*) OVER () % 2 = 0 THEN 0 ELSE 90 END AS v FROM (SELECT *",
+    ),
     "a block by the ward": (
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
         r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',

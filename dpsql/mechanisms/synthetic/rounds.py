@@ -41,6 +41,7 @@ from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.synthetic import fitting
 from dpsql.mechanisms.synthetic.released import (
     MAX_MODEL,
+    MOST_ROWS,
     Fitter,
     MarginalColumns,
     Model,
@@ -241,7 +242,8 @@ class SyntheticRows(base.Operator):
             expected: what the model expects, public.
         """
         assert self.measured is not None
-        grid = np.rint(expected).astype(np.int64)
+        # What a model expects may be anything, and integers of 64 bits must not wrap: one row would move them by 2**64.
+        grid = np.rint(np.clip(np.nan_to_num(expected), 0, MOST_ROWS)).astype(np.int64)
         return int(np.abs(exact - grid).sum()) - round(self.measured.mean_error * len(exact))
 
     def _measure(

@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, list_claims
 from dpsql.policy.model import Policy, Table, fold
-from dpsql.sql.exact.query import restore_values, write_by_shape, write_normal_form
+from dpsql.sql.exact.query import keep_used_values, restore_values, write_by_shape, write_normal_form
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.lock.patterns import ShapedText
@@ -172,7 +172,7 @@ class Gate:
     def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
         """Return the text that the engine gets, and the same as its shape and values."""
         found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))
-        return restore_values(found, values), ShapedText(found, tuple(values))
+        return restore_values(found, values), ShapedText(*keep_used_values(found, values))
 
     def prove(self, operator: object, lent: Mapping[str, Sequence[str]]) -> None:
         """Prove every text that an operator may read, before anything is paid.

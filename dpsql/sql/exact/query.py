@@ -81,6 +81,22 @@ def restore_values(sql: str, values: Sequence[str]) -> str:
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
 
+def keep_used_values(sql: str, values: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return a text whose parameters are numbered as they come, and the values that are still in it.
+
+    A normal form leaves out columns that nothing reads, and their values with them.
+
+    >>> keep_used_values("SELECT $value2 + $value0 + $value2", ["1", "2", "3"])
+    ('SELECT $value0 + $value1 + $value0', ('3', '1'))
+    """
+    used: dict[int, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"$value{used.setdefault(int(found[1]), len(used))}" if found[1] else found[0]
+
+    return _PARAMETERS.sub(number, sql), tuple(values[place] for place in used)
+
+
 def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, list[str]]:
     """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax."""
     shape, values = strip_values(sql)

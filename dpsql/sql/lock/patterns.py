@@ -84,6 +84,8 @@ class Patterns:
             self._families[text.shape, claim] = _Family(text.values)
             return
         before, family.last = family.last, text.values
+        if len(before) != len(text.values):
+            return
         different = (place for place, (a, b) in enumerate(zip(before, text.values, strict=True)) if a != b)
         places = frozenset(different).union(*family.open)
         pattern = _leave_open(text.values, places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +15,7 @@ import pytest
 
 from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, LaplaceNoise
 from dpsql.mechanisms.synthetic.released import (
+    MAX_MARGINAL,
     ReleasedMarginal,
     count_model_cells,
     estimate_total,
@@ -243,6 +245,17 @@ def test_candidates_are_bounded_together() -> None:
     found = list_marginals(sizes)
     assert {c for c in found if len(c) == 2} == set(itertools.combinations(range(30), 2))
     assert 0 < sum(len(c) == 3 for c in found) < 300
+
+
+@pytest.mark.parametrize("expected", [math.nan, math.inf, -math.inf, 1e19, 2.0**63, -1e300])
+def test_one_row_moves_a_score_by_one_whatever_a_model_expects(expected: float) -> None:
+    operator = laplace()
+    empty, one = np.zeros(4, dtype=np.int64), np.array([1, 0, 0, 0])
+    odd = np.full(4, expected)
+    assert abs(operator.score(empty, odd) - operator.score(one, odd)) <= 1
+    assert estimate_total([ReleasedMarginal((0,), (10**30, 1), 1.0)]) * MAX_MARGINAL < 2**63, (
+        "all cells add up"
+    )
 
 
 def test_a_model_that_grows_too_large_is_not_chosen() -> None:

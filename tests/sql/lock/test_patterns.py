@@ -244,3 +244,14 @@ def test_the_parameters_of_a_pattern_stand_in_no_text_that_is_run(session: dpsql
     texts = session._pipeline.gate._allowed
     assert texts
     assert not any("$any_" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "count", ["COUNT(*) FILTER (WHERE amount > {})", "SUM(CASE WHEN amount > {} THEN 1 ELSE 0 END)"]
+)
+def test_a_value_that_nothing_reads_is_no_part_of_a_pattern(session: dpsql.Session, count: str) -> None:
+    """Columns that nothing reads are left out of exact texts, so that their values must not be counted either."""
+    for more in ("*", "*, 5 AS z", "*, 5 AS z, 'x' AS y", "*"):
+        for least in (50, 60):
+            text = f"SELECT {count.format(least)} AS a FROM (SELECT {more} FROM visits) AS v"
+            assert session.sql(text).columns == ["a"]
