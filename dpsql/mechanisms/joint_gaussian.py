@@ -7,7 +7,7 @@ epsilon (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TypeGuard
@@ -38,17 +38,34 @@ def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
 
 
 def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
-    """Return the pair that all Gaussian noise of a block is calibrated for; None where it has no such noise."""
+    """Return the pair that a block's Gaussian noise is charged for; None where it has no such noise.
+
+    A block that was calibrated with others has its share of their pair.
+    """
     if isinstance(operator, CapSearch):  # its choices are made alike
         return find_pair(operator.least)
+    noises = _list_noises(operator)
+    found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
+    if len(found) != 1:
+        return None
+    (epsilon, delta), whole = found.pop(), _sum_shares(noises)
+    return epsilon * whole, delta * whole
+
+
+def _list_noises(operator: Operator) -> list[Noise]:
+    """Return the noise of each of a block's statistics; nothing for another kind of block."""
     if isinstance(operator, Marginals):  # its residuals have shares of what its table would have
-        return find_pair(operator.table)
+        return _list_noises(operator.table)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
-        return None
-    noises = (_find_base(statistic.noise) for statistic in aggregation.statistics)
-    found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
-    return found.pop() if len(found) == 1 else None
+        return []
+    return [_find_base(statistic.noise) for statistic in aggregation.statistics]
+
+
+def _sum_shares(noises: Iterable[Noise]) -> Fraction:
+    """Return the part of a joint calibration that a block has: all of it where it was calibrated by itself."""
+    shares = [noise.share for noise in noises if isinstance(noise, JointGaussianNoise)]
+    return sum(shares, Fraction(0)) if shares else Fraction(1)
 
 
 def _find_base(noise: Noise) -> Noise:
@@ -62,13 +79,14 @@ def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
 
 def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
     """Return a block with noise of its part of a joint calibration."""
+    whole = _sum_shares(_list_noises(operator))
 
     def change(noise: Noise) -> Noise:
         if isinstance(noise, OrderedNoise):
             return noise.on(change(noise.base))
         if not _has_pair(noise):
             return noise
-        share = part * (noise.share if isinstance(noise, JointGaussianNoise) else 1)
+        share = part * (noise.share / whole if isinstance(noise, JointGaussianNoise) else 1)
         return JointGaussianNoise.calibrate_share(epsilon, delta, noise.sensitivity, noise.groups, share)
 
     if isinstance(operator, CapSearch):

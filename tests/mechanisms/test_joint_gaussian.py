@@ -218,7 +218,9 @@ def test_blocks_that_are_declared_together_are_calibrated_together() -> None:
     made = calibrate_together(operators)
     assert made[1] is laplace
     assert made[3] is by_mu
-    assert find_pair(made[0]) == find_pair(made[2]) == (Fraction(4), 2 * TINY)
+    assert [find_pair(made[i]) for i in (0, 2)] == [(Fraction(1), TINY / 2), (Fraction(3), 3 * TINY / 2)]
+    again = calibrate_together(made)  # together with nothing else they cost no more than before
+    assert compose_events([again[0].event, again[2].event]) == compose_events([made[0].event, made[2].event])
     event = compose_events([made[0].event, made[2].event])
     assert isinstance(event, JointGaussian)
     assert event.basic == (Fraction(4), 2 * TINY)

@@ -296,7 +296,7 @@ def test_statements_of_a_plan_are_calibrated_together() -> None:
     half = GaussianNoise.calibrate(ONE / 2, TINY / 2, 1, 1)
     apart = planned(half, (3, 2), [(), (0, 1)]), planned(half, (4,), [(), (0,)])
     both = calibrate_together(apart)
-    assert [find_pair(one) for one in both] == [(ONE, TINY)] * 2
+    assert [find_pair(one) for one in both] == [(ONE / 2, TINY / 2)] * 2
     errors = [one.mean_errors(1)["n"] for one in (*apart, *both)]
     assert errors[2] < errors[0]
     assert errors[3] < errors[1]

@@ -142,6 +142,8 @@ def choose_for_sets(
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
     if forced is None and (dearer or _leaves_out_more(joint)):
         before.restore()
+        if not dearer and any(joint.others) and choose_strategy(errors, None).chosen == MARGINALS:
+            binder.limits.append(_OTHERS)
         return MarginalsChoice()
     choice = choose_strategy(errors, forced)
     if choice.chosen != MARGINALS:
@@ -206,6 +208,14 @@ def _plan(
         raise Unfit("there is one set of keys here")
     joint = join()
     joint.bind()
+    exact = joint.exact
+    if (
+        exact.bound.unit is not None
+        and exact.groups is None
+        and exact.row_budget is None
+        and any(joint.others)
+    ):
+        raise Unfit("the cap on groups is as large as the number of all cells")
     table = find_operator(binder, joint)
     _check_adds_up(joint, table)
     assert isinstance(table, Aggregation)
@@ -273,9 +283,21 @@ def _variance(output: Output) -> float:
     return noise.variance / float(steps) ** 2
 
 
+_OTHERS = (
+    "These grouping sets would have less noise if they were measured together (strategy = MARGINALS), but rows beyond the "
+    "declared values would then use up the caps too: so that is done where it is asked for."
+)
+
+
 def _leaves_out_more(joint: JointBlock) -> bool:
-    """Tell whether units may keep fewer rows than set by set, because whole cells are left out of many fine ones."""
+    """Tell whether units may keep fewer rows than set by set.
+
+    Whole cells are left out of many fine ones, and rows that no set shows compete with others for the caps.
+    """
     exact = joint.exact
+    capped = exact.max_rows is not None or exact.groups is not None or exact.row_budget is not None
+    if exact.bound.unit is not None and any(joint.others) and capped:
+        return True
     many = exact.bound.unit is not None and exact.max_rows != 1 and exact.row_budget is None
     return many and exact.groups is not None and exact.shared_rows is None
 

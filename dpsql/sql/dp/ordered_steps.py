@@ -323,8 +323,10 @@ def _change_statistics(item: _Made, change: Callable[[Statistic], Statistic]) ->
 
 
 def _average(noise: Noise, window: WindowSum, steps: int) -> float:
-    """Return the mean variance of a window's sums."""
+    """Return the mean variance of a window's sums, or of their means."""
     first, last = window.list_ranges(steps)
+    width = last - first + 1.0
+    parts = width**2 if window.mean else np.ones_like(width)
     if isinstance(noise, OrderedNoise):
-        return float(noise.expect_variances(first, last).mean()) + noise.rounding
-    return float(noise.variance * np.mean(last - first + 1.0))
+        return float(((noise.expect_variances(first, last) + noise.rounding) / parts).mean())
+    return float(noise.variance * np.mean(width / parts))

@@ -28,6 +28,8 @@ _FILTERS = (
     "offset",
     "sample",
 )
+_CUTS = ("where", "having", "qualify", "limit", "offset", "distinct", "sample", "joins", "group")
+"""Clauses above a release after which not every number is shown, or not as it is."""
 _LAST = ("qualify", "limit", "offset", "distinct")
 """Clauses that a SELECT applies after its windows."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
@@ -52,7 +54,9 @@ class Uses:
 
 
 def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Collection[str]) -> Uses:
-    """Return how a statement uses a release.
+    """Return how a statement uses a release, as far as its windows tell what noise serves it best.
+
+    A window is weighed where all of its sums are shown, each as it is or divided by something, in a run of steps of its own.
 
     Args:
         tree: the statement, whose private blocks are relations already.
@@ -62,7 +66,8 @@ def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Colle
     """
     finder = WindowFinder(tree, release, frozenset(keys), frozenset(values))
     selects = list(tree.find_all(exp.Select))
-    windows = [found for select in selects for found in finder.find_windows(select)]
+    cut = any(select.args.get(key) for select in selects for key in _CUTS)
+    windows = [] if cut else [found for select in selects for found in finder.weigh_windows(select)]
     cells = [name for select in selects for name in finder.find_cells(select)]
     return Uses(tuple(windows), tuple(cells))
 
@@ -80,6 +85,15 @@ class WindowFinder:
         """Yield the window sums of a SELECT's own expressions."""
         for node in _list_own(select):
             if isinstance(node, exp.Window) and (found := self.read_window(select, node)) is not None:
+                yield found
+
+    def weigh_windows(self, select: exp.Select) -> Iterator[WindowSum]:
+        """Yield those of them that tell what noise is best: sums in an order, of one run each, that are shown as they are."""
+        for node in _list_own(select):
+            found = self.read_window(select, node) if isinstance(node, exp.Window) else None
+            if found is None or not found.order or found.partition != self.keys - {found.order}:
+                continue
+            if node.this.find(exp.Mul, exp.Div) is None and _is_shown(node, select):
                 yield found
 
     def find_cells(self, select: exp.Select) -> Iterator[str]:
@@ -188,6 +202,13 @@ def _list_own(select: exp.Select) -> Iterator[exp.Expr]:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, exp.Expr):
                 yield from part.walk(prune=lambda n: isinstance(n, exp.Query))
+
+
+def _is_shown(node: exp.Expr, select: exp.Select) -> bool:
+    """Tell whether a window is an item of its SELECT, or what an item divides."""
+    while isinstance(node.parent, (*_THROUGH, exp.Alias, exp.Round, exp.Div)) and node.arg_key == "this":
+        node = node.parent
+    return node.parent is select and node.arg_key == "expressions"
 
 
 def _is_passed_on(node: exp.Expr, select: exp.Select) -> bool:
