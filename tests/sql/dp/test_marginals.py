@@ -161,26 +161,26 @@ ROW_CAP = "max_rows_contributed = 1"
 
 
 @pytest.mark.parametrize(
-    ("options", "sets", "chosen"),
+    ("options", "table", "sets", "chosen"),
     [
-        (f"rho = 0.5, {ROW_CAP}", "CUBE (k, y)", MARGINALS),
-        (f"mu = 1, {ROW_CAP}", "ROLLUP (k, y, f)", MARGINALS),
-        (f"epsilon = 1, delta = 1e-6, noise = GAUSSIAN, {ROW_CAP}", "CUBE (k, y)", MARGINALS),
-        (f"rho = 0.5, strategy = EVEN, {ROW_CAP}", "CUBE (k, y)", EVEN),
+        ("rho = 0.5", "r", "CUBE (k, y)", MARGINALS),
+        ("mu = 1", "r", "CUBE (k, y)", MARGINALS),
+        ("epsilon = 1, delta = 1e-6, noise = GAUSSIAN", "r", "CUBE (k, y)", MARGINALS),
+        ("epsilon = 1", "r", "CUBE (k, y)", EVEN),  # Laplace noise on residuals is more
+        (f"rho = 0.5, strategy = EVEN, {ROW_CAP}", "t", "CUBE (k, y)", EVEN),
+        ("rho = 0.5, strategy = MARGINALS", "t", "CUBE (k, y)", MARGINALS),
         (
-            "rho = 0.5",
-            "CUBE (k, y)",
-            EVEN,
-        ),  # three rows in each of three groups fall together in coarse cells
-        ("rho = 0.5, strategy = MARGINALS", "CUBE (k, y)", MARGINALS),
-        (f"epsilon = 1, {ROW_CAP}", "CUBE (k, y)", EVEN),  # Laplace noise on residuals is more
-        (f"epsilon = 1, consistent = TRUE, {ROW_CAP}", "CUBE (f)", MARGINALS),  # of two values it is less
+            f"epsilon = 1, consistent = TRUE, {ROW_CAP}",
+            "t",
+            "CUBE (f)",
+            MARGINALS,
+        ),  # of two values it is less
     ],
 )
 def test_the_strategy_with_the_least_error_is_taken_and_named(
-    session: dpsql.Session, options: str, sets: str, chosen: str
+    session: dpsql.Session, options: str, table: str, sets: str, chosen: str
 ) -> None:
-    text = ask(options, f"COUNT(*) AS n FROM t GROUP BY {sets}")
+    text = ask(options, f"COUNT(*) AS n FROM {table} GROUP BY {sets}")
     (one,) = told(session, text)
     errors = one["expected_rmse"]
     assert one["chosen"] == chosen
@@ -192,6 +192,30 @@ def test_the_strategy_with_the_least_error_is_taken_and_named(
     said = str(session.explain(text))
     assert f"Strategy: {chosen}" in said
     assert all(f"{name} " in said for name in errors)
+
+
+@pytest.mark.parametrize("sets", ["CUBE (k, y)", "ROLLUP (k, y, f)"])
+def test_sets_are_measured_apart_where_rows_beyond_the_values_would_use_up_caps(
+    session: dpsql.Session, sets: str
+) -> None:
+    text = f"COUNT(*) AS n FROM t GROUP BY {sets}"
+    options = f"rho = 0.5, {ROW_CAP}"
+    assert told(session, ask(options, text)) == []
+    assert "rows beyond the declared values" in str(session.explain(ask(options, text)))
+    (one,) = told(session, ask(f"{options}, strategy = MARGINALS", text))
+    assert one["chosen"] == MARGINALS
+
+
+def test_a_set_keeps_the_rows_that_it_has_by_itself(session: dpsql.Session) -> None:
+    def count(sets: str, more: str = "", coarse: str = "GROUPING(y)") -> int:
+        text = f"{coarse} AS coarse, COUNT(*) AS n FROM t GROUP BY {sets}"
+        rows = session.sql(ask(f"rho = 1e5, {ROW_CAP}{more}", text)).fetchall()
+        return sum(n for coarse, n in rows if coarse)
+
+    alone = count("k", coarse="1")
+    together = "GROUPING SETS ((k), (k, y))"
+    assert count(together) == alone
+    assert count(together, ", strategy = MARGINALS") < 0.9 * alone
 
 
 def check_never_worse(session: dpsql.Session, options: str, sets: str) -> None:

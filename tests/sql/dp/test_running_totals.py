@@ -85,10 +85,18 @@ _RUN = WindowSum("n", "k0", frozenset({"k1"}))
         ("SELECT SUM(n) OVER (PARTITION BY k1 ORDER BY k0) FROM block", [_RUN], []),
         (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d", [_RUN], []),
         (_BLOCK + "SELECT t.s / 2 FROM (SELECT SUM(e.n) OVER (PARTITION BY e.w ORDER BY e.day) AS s FROM e) AS t", [_RUN], []),
-        (_BLOCK + "SELECT SUM(-(n / 2)) OVER g FROM d WINDOW g AS (PARTITION BY w ORDER BY day)", [_RUN], []),
-        (_BLOCK + "SELECT w, n, SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d ORDER BY day LIMIT 3", [_RUN], ["n"]),
-        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day DESC) FROM d", [WindowSum("n", "k0", frozenset(), descending=True)], []),
-        (_BLOCK + "SELECT SUM(n) OVER () FROM d", [WindowSum("n", "", frozenset(), None, None)], []),
+        (_BLOCK + "SELECT SUM(-n) OVER g FROM d WINDOW g AS (PARTITION BY w ORDER BY day)", [_RUN], []),
+        (_BLOCK + "SELECT w, n, SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d ORDER BY day", [_RUN], ["n"]),
+        (
+            _BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day DESC) FROM d",
+            [WindowSum("n", "k0", frozenset({"k1"}), descending=True)], [],
+        ),
+        # seen, but not weighed: they tell little of what noise is best
+        (_BLOCK + "SELECT SUM(n) OVER (ORDER BY day DESC) FROM d", [], []),
+        (_BLOCK + "SELECT SUM(n) OVER () FROM d", [], []),
+        (_BLOCK + "SELECT 100 / SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d", [], []),
+        (_BLOCK + "SELECT SUM(n / 2) OVER (PARTITION BY w ORDER BY day) FROM d", [], []),
+        (_BLOCK + "SELECT SUM(n) OVER (PARTITION BY w ORDER BY day) FROM d LIMIT 3", [], []),
         (
             _BLOCK + "SELECT AVG(n) OVER (PARTITION BY w ORDER BY day ROWS BETWEEN 6 PRECEDING AND 1 FOLLOWING) FROM d",
             [WindowSum("n", "k0", frozenset({"k1"}), -6, 1, mean=True)], [],
