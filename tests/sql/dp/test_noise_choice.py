@@ -198,6 +198,17 @@ def test_a_declared_plan_has_one_calibration(start: Open, accountant: str) -> No
     assert [r.fetchall() for r in repeated] == [h.fetchall() for h in handles[:3]]
 
 
+@pytest.mark.parametrize("accountant", ["basic", "zcdp"])
+def test_grouping_sets_in_a_plan_cost_what_each_statement_asks(start: Open, accountant: str) -> None:
+    asked = "SELECT WITH DP OPTIONS (epsilon = 0.01, delta = 1e-8, noise = GAUSSIAN) "
+    with start(accountant).plan() as plan:
+        plan.sql(asked + "k, h, COUNT(*) AS n FROM t GROUP BY CUBE (k, h)")
+        plan.sql(asked + "COUNT(*) AS n, AVG(y) AS m FROM t WHERE x > 2")
+        (joint,) = plan.event.leaves() if plan.event is not None else ()
+    assert isinstance(joint, JointGaussian)
+    assert joint.basic == (Fraction(2, 100), Fraction(2, 10**8))
+
+
 def test_what_was_answered_alone_stays_free_in_a_plan(start: Open) -> None:
     session = start("zcdp")
     asked = "SELECT WITH DP OPTIONS (epsilon = 0.01, delta = 1e-8, noise = GAUSSIAN) COUNT(*) AS n FROM t WHERE y > {}"
