@@ -276,7 +276,10 @@ def test_texts_are_forgotten_while_charges_and_chain_verify(
         before = ledger.state()
         assert b"Garbo" in every_byte(path)
         told = forget_before(path, date(2024, 3, 2))
-        assert told == ("61 texts and 60 stored answers from before 2024-03-02 were forgotten",)
+        assert told == (
+            "61 texts and 60 stored answers from before 2024-03-02 were forgotten",
+            "asked again, these statements are charged again",
+        )
         assert b"Garbo" not in every_byte(path)
         assert b"key7" not in every_byte(path)
         assert b"Dietrich" in every_byte(path)

@@ -1220,7 +1220,7 @@ answered
 -- seen: uid
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1e9, delta=1e-9) GROUPING(flag), flag, COUNT(*) FROM typed GROUP BY CUBE(flag)
 ----
-refused: Unproved: this statement's exact query could not be proved safe,
+answered
 ====
 -- case: sum of a star
 -- from: GoogleSQL, zetasql/analyzer/testdata/differential_privacy.test

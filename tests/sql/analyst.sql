@@ -585,11 +585,11 @@ SELECT ward FROM visits INTERSECT SELECT ward FROM wards
 SELECT ward FROM visits UNION ALL SELECT ward FROM wards
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 CREATE TABLE t AS SELECT COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: an answer is not written into a table.
@@ -597,15 +597,15 @@ CREATE TABLE t AS SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 INSERT INTO t SELECT WITH DP OPTIONS (epsilon=1) COUNT(*) FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 CREATE VIEW v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 CREATE TEMP TABLE v AS SELECT ward FROM visits
 
 -- refused: CREATE is not a statement of dpsql.
--- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement.
+-- hint: out << SELECT ... keeps an answer, as the relation out; WITH name AS (SELECT ...) names a query in a statement. CREATE SYNTHETIC TABLE makes rows that look like private ones.
 CREATE MACRO f(x) AS x + 1
 
 -- refused: COPY is not a statement of dpsql.

@@ -31,6 +31,7 @@ from dpsql.sql.dp.strategies import find_forced, note_strategy, refuse_unfit
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.parse.dialect import table_named, to_sql
 from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.binder_state import BinderState
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.plan_size import WrittenTexts
 from dpsql.sql.relations.relation import column
@@ -119,7 +120,8 @@ def choose_for_sets(
     """
     if find_forced(options) == EVEN and "strategy" not in options.nodes:
         return MarginalsChoice()  # nobody asks for the errors of others
-    before = _BinderState(binder)
+    before = BinderState(binder)
+    binder.written = WrittenTexts()
     try:
         operator, places, joint = _plan(binder, blocks, join)
     except Unfit as reason:
@@ -162,24 +164,6 @@ def choose_for_sets(
 
 def _with_set(block: PrivateBlock) -> PrivateBlock:
     return replace(block, columns=((SET_COLUMN, "INTEGER"), *block.columns))
-
-
-class _BinderState:
-    """The state of a binder before a block is tried, to be put back where another is taken."""
-
-    def __init__(self, binder: Binder) -> None:
-        self._binder = binder
-        self._blocks, self._notes, self._limits = list(binder.blocks), list(binder.notes), list(binder.limits)
-        self._lent, self._written = dict(binder.lent_inputs), binder.written
-        self._intervals, self._steps = dict(binder.intervals), dict(binder.noise_steps)
-        binder.written = WrittenTexts()
-
-    def restore(self) -> None:
-        """Put all back."""
-        binder = self._binder
-        binder.blocks[:], binder.notes[:], binder.limits[:] = self._blocks, self._notes, self._limits
-        binder.lent_inputs, binder.written = self._lent, self._written
-        binder.intervals, binder.noise_steps = self._intervals, self._steps
 
 
 def find_operator(binder: Binder, block: NoisyBlock) -> Operator:

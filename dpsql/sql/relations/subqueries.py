@@ -35,6 +35,7 @@ from dpsql.sql.parse.dialect import (
     to_sql,
 )
 from dpsql.sql.parse.options import mode_of
+from dpsql.sql.relations.binder_state import BinderState
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
 from dpsql.sql.relations.projections import Grouped, bound_rows
@@ -119,7 +120,7 @@ def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> 
     if query.args.get("with_") or any(query.args.get(key) for key in _BEYOND):
         return None
     select = query.copy()
-    before = (len(binder.blocks), dict(binder.public), len(binder.notes))
+    before = BinderState(binder)
     items = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])]
     relations = {id(item): binder.source(item, env) for item in items}
     private = any(relation is not None for relation in relations.values())
@@ -136,9 +137,7 @@ def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> 
         where = select.args.get("where")
         conditions = (bind_expression(binder, where.this, inside, env).node,) if where is not None else ()
         return CorrelatedQuery(select, bound, inside, conditions)
-    del binder.blocks[before[0] :], binder.notes[before[2] :]
-    binder.public.clear()
-    binder.public.update(before[1])
+    before.restore()
     return None
 
 
