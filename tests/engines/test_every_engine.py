@@ -31,6 +31,7 @@ from tests.support.corpora import queries
 from tests.support.engines import Engine, Kept, across
 from tests.support.hostile_statements import CORPUS, Hostile, counted, outcome
 from tests.support.neighbours import CANARY, open_neighbours
+from tests.support.plain_model import use_plain_models
 from tests.support.spark import AGGREGATES, NASTY, SPENT, chosen, fill, numbered
 
 pytestmark = pytest.mark.timeout(900)
@@ -57,6 +58,12 @@ def usual(engine: Engine, kept: Kept) -> Opened:
 
     opened: Opened = kept.once(("usual", engine.name), make)
     return opened
+
+
+@pytest.fixture(autouse=True)
+def _plain_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the extra that fits models: engines are compared up to the marginals."""
+    use_plain_models(monkeypatch)
 
 
 def compared(opened: Opened, text: str, params: dict[str, Any] | None = None) -> None:

@@ -25,7 +25,7 @@ from dpsql.result import MissingLibrary
 from dpsql.server import operations
 from dpsql.sql.lock.tree import Unproved
 from dpsql.sql.parse.statements import parse
-from tests.support.plain_model import PlainFitter
+from tests.support.plain_model import PlainFitter, use_plain_models
 from tests.support.remote import connect_near
 
 POLICY = """
@@ -77,12 +77,6 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[dpsql.Session]:
         fill(con)
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as opened:
             yield opened
-
-
-def use_plain_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = PlainFitter(sweeps=5)
-    monkeypatch.setattr(fitting.GraphicalFitter, "fit", lambda _self, *given: plain.fit(*given))
-    monkeypatch.setattr(fitting, "require_package", lambda: None)
 
 
 def leave_out_package(monkeypatch: pytest.MonkeyPatch) -> None:
