@@ -24,7 +24,7 @@ MAX_CANDIDATE_CELLS = 1 << 24
 """The most cells of all marginals that may be chosen together: their exact counts are held while rounds go on."""
 MAX_MODEL = 1 << 21
 """The most cells of all cliques of a model: eight bytes each, a few times over while it is fitted."""
-MOST_ROWS = 1 << 46
+MAX_MODEL_ROWS = 1 << 46
 """The most rows that a model stands for: as many in each cell of a marginal still add up within 64 bits."""
 MAX_TOGETHER = 3
 """The most columns of a marginal that may be chosen."""
@@ -113,7 +113,7 @@ def count_model_cells(sizes: Sequence[int], measured: Iterable[MarginalColumns])
 
 
 def estimate_total(singles: Sequence[ReleasedMarginal]) -> int:
-    """Estimate the number of rows from released marginals of single columns: post-processing, from 1 to MOST_ROWS.
+    """Estimate the number of rows from released marginals of single columns: post-processing, from 1 to MAX_MODEL_ROWS.
 
     Each sum of a marginal's counts estimates it; they are weighed by the inverse of the number of cells, as their variances
     go, in exact fractions.
@@ -123,4 +123,4 @@ def estimate_total(singles: Sequence[ReleasedMarginal]) -> int:
     """
     weights = [Fraction(1, len(marginal.counts)) for marginal in singles]
     sums = sum((w * sum(m.counts) for w, m in zip(weights, singles, strict=True)), Fraction(0))
-    return min(max(1, round(sums / sum(weights))), MOST_ROWS)
+    return min(max(1, round(sums / sum(weights))), MAX_MODEL_ROWS)

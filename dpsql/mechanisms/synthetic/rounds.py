@@ -41,7 +41,7 @@ from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.synthetic import fitting
 from dpsql.mechanisms.synthetic.released import (
     MAX_MODEL,
-    MOST_ROWS,
+    MAX_MODEL_ROWS,
     Fitter,
     MarginalColumns,
     Model,
@@ -243,7 +243,7 @@ class SyntheticRows(base.Operator):
         """
         assert self.measured is not None
         # What a model expects may be anything, and integers of 64 bits must not wrap: one row would move them by 2**64.
-        grid = np.rint(np.clip(np.nan_to_num(expected), 0, MOST_ROWS)).astype(np.int64)
+        grid = np.rint(np.clip(np.nan_to_num(expected), 0, MAX_MODEL_ROWS)).astype(np.int64)
         return int(np.abs(exact - grid).sum()) - round(self.measured.mean_error * len(exact))
 
     def _measure(
