@@ -193,6 +193,7 @@ def test_the_fronts_modules(folder: Path) -> None:
 
 
 def test_a_stop_after_the_payment_waits_for_the_grid(slow: ServerProcess) -> None:
+    """Nothing of the answer is shown; on a busy machine the worker may have settled before it is ended."""
     with slow.connect("ada") as client:
         before = len(charged(slow))
         thread, found, begun = wait_until_reading(client, SLOW)
@@ -200,10 +201,16 @@ def test_a_stop_after_the_payment_waits_for_the_grid(slow: ServerProcess) -> Non
         thread.join()
         message, at = found[-1]
         assert message.head["class"] == "Interrupted"
-        assert "stays charged" in message.head["message"]
         assert is_on_grid(at - begun)
         (entry,) = charged(slow)[before:]
-        assert entry.outcome == "interrupted"
+        if entry.outcome == "interrupted":
+            assert "stays charged" in message.head["message"]
+        else:
+            assert entry.outcome == "released"
+            assert "is stored" in message.head["message"]
+            (stored,) = client.run(SLOW).results
+            assert stored.loss == "no charge"
+            assert len(charged(slow)) == before + 1
         assert client.run("SELECT COUNT(*) AS n FROM visits", fresh=True).results, "another worker answers"
         client.act("close", {})
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -154,13 +155,15 @@ class ServerProcess:
 
 
 _TOKENS: dict[tuple[Path, str], str] = {}
+_MAKING = threading.Lock()
 
 
 def make_token(policy: Path, name: str) -> str:
-    """Return the token of an analyst, made once."""
-    if (policy, name) not in _TOKENS:
-        _TOKENS[policy, name] = TokenFile(policy).add(name)
-    return _TOKENS[policy, name]
+    """Return the token of an analyst, made once, whichever thread asks first."""
+    with _MAKING:
+        if (policy, name) not in _TOKENS:
+            _TOKENS[policy, name] = TokenFile(policy).add(name)
+        return _TOKENS[policy, name]
 
 
 def list_children(pid: int) -> list[int]:
