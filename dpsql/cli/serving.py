@@ -74,7 +74,7 @@ def _serve(given: argparse.Namespace) -> int:
     databases = _one_for_each("--database", given.database, policies)
     ledgers = _one_for_each("--ledger", given.ledger, policies)
     places = [
-        ServedFiles(policy, database or ":memory:", ledger or place_ledger(policy))
+        ServedFiles(policy, _find_database(database), ledger or place_ledger(policy))
         for policy, database, ledger in zip(policies, databases, ledgers, strict=True)
     ]
     certificate = None if given.tls_cert is None else (given.tls_cert, given.tls_key)
@@ -86,6 +86,11 @@ def _serve(given: argparse.Namespace) -> int:
         console=given.console,
         postgres=given.pg,
     )
+
+
+def _find_database(given: str | None) -> str:
+    """Return a database's place for workers, whose working folder is the root: a relative path starts from ours."""
+    return ":memory:" if given in (None, ":memory:") else str(Path(given).absolute())
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:

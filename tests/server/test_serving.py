@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow.flight as flight
 import pytest
 
@@ -84,6 +85,19 @@ def test_what_can_not_start_says_why(folder: Path) -> None:
     assert "no database" in start_and_fail(policy, "--database", str(folder / "none.duckdb"))
     (folder / "visits.parquet").unlink()
     assert "visits" in start_and_fail(policy)
+
+
+def test_a_database_in_the_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with duckdb.connect(str(folder / "data.duckdb")) as con:
+        con.execute("CREATE TABLE colours AS SELECT 'red' AS name")
+    tables = "[tables.colours]\npublic = true\n"
+    policy = write_policy(folder, {"ada": 1}, "answer_times = []", tables=tables)
+    monkeypatch.chdir(folder)
+    with ServerProcess(policy, "--database", "data.duckdb") as server:
+        with dpsql.connect(server.url, token=make_token(policy, "ada")) as session:
+            assert session.sql("SELECT name FROM colours").fetchall() == [("red",)]
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("policy taken")
 
 
 def test_one_server_for_a_ledger(folder: Path) -> None:
