@@ -448,6 +448,8 @@ def test_parameters_as_python_writes_them(session: dpsql.Session) -> None:
         ("plan IN ($a, $b) AND age > $age", {"a": "free", "b": "25%", "age": 30}),
         ("plan IN ? AND age > ?", [["free", "25%"], 30]),
         ("plan IN (?, ?) AND age > ?", ("free", "25%", 30)),
+        ("plan IN (?,?) AND age>?", ("free", "25%", 30)),
+        ("plan IN($a,$b)AND age>$age", {"a": "free", "b": "25%", "age": 30}),
         ("plan IN $2 AND age > $1", [30, ["free", "25%"]]),
         ("plan = ANY($plans) AND age > $age", {"plans": ["free", "25%"], "age": 30}),
     ]

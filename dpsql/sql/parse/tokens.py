@@ -34,6 +34,13 @@ _BEFORE_OPERAND = {
 }  # fmt: skip
 # What opens and what closes a stretch of text that is not read as words.
 _PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
+_PARAMETER = re.compile(
+    r"""\b[eE]'(?:\\.|''|[^'\\])*'|'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|(\$(?:[^\W\d]\w*)?\$).*?\1|(?<!\w)(?P<sign>\$)\w""",
+    re.DOTALL,
+)
+"""The texts that may hold a dollar sign that is no parameter's, or one that is."""
+_STAND_IN = "\\"
+"""What is read in place of a parameter's dollar sign: always a token of its own."""
 _CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
 _ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
@@ -99,13 +106,32 @@ def _whole(text: str) -> list[Token]:
     """Return the tokens, also of what follows a word like EXPLAIN, which sqlglot swallows as one string."""
     tokens = [
         replace_token(t, TokenType.STRING, t.text) if t.token_type == TokenType.HEREDOC_STRING else t
-        for t in _DUCKDB.tokenize(text)
+        for t in _read_tokens(text)
     ]
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMAND and i + 1 < len(tokens):
             rest = " " * (token.end + 1) + text[token.end + 1 :]
             return [*tokens[:i], replace_token(token, TokenType.VAR, token.text), *_whole(rest)]
     return tokens
+
+
+def _read_tokens(text: str) -> list[Token]:
+    """Return sqlglot's tokens, where it takes no ``$a,$`` of ``f($a,$b)`` for the opening of a string.
+
+    Raises:
+        TokenError: a quote or a comment does not end.
+    """
+    signs = {found.start("sign") for found in _PARAMETER.finditer(text) if found["sign"]}
+    if len(signs) < 2:
+        return list(_DUCKDB.tokenize(text))
+    tokens = _DUCKDB.tokenize("".join(_STAND_IN if at in signs else sign for at, sign in enumerate(text)))
+    # What follows a COMMAND is read once more by itself.
+    end = next((token.end for token in tokens if token.token_type == TokenType.COMMAND), len(text))
+    if not {at for at in signs if at < end} <= {token.start for token in tokens}:
+        return list(_DUCKDB.tokenize(text))  # one stands in a string
+    return [
+        replace_token(token, TokenType.PARAMETER, "$") if token.start in signs else token for token in tokens
+    ]
 
 
 def _check_pivot(tokens: list[Token], start: int) -> None:

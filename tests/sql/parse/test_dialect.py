@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 import pytest
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 import dpsql
 from dpsql.errors import BindError
@@ -88,6 +90,24 @@ def test_what_is_not_sql_is_a_parse_error(text: str, under: str) -> None:
         read(text)
     if under and caught.value.span is not None:
         assert under in text[slice(*caught.value.span)] or text[slice(*caught.value.span)] in under
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("SELECT f($a,$b), g($a,$c)", "abac"),
+        ("SELECT $1,$2,$3", "123"),
+        ("SELECT x$y$z, $a+$b", "ab"),
+        (r"SELECT E'it\'s $c,$d', '\', $a*$b -- $e,$f", "ab"),
+        ("SELECT $$ $c,$d $$, $t$ $c,$d $t$, $a,$b", "ab"),
+        ("EXPLAIN SELECT $a,$b, '$c,$d'", "ab"),
+    ],
+)
+def test_signs_of_parameters_open_no_string(text: str, names: str) -> None:
+    """A string between ``$tag$`` has a tag that is a name: ``a,`` is none."""
+    tokens = tokenize(text)
+    found = [after.text for sign, after in pairwise(tokens) if sign.token_type == TokenType.PARAMETER]
+    assert found == list(names)
 
 
 def test_long_chains_are_not_deep() -> None:
