@@ -178,6 +178,22 @@ def test_the_limit_is_public_and_counts_all_blocks(
         inside.bind(session, " UNION ALL ".join(one.format(i) for i in range(4)))
 
 
+@pytest.mark.parametrize("strategy", ["EVEN", "MARGINALS"])
+def test_sets_that_are_measured_together_count_with_what_was_bound_before(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    options = (
+        f"OPTIONS (epsilon = 1, strategy = {strategy}, max_rows_contributed = 1)"
+    )
+    cube = f"SELECT WITH DP {options} SUM(x) AS n FROM t GROUP BY CUBE (k, f)"
+    plan = inside.bind(session, cube)
+    size = sum(len(text) for block in plan.blocks for text in block.operator.checked)
+    monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 8 * size)
+    inside.bind(session, cube)
+    with pytest.raises(dpsql.BindError, match="are the most"):
+        inside.bind(session, " UNION ALL ".join(cube.replace("(x)", f"(x + {i})") for i in range(20)))
+
+
 def joined(many: int, form: str = "SELECT COUNT(*) FROM t{0}") -> str:
     return form.format("".join(f" JOIN g AS g{i} ON t.k = g{i}.k" for i in range(many)))
 

@@ -33,7 +33,6 @@ from dpsql.sql.parse.dialect import table_named, to_sql
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.binder_state import BinderState
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.plan_size import WrittenTexts
 from dpsql.sql.relations.relation import column
 
 MAX_RESIDUALS = 256
@@ -121,7 +120,6 @@ def choose_for_sets(
     if find_forced(options) == EVEN and "strategy" not in options.nodes:
         return MarginalsChoice()  # nobody asks for the errors of others
     before = BinderState(binder)
-    binder.written = WrittenTexts()
     try:
         operator, places, joint = _plan(binder, blocks, join)
     except Unfit as reason:
