@@ -100,6 +100,8 @@ class DuckDBEngine(Engine):
         if isinstance(given, duckdb.DuckDBPyConnection):
             self._con = self._open_cursor(given)
             self._find_places()
+            if self._con is not given:
+                sandbox.prefer_own_functions(self._con, self._home)
             return
         instance = self._instance = join_instance(self._instance_key, self._open_instance)
         try:
@@ -172,6 +174,8 @@ class DuckDBEngine(Engine):
                 return None
             for text in views:
                 con.execute(text)
+            if self._attached:
+                sandbox.prefer_own_functions(con, self._home)
             return con
         return None
 
@@ -360,7 +364,7 @@ class DuckDBEngine(Engine):
 
     @cached_property
     def macros(self) -> frozenset[str]:
-        """Functions of the file or the attached database, which DuckDB would call in place of its own."""
+        """Functions of the file or the attached database; later ones: :func:`dpsql.engine.sandbox.prefer_own_functions`."""
         if not self._attached and self._path is None:
             return frozenset()  # the query is slow, and nobody else defines any
         query = "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal"

@@ -266,6 +266,21 @@ def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str]) -> None:
+    """Let DuckDB's functions come before macros, which others may make in an attached database at any time.
+
+    The names of macros are asked for once. A file is open for reading alone, and gets no more of them. Only where an attached
+    connection itself must be used, since it alone sees the tables (registered frames, temporary tables), it is left as it is,
+    and a new macro by the name of a function would be called: whoever can make one there can read the rows anyway.
+
+    Args:
+        con: a cursor of ours.
+        home: the catalog and schema of names that have none; what an owner's view names is still found there.
+    """
+    path = f"system.main,{'.'.join(map(quote_identifier, home))}"
+    con.execute(f"SET SESSION search_path = {quote_literal(path)}")
+
+
 def quote_literal(text: str) -> str:
     """Write a text as a literal of SQL.
 

@@ -241,18 +241,16 @@ class ScoresClaim:
         column: the column of the scores.
         most: the sensitivity that is charged.
         rows: the most rows of one unit that move a score.
-        terms: how far one row moves each statistic of the score, where the operator says so.
-        clipped: whether some terms hold values to a limit.
+        clipped: whether some statistics hold values to a limit.
         own: the column of each candidate's own sensitivity, where they differ.
-        moves: how far one row lowers and raises each statistic, where scores are no plain sums; in place of ``terms``.
+        moves: how far one row lowers and raises each statistic, where scores are no plain sums.
         apart: pairs of statistics that have no row in common.
-        monotone: whether a row moves all scores the same way, where ``moves`` are given.
+        monotone: whether a row moves all scores the same way.
     """
 
     column: str
     most: int
     rows: int
-    terms: tuple[int, ...] | None = None
     clipped: bool = False
     own: str | None = None
     moves: tuple[tuple[int, int], ...] | None = None
@@ -262,7 +260,7 @@ class ScoresClaim:
 
 @dataclass(frozen=True)
 class RowsClaim:
-    """Any function, per group, of at most ``rows`` rows of a privacy unit in each of at most ``groups`` groups.
+    """The claim that a privacy unit has at most ``rows`` rows in each of at most ``groups`` groups.
 
     Args:
         rows: the most of one unit's rows in a group.
@@ -273,6 +271,8 @@ class RowsClaim:
         each: a column of public candidates: a unit's rows may count for each of them.
         scores: what is claimed of the candidates' scores.
         in_all: True where ``rows`` are those of all groups together: then a unit may be in as many groups as it has rows.
+        any_function: True where the mechanism needs no sensitivity: then rows may be added up without ``moves`` or ``scores``.
+        limit: the LIMIT that the text ends in, where the operator throws away what reached it.
     """
 
     rows: int
@@ -283,6 +283,8 @@ class RowsClaim:
     each: str | None = None
     scores: ScoresClaim | None = None
     in_all: bool = False
+    any_function: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,9 @@ class DistinctSum(Part):
         return Sum(self.name, Statistic(self.name, self.noise), self.steps)
 
     def claims(self) -> Iterator[ClaimedText]:
-        yield ClaimedText(self.query, RowsClaim(self.rows, self.noise.groups, self.keys, in_all=self.in_all))
+        moves = ((STEP_ROWS, 1),)
+        claim = RowsClaim(self.rows, self.noise.groups, self.keys, moves=moves, in_all=self.in_all)
+        yield ClaimedText(self.query, claim)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)

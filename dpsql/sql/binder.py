@@ -171,6 +171,9 @@ class StatementBinder(Binder):
         sets = has_sets(select)
         flatten_joins(select)
         if all(self.source(node, env) is None for node in from_items(select)):
+            if options is not None and options.mode == SYNTHETIC and "rows" in options.values:
+                what = "public rows are kept as they are: there are no synthetic rows to count."
+                raise options.refuse("rows", what, "leave ROWS out, or write LIMIT.")
             self._public_select(select, env)
             return None
         if aggregates(select) or (inner and options is None):

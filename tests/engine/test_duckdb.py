@@ -19,6 +19,7 @@ from dpsql.engine.base import WITHHELD
 from dpsql.engine.duckdb import DuckDBEngine
 from dpsql.errors import BindError, EngineError, PolicyError, PrivacyError
 from dpsql.policy.model import Budget, Column, Policy, Table
+from tests.support import inside
 from tests.support.stop_button import pressed
 
 SECRET = "not-a-number-4711"
@@ -317,6 +318,28 @@ class TestVersion:
     def test_memory_is_new_each_time(self, data: pa.Table) -> None:
         first, second = (DuckDBEngine({"visits": data}, policy(visits()), Path()) for _ in range(2))
         assert first.version() == first.version() != second.version()
+
+
+def test_no_exact_query_calls_a_function_that_the_owner_makes_later() -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE SCHEMA other")
+        con.execute("CREATE TABLE visits AS SELECT range AS person, 30 AS age FROM range(9)")
+        con.execute("CREATE VIEW other.seen AS SELECT person, age FROM visits")
+        shared = {"privacy_unit": "person", "max_rows": 1, "columns": {"age": Column(bounds=(0, 99))}}
+        tables = [
+            Table(name, source=source, **shared) for name, source in (("v", "visits"), ("s", "other.seen"))
+        ]  # type: ignore[arg-type]
+        with dpsql.connect(con, policy=policy(*tables)) as session:
+            engine = inside.engine(session)
+            assert engine.macros == frozenset()
+            con.execute("CREATE MACRO sum(a) AS 7")
+            con.execute('CREATE MACRO "+"(a, b) AS 7')
+            con.execute("CREATE MACRO range(a) AS TABLE SELECT 7 AS range")
+            assert con.execute("SELECT sum(age) + 1 FROM visits").fetchone() == (7,)
+            for table in tables:
+                text = f"SELECT sum(age) + 1 AS a FROM {engine.relation(table)}"
+                assert engine.execute(text).to_pylist() == [{"a": 271}]
+            assert engine.execute("SELECT * FROM range(2)").num_rows == 2
 
 
 def test_no_exact_query_calls_a_function_of_the_owner(tmp_path: Path) -> None:

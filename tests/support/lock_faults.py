@@ -26,6 +26,13 @@ BUDGETED = (
     "FROM visits GROUP BY note"
 )
 """Values of both signs, of so many rows of a unit in all its groups."""
+PRICES = "WITH p(x, k) AS (VALUES (1.0, 2), (2.5, 1)) SELECT EXPMECH({}) OVER p AS w FROM visits"
+"""A choice of a price, by a statistic."""
+ABOVE = PRICES.format("COUNT(*) FILTER (WHERE amount >= x)")
+BETWEEN = PRICES.format("COUNT(*) FILTER (WHERE amount > x AND amount < k)")
+CLIPPED = PRICES.format("SUM(LEAST(amount, x))")
+EQUAL = PRICES.format("COUNT(*) FILTER (WHERE ward = k)")
+LOOPED = PRICES.format("COUNT(*) FILTER (WHERE amount * x > 5)")
 FAULTS = {
     "a row more in all groups": (BUDGETED, r"4 - COALESCE", "5 - COALESCE"),
     "a lower end further away": (BUDGETED, r"-6 \* counted", "-8 * counted"),
@@ -51,6 +58,37 @@ FAULTS = {
         "SELECT MEDIAN(amount) AS m FROM visits",
         r"\(SELECT v FROM \(SELECT \*", "(SELECT CASE WHEN COUNT(*) OVER () % 2 = 0 THEN 0 ELSE 90 END AS v FROM (SELECT *",
     ),
+    "different values counted a thousand times": ("SELECT SUM(DISTINCT ward) AS s FROM visits", r"COUNT\(\*\) AS count", "COUNT(*) * 1000 AS count"),
+    "different values by the greatest": (
+        "SELECT SUM(DISTINCT ward) AS s FROM visits",
+        r"^SELECT (.*?) AS value, (.*) GROUP BY value$", r"SELECT MAX(\1) AS value, \2 GROUP BY \1 // 7",
+    ),
+    "a histogram counted a thousand times": (EQUAL, r"COUNT\(\*\) AS n FROM rows", "COUNT(*) * 1000 AS n FROM rows"),
+    "a running sum a thousand times": (ABOVE, r"t0_all\.upto - a0\.under AS", "1000 * (t0_all.upto - a0.under) AS"),
+    "bins a thousand times": (ABOVE, r"SUM\(t0_x\.v\) AS s", "1000 * SUM(t0_x.v) AS s"),
+    "groups a thousand times": (ABOVE, r"SUM\(1\) AS v", "1000 * SUM(1) AS v"),
+    "one bin twice": (ABOVE, r"own \+ after", "own + own"),
+    "bins of all ends": (ABOVE, r"FILTER \(WHERE NOT edge\)", "FILTER (WHERE TRUE)"),
+    "bins where they are many": (ABOVE, r"FILTER \(WHERE edge\), 0\) AS own", "FILTER (WHERE s > 100), 0) AS own"),
+    "bins beside many rows": (ABOVE, r"ON t0_x\.x >= t0_t\.t", "ON t0_x.x >= t0_t.t CROSS JOIN range(1000) AS m(i)"),
+    "a running sum where it is great": (ABOVE, r"t0_all\.upto - a0\.under AS", "CASE WHEN a0.under > 100 THEN a0.upto ELSE 0 END AS"),
+    "a running sum that is joined by itself": (ABOVE, r"ON a0\.t = ", "ON a0.under > 100 AND a0.t = "),
+    "all rows but those that count": (ABOVE, r"AS upto FROM rows WHERE TRUE", "AS upto FROM rows WHERE x0 < 50"),
+    "scores where they are great": (ABOVE, r"LEFT JOIN t0 ON ", "LEFT JOIN t0 ON t0.v > 100 AND "),
+    "scores of many alone": (EQUAL, r"(.*) ORDER BY dpsql_c.dpsql_ord$", r"\1 WHERE t0.v > 100 ORDER BY dpsql_c.dpsql_ord"),
+    "thresholds that follow from rows": (ABOVE, r"SELECT t, \(SELECT", "SELECT CASE WHEN own > 100 THEN t END AS t, (SELECT"),
+    "bins that end elsewhere under a clip": (CLIPPED, r"ON t0_x\.x >= t0_t\.t", "ON t0_x.x > t0_t.t"),
+    "equals that are more under a clip": (CLIPPED, r"t0_x\.x = t0_t\.t AS edge", "t0_x.x >= t0_t.t AS edge"),
+    "a slice between sums of others": (BETWEEN, r"a1\.under - a0\.upto", "a1.under - 5 * a0.upto"),
+    "a clip twice": (CLIPPED, r"t0_all\.n - t0_at\.n_upto", "2 * t0_all.n - 2 * t0_at.n_upto"),
+    "a clip that is greater": (CLIPPED, r"\* \(t0_all\.n", "* 2 * (t0_all.n"),
+    "groups of equals a thousand times": (EQUAL, r"SUM\(t0_g\.v\) AS v", "1000 * SUM(t0_g.v) AS v"),
+    "groups of equals beside many rows": (EQUAL, r"ON t0_g\.k = ", "ON TRUE CROSS JOIN range(1000) AS m(i) WHERE t0_g.k = "),
+    "groups of equals where they are many": (EQUAL, r"ON t0_g\.k = ", "ON t0_g.v > 100 AND t0_g.k = "),
+    "a loop a thousand times": (LOOPED, r"COALESCE\(looped\.v0", "1000 * COALESCE(looped.v0"),
+    "a loop's sum a thousand times": (LOOPED, r"SUM\((CASE .*? END)\) AS v0", r"1000 * SUM(\1) AS v0"),
+    "a row more of each unit in a loop": (LOOPED, r"lag\(u, 3\)", "lag(u, 4)"),
+    "a row more of each unit for a choice": (EQUAL, r"lag\(u, 3\)", "lag(u, 4)"),
     "a block by the ward": (
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
         r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',

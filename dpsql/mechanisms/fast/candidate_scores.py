@@ -19,7 +19,7 @@ smaller than theirs, and kept with the exact ratio. So rough counts only change 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, reduce
 
@@ -212,9 +212,9 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         for place, counted in enumerate(self.histograms):
             moved = max((t.row for t in self.terms if t.histogram == place and t.clip is None), default=None)
             sums = (("v", moved),) if moved is not None and " AS v " in counted.query else ()
-            yield ClaimedText(counted.query, RowsClaim(self.rows, moves=(("n", 1), *sums)))
-            # the same, cut: so many rows say no less
-            yield ClaimedText(counted.limited, RowsClaim(self.rows))
+            claim = RowsClaim(self.rows, moves=(("n", 1), *sums))
+            yield ClaimedText(counted.query, claim)
+            yield ClaimedText(counted.limited, replace(claim, limit=counted.limit))
             if counted.column is not None:
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
 

@@ -162,8 +162,13 @@ class HistogramQuery:
 
     @property
     def limited(self) -> str:
-        """The query, of which no more rows come than are held here."""
-        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {MAX_BINS + 1}"
+        """The query, of which no more rows come than are held here, and one that says that there are more."""
+        return f"SELECT * FROM ({self.query}) AS histogram LIMIT {self.limit}"
+
+    @property
+    def limit(self) -> int:
+        """The rows that are asked for: a histogram of so many is not used."""
+        return MAX_BINS + 1
 
 
 def is_comparable(kind: pa.DataType) -> bool:

@@ -217,7 +217,7 @@ class ProposedMode(_Proposed):
         return (self._text(keys),)
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
-        yield ClaimedText(self._text(keys), RowsClaim(self.rows, self.test.groups, keys))
+        yield ClaimedText(self._text(keys), RowsClaim(self.rows, self.test.groups, keys, any_function=True))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         table = add_salt(read, (self.values,), entropy)(self._text(keys))

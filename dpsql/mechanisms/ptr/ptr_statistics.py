@@ -94,7 +94,7 @@ class RankedItem(NoisyItem):
         return write_order_queries(self.values, keys)
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
-        claim = RowsClaim(self.rows, self.test.groups, keys)
+        claim = RowsClaim(self.rows, self.test.groups, keys, any_function=True)
         counted, values, *_ = self.queries(keys)
         yield ClaimedText(counted, RouteClaim() if keys else claim)
         yield ClaimedText(values, claim)

@@ -271,7 +271,7 @@ class StableItem(ABC):
 
     def claims(self, keys: tuple[str, ...]) -> Iterable[ClaimedText]:
         """Yield every text that it may read, with its claim."""
-        claim = RowsClaim(self.rows, self.test.groups, keys)
+        claim = RowsClaim(self.rows, self.test.groups, keys, any_function=True)
         return [ClaimedText(text, claim) for text in self.queries(keys)]
 
     @abstractmethod

@@ -116,7 +116,7 @@ class Trimmed(RankedItem):
 
     def claims(self, keys: tuple[str, ...]) -> Iterator[ClaimedText]:
         yield from super().claims(keys)
-        yield ClaimedText(self._sums(keys), RowsClaim(self.rows, self.test.groups, keys))
+        yield ClaimedText(self._sums(keys), RowsClaim(self.rows, self.test.groups, keys, any_function=True))
 
     def measure(self, read: Read, entropy: Entropy, keys: tuple[str, ...]) -> Radii:
         reader = add_salt(read, (self.values,), entropy)

@@ -195,12 +195,14 @@ class ScoredOperator(base.Operator):
         sweep: the quicker route.
         varying: whether candidates have sensitivities of their own.
         form: what scores are made of, where they are no plain sums.
+        rows: the rows of one privacy unit that count.
     """
 
     batches: tuple[str, ...]
     sweep: CandidateScores | None
     varying: bool = False
     form: UtilityForm | None = None
+    rows: int = 1
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -212,16 +214,10 @@ class ScoredOperator(base.Operator):
         ``monotone``: the noise is made for scores that all move the same way.
         """
         own = CANDIDATE_SENSITIVITY if self.varying else None
-        scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, 1, own=own)
-        if self.sweep is not None:
-            terms = tuple(term.row for term in self.sweep.terms)
-            clipped = any(term.clip is not None for term in self.sweep.terms)
-            scores = replace(scores, rows=self.sweep.rows, terms=terms, clipped=clipped)
-        rows = sensitivity if self.sweep is None else self.sweep.rows
+        scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, self.rows, own=own, monotone=monotone)
         if self.form is not None:
-            rows = self.form.rows
-            scores = self.form.claim(replace(scores, terms=None, monotone=monotone))
-        claim = base.RowsClaim(rows, each=CANDIDATE_PLACE, scores=scores)
+            scores = self.form.claim(scores)
+        claim = base.RowsClaim(self.rows, each=CANDIDATE_PLACE, scores=scores)
         for text in self.batches:
             yield base.ClaimedText(text, claim)
         if self.sweep is not None:
@@ -273,6 +269,7 @@ class AboveThreshold(ScoredOperator):
     candidates: int | None = None
     sweep: CandidateScores | None = None
     form: UtilityForm | None = None
+    rows: int = 1
 
     @property
     def event(self) -> Event:

@@ -118,6 +118,7 @@ class ExponentialChoice(ScoredOperator):
     confidence: float = 0.95
     sweep: CandidateScores | None = None
     form: UtilityForm | None = None
+    rows: int = 1
 
     @property
     def _way(self) -> ChoiceMethod:

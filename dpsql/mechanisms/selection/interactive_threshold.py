@@ -123,6 +123,7 @@ class Probe(base.Operator):
         answer: the epsilon of a fresh answer to a hit.
         confidence: level of its interval.
         form: what the statistic is made of, where it is no plain sum.
+        rows: the rows of one privacy unit that count.
     """
 
     query: str
@@ -136,6 +137,7 @@ class Probe(base.Operator):
     answer: Fraction | None = None
     confidence: float = 0.95
     form: UtilityForm | None = None
+    rows: int = 1
 
     prepaid = True
 
@@ -148,10 +150,10 @@ class Probe(base.Operator):
         return self.name
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        claim = base.RowsClaim(self.sensitivity, each=CANDIDATE_PLACE)
+        scores = base.ScoresClaim(CANDIDATE_SCORE, self.sensitivity, self.rows)
         if self.form is not None:
-            scores = self.form.claim(base.ScoresClaim(CANDIDATE_SCORE, self.sensitivity, 1))
-            claim = replace(claim, rows=self.form.rows, scores=scores)
+            scores = self.form.claim(scores)
+        claim = base.RowsClaim(self.rows, each=CANDIDATE_PLACE, scores=scores)
         yield base.ClaimedText(self.query, claim)
 
     @property

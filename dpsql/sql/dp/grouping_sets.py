@@ -262,7 +262,8 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     _calibrate(binder, blocks)
 
     def join() -> JointBlock:
-        whole = _part(select, tuple(everything), everything, names)
+        # In an order of their own, so that CUBE (w, k) finds what CUBE (k, w) has released.
+        whole = _part(select, tuple(sorted(everything, key=lambda key: key.node.sql())), everything, names)
         values = {k: v for k, v in shared.values.items() if k not in ("report_cut", "strategy")}
         values |= {k: v / Fraction(1, len(parts)) for k, v in values.items() if k in _SHARED}
         bound, undivided = binder.private_from(whole, env), replace(shared, values=values)

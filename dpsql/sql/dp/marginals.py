@@ -204,7 +204,7 @@ def _plan(
     order = {text: place for place, text in enumerate(joint.keys)}
     asked = [tuple(sorted(order[text] for text in block.keys)) for block in blocks]
     marginals: dict[tuple[int, ...], Marginal] = {}
-    for places, block in zip(asked, blocks, strict=True):
+    for places, block in sorted(zip(asked, blocks, strict=True), key=lambda pair: (-len(pair[0]), pair[0])):
         marginals.setdefault(places, _make_marginal(places, block, joint))
     residuals = list_closure(marginals, joint.sizes)
     if len(residuals) > MAX_RESIDUALS:

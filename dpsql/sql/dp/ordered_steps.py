@@ -11,7 +11,7 @@ strategy serves every statement over the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,7 +35,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.strategies import find_forced, refuse_unfit
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.window_sums import OrderedRelease, Uses, find_uses
+from dpsql.sql.relations.window_sums import OrderedRelease, Uses, WindowFinder, find_uses
 
 MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {
     TREE: make_tree,
@@ -115,7 +115,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         variants = tuple(strategy for one in found for strategy in one.list_uniform())
         binder.blocks[place] = replace(item, variants=variants)
         return
-    key = _choose_order(uses, orders)
+    key = _choose_order(uses, orders, _list_windows(tree, block, outputs) if windowed else [])
     if word == SQUARE_ROOT and orders[key] > MAX_SQUARE_ROOT_STEPS:
         refuse_unfit(
             block.options,
@@ -150,10 +150,26 @@ def _find_aggregation(operator: Operator) -> Aggregation | None:
     return inner if type(inner) is Aggregation else None
 
 
-def _choose_order(uses: Uses, orders: Mapping[str, int]) -> str:
-    """Return the key of most windows that have one; without such, the last key."""
-    asked = [window.order for window in uses.windows if window.order in orders]
-    return max(orders, key=asked.count) if asked else list(orders)[-1]
+def _list_windows(tree: exp.Expr, block: StepBlock, outputs: Sequence[Count | Sum]) -> list[WindowSum]:
+    """Return all window sums of a block's columns, those too whose errors nobody can tell."""
+    names = frozenset(output.name for output in outputs)
+    finder = WindowFinder(tree, block.name, frozenset(block.keys), names)
+    return [window for select in tree.find_all(exp.Select) for window in finder.find_windows(select)]
+
+
+def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[WindowSum]) -> str:
+    """Return the key of most windows that have one, weighed ones first; without such, the last that parts no window.
+
+    Args:
+        uses: the windows that are weighed.
+        orders: the keys that there are, with their steps, in the order of GROUP BY.
+        windows: all windows.
+    """
+    for some in (uses.windows, windows):
+        if asked := [window.order for window in some if window.order in orders]:
+            return max(orders, key=asked.count)
+    parting = frozenset[str]().union(*(window.partition for window in windows))
+    return [*(key for key in orders if key in parting), *(key for key in orders if key not in parting)][-1]
 
 
 @dataclass(frozen=True)

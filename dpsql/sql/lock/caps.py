@@ -54,9 +54,10 @@ def cap_of(node: Expr, relation: Relation, symbols: Symbols, value: Evaluate) ->
                    ends=(Literal(integer=int(most)), Literal(integer=int(last))))
         ] if most == last >= 1:  # fmt: skip
             return Cap(_told(order, symbols) - units, most, True, None)
-    counts = {integer(w.args[1]) if w.name == "lag" and len(w.args) == 2 else None for w in windows}
-    if len(counts) != 1 or (rows := counts.pop()) is None or rows < 1:
+    counts = {_distance(window) for window in windows if window.name == "lag"}
+    if len(counts) != 1 or any(window.name != "lag" for window in windows):
         return None
+    rows = counts.pop()
     keys = frozenset(columns) - units
     if not _together(order, keys, units, symbols):
         return None
@@ -72,6 +73,18 @@ def _looks_back(node: Expr) -> tuple[Window, Expr] | None:
         ):
             return window, same
     return None
+
+
+def _distance(window: Window) -> int:
+    """Return how many rows a window looks back: a constant, since at 0 or below it would look at others' rows ahead.
+
+    Raises:
+        Unproved: nothing says how many.
+    """
+    rows = integer(window.args[1]) if len(window.args) == 2 else None
+    if rows is None or rows < 1:
+        refuse("a cap that looks back by no constant number of rows")
+    return rows
 
 
 def _told(order: Sequence[Symbol], symbols: Symbols) -> Set:

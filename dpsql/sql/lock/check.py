@@ -63,6 +63,8 @@ def check_pattern(
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> None:
     """Prove the same of a tree, whichever parser read it."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
+    if isinstance(claim, RowsClaim) and claim.limit is not None:
+        query = _unlimited(query, claim.limit)
     if isinstance(claim, PackingClaim):
         checker.prove_packing(query, claim)
     else:
@@ -74,6 +76,13 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> No
             else:
                 prove_utility(*given, known)
     checker.distinct_names()
+
+
+def _unlimited(query: tree.Query, limit: int) -> tree.Query:
+    """Return a query without its LIMIT, which left nothing out of what the operator uses."""
+    if not isinstance(query, tree.Select) or query.limit != limit:
+        refuse("another limit than the operator's")
+    return replace(query, limit=None)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dpsql.sql.lock import ranges, tree
 from dpsql.sql.lock.caps import budget_of
-from dpsql.sql.lock.facts import Kind, Number, Relation, Set, Symbol, Symbols, Value, least, times
+from dpsql.sql.lock.facts import Kind, Relation, Set, Symbol, Symbols, Value, least, times
 from dpsql.sql.lock.tree import AGGREGATES, Call, Expr, Ref, refuse
 
 
@@ -68,8 +68,6 @@ class Expressions:
     query: Callable[[tree.Query, Env], Relation]
     salt: frozenset[str]
     macros: frozenset[str]
-    added: list[Number] = field(default_factory=list)
-    """The most of one row that each sum over private rows adds at most."""
     steps: list[tuple[int, int] | None] = field(default_factory=list)
     """The lowest and the highest change that one more row makes to each sum over private rows."""
 
@@ -194,7 +192,12 @@ class Expressions:
                 made.weight = first.most
                 if first.low is not None and first.high is not None:
                     made.step = min(first.low, 0), max(first.high, 0)
-            elif relation.kind == Kind.CELLS and not first.halved:
+            elif (
+                relation.kind == Kind.CELLS
+                and relation.single
+                and not first.halved
+                and self._keyed(node, env)
+            ):
                 made.weight, made.total, made.step = first.weight, first.total, first.step
             if node.where is None and first.low is not None and first.high is not None:
                 strict = not tree.has(inner, lambda n: not _strict(n))
@@ -204,12 +207,16 @@ class Expressions:
                 count = self._count(first if column is None else self.row(column, env), env)
                 made.times = (count, min(first.low, 0), max(first.high, 0))
         if relation.private:
-            self.added.append(made.weight)
             self.steps.append(made.step)
             if first.times is not None and first.whole:
                 symbol, low, high = first.times
                 if low is not None and high is not None:
                     made.total = times(relation.facts.budgets.get(symbol), max(abs(low), abs(high)))
+
+    def _keyed(self, node: Call, env: Env) -> bool:
+        """Return whether what a sum leaves out of cells is left out whatever their rows are."""
+        parts = [] if node.where is None else [*tree.refs(node.where)]
+        return all(env.find(ref).symbol in env.relation.key for ref in parts)
 
     def _count(self, value: Value, env: Env) -> Symbol:
         """Return the symbol of the number of rows of a group that have a value."""

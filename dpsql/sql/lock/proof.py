@@ -36,6 +36,8 @@ def prove(relation: Relation, claim: base.Claim, symbols: Symbols) -> None:
             _sums(relation, claim, symbols)
         case base.RowsClaim():
             _rows(relation, claim, symbols)
+            if relation.kind == Kind.CELLS and claim.scores is None and not claim.any_function:
+                _counts(relation, claim, symbols)
         case base.BlocksClaim():
             _blocks(relation, claim, symbols)
         case base.ParticipationClaim():
@@ -124,6 +126,22 @@ def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
         weight = _column(relation, name).weight
         if weight is None or weight > most:
             refuse("one row moves a sum by more than is charged")
+
+
+def _counts(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:
+    """Prove that each row counts in one cell alone, and that nothing but what is counted looks at a cell's rows.
+
+    Raises:
+        Unproved: one row may decide how often others' values are counted, or as which values.
+    """
+    if not claim.moves:
+        refuse("nothing says how often a value is counted")
+    moved, key = {name for name, _ in claim.moves}, frozenset(relation.key)
+    for ref, value in relation.columns.items():
+        if ref.name not in moved and not symbols.decided(value.symbol, key):
+            refuse("a value that others' rows decide about")
+    if not relation.single:
+        refuse("a group may have several rows")
 
 
 def _each(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> bool:

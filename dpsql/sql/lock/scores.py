@@ -1,22 +1,33 @@
 """Scores of public candidates: how far one unit moves each, out of the text and the operator's public factors.
 
 A score is a public number, and public factors times statistics of the private rows. Of the factors the text itself says
-between which integers they lie; of a statistic, how far one row moves it, where it is added up from the rows directly. Where
-it comes from running sums, the operator says it, and no sum over private rows may add more of one row than that. Where
-candidates have sensitivities of their own, each must be made of the very factors of its score.
+between which integers they lie; of a statistic, how far one row moves it (:mod:`dpsql.sql.lock.running_sums`). Where candidates
+have sensitivities of their own, each must be made of the very factors of its score.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dpsql.mechanisms.base import ScoresClaim
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.expressions import Env, Expressions
-from dpsql.sql.lock.facts import Kind, Number, Relation
-from dpsql.sql.lock.tree import Call, Cast, Expr, Literal, Ref, addends, integer, refuse, widened
+from dpsql.sql.lock.facts import Kind, Relation
+from dpsql.sql.lock.running_sums import Statistics
+from dpsql.sql.lock.tree import (
+    Call,
+    Cast,
+    Expr,
+    Literal,
+    Ref,
+    addends,
+    integer,
+    named_sources,
+    refuse,
+    widened,
+)
 
 _MORE = "one unit moves a score by more than is charged"
 _SHAPE = "a score of another shape"
@@ -39,39 +50,26 @@ def prove_scores(
     if not {claim.column, claim.own or claim.column} <= items.keys():
         refuse("a column that the operator asks for is not there")
     terms = [_term(node, leaves) for node in addends(items[claim.column]) if not is_public(node, leaves)]
-    if claim.terms is not None and len(terms) != len(claim.terms):
-        refuse(_SHAPE)
-    if claim.terms is None and None in expressions.added:
-        return  # sums of values held to limits, out of running sums, of which the operator says nothing
-    known = [added for added in expressions.added if added is not None]
-    most, sizes = 0, []
-    for place, (factor, ref) in enumerate(terms):
-        size = 1 if factor is None else expressions.row(factor, env).most
-        row = _row(ref, leaves, place, claim)
-        if row is None and claim.terms is None:
-            row = max(known, default=None)
-        if size is None or row is None:
-            refuse("nothing bounds what one unit moves a score by")
-        sizes.append((factor, row))
-        most += size * row
+    statistics = Statistics(query, leaves, expressions)
+    most, lowest, highest, sizes = 0, 0, 0, []
+    for factor, ref in terms:
+        first = last = 1
+        if factor is not None:
+            value = expressions.row(factor, env)
+            if value.low is None or value.high is None:
+                refuse("nothing bounds what one unit moves a score by")
+            first, last = value.low, value.high
+        low, high = statistics.find_step(ref)
+        ends = [first * low, first * high, last * low, last * high]
+        lowest, highest = lowest + min(ends), highest + max(ends)
+        sizes.append((factor, max(-low, high)))
+        most += max(-min(ends), max(ends))
     if max(most, 1) * claim.rows > claim.most:
         refuse(_MORE)
-    if claim.terms is not None and not claim.clipped:
-        limit = max(claim.terms, default=0)
-        if len(known) < len(expressions.added) or any(added > limit for added in known):
-            refuse(_MORE)
+    if claim.monotone and lowest < 0 < highest:
+        refuse("scores that move both ways are charged as if they moved one way")
     if claim.own is not None:
         _own(query, items[claim.own], sizes, claim.rows)
-
-
-def _row(ref: Ref, leaves: Mapping[str, Relation], place: int, claim: ScoresClaim) -> Number:
-    """Return how far one row moves a statistic."""
-    value = leaves[ref.table].columns.get(ref) if ref.table in leaves else None
-    weight = None if value is None or value.halved else value.weight
-    said = None if claim.terms is None else claim.terms[place]
-    if weight is None or (claim.clipped and said is not None and len(claim.terms or ()) > 1):
-        return said  # clips of one base move less together than each alone
-    return weight
 
 
 def _term(node: Expr, leaves: Mapping[str, Relation]) -> tuple[Expr | None, Ref]:
@@ -167,12 +165,3 @@ class Trail:
             case Call(where=None, order=()):
                 return replace(node, args=tuple(map(self.follow, node.args)))
         return node if isinstance(node, Literal) else refuse(_SHAPE)
-
-
-def named_sources(source: tree.Source | None) -> Iterator[tuple[str, tree.Source]]:
-    """Yield the parts of a FROM by their aliases."""
-    if isinstance(source, tree.Join):
-        yield from named_sources(source.left)
-        yield from named_sources(source.right)
-    elif source is not None:
-        yield source.alias, source

@@ -257,6 +257,15 @@ def refs(node: Expr) -> Iterator[Ref]:
         yield from refs(part)
 
 
+def named_sources(source: Source | None) -> Iterator[tuple[str, Source]]:
+    """Yield the parts of a FROM by their aliases."""
+    if isinstance(source, Join):
+        yield from named_sources(source.left)
+        yield from named_sources(source.right)
+    elif source is not None:
+        yield source.alias, source
+
+
 def tables_of(given: object) -> set[str]:
     """Return the relations that the columns of a query name, those of its subqueries too."""
     if isinstance(given, Ref):

@@ -1,8 +1,8 @@
 """Scores that are no plain sums: how far one row moves a tree of sums, ABS, GREATEST and LEAST, out of the text.
 
-Of each statistic the text says how far one more row lowers and raises it, where it is added up from the rows directly; where
-it comes from running sums, the operator says it, and no sum over private rows may add more of one row than that. Whatever
-the operator says of the tree itself is not looked at: the text is.
+Of each statistic the text says how far one more row lowers and raises it (:mod:`dpsql.sql.lock.running_sums`); that clips of
+one base move less together than each alone, the operator says. Whatever it says of the tree itself is not looked at: the text
+is.
 
 The operator names pairs of statistics that have no row in common. For each the text must show it: by the conditions of
 the rows that were added up, or by the same threshold in running sums of what is below it and of what is not.
@@ -17,8 +17,20 @@ from dpsql.mechanisms.base import ScoresClaim
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Kind, Relation
-from dpsql.sql.lock.scores import Trail, is_public, multiple_of, named_sources
-from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, addends, conjuncts, integer, refuse, widened
+from dpsql.sql.lock.running_sums import Statistics
+from dpsql.sql.lock.scores import Trail, is_public, multiple_of
+from dpsql.sql.lock.tree import (
+    Call,
+    Expr,
+    Literal,
+    Ref,
+    addends,
+    conjuncts,
+    integer,
+    named_sources,
+    refuse,
+    widened,
+)
 
 _MORE = "one unit moves a score by more than is charged"
 _SHAPE = "a score of another shape"
@@ -65,6 +77,9 @@ class _Utility:
     claim: ScoresClaim
     known: tree.Known
     places: dict[Ref, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.statistics = Statistics(self.query, self.leaves, self.expressions)
 
     def move(self, score: Expr) -> Step:
         """Return how far one row moves the score."""
@@ -130,12 +145,11 @@ class _Utility:
 
     def _of(self, ref: Ref) -> Step:
         """Return how far one row moves a statistic."""
-        value = self.leaves[ref.table].columns.get(ref)
-        step = None if value is None or value.halved else value.step
+        step = self.statistics.find_step(ref)
         said = (self.claim.moves or ())[self.places[ref]]
-        nearer = step is not None and step[0] <= said[0] and said[1] <= step[1]
+        nearer = max(-said[0], said[1]) <= max(-step[0], step[1])
         # clips of one base move less together than each alone
-        return said if step is None or (self.claim.clipped and nearer) else step
+        return said if self.claim.clipped and nearer else step
 
     def prove_own(self, node: Expr, score: Expr, most: int) -> None:
         """Prove ``LEAST(GREATEST(size, 1), most) * rows``, of the very factors of the score."""

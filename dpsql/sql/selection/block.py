@@ -289,6 +289,7 @@ class Selection:
         operator = AboveThreshold(
             self._batches(extra), self.columns, level, noise, statistic.steps, answer, gap, flag,
             self.options.confidence, self.count, self._sweep(extra), statistic.form_of(self.rows_per_unit),
+            self.rows_per_unit,
         )  # fmt: skip
         made = [Released(flag, "BOOLEAN")] if flag else []
         return operator, made + ([Released(gap, "DOUBLE")] if gap else [])
@@ -307,6 +308,7 @@ class Selection:
         operator = ExponentialChoice(
             self._batches(extra), self.columns, statistic.sensitivity * rows, epsilon, statistic.monotone, method, top,
             bool(varying), statistic.steps, answer, self.count, self.options.confidence, self._sweep({}), statistic.form_of(rows),
+            rows,
         )  # fmt: skip
         return operator, []
 

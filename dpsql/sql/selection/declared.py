@@ -323,7 +323,7 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     answer = declared.answers / declared.max_hits if declared.answers else None
     operator = Probe(
         query, threshold, statistic.sensitivity * rows, declared.name, declared.event, declared.put, statistic.steps,
-        declared.gap, answer, options.confidence, statistic.form_of(rows),
+        declared.gap, answer, options.confidence, statistic.form_of(rows), rows,
     )  # fmt: skip
     made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
     if answer is not None:

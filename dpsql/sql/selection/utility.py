@@ -99,7 +99,8 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
     # The public numbers of one sum are one column, which is added to it.
     shape = Linear(root.terms) if isinstance(root, Linear) else root
     form = UtilityForm(shape, moves, apart, sensitivity, clipped=clipped)
-    plain = form.linear and sensitivity == max(1, summed)
+    alone = moves == tuple((part.low, part.high) for part, _ in found.parts)
+    plain = form.linear and alone and sensitivity == max(1, summed)
     weights = [f.weight(by, row) for f, by, row in zip(factors, extra, rows, strict=True)]
     terms = tuple(
         shape_of(

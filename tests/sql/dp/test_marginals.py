@@ -319,6 +319,25 @@ def test_the_choice_needs_no_worse_column() -> None:
     assert set(STRATEGY_NAMES) >= {EVEN, MARGINALS}
 
 
+def test_sets_in_another_order_are_those_that_are_stored() -> None:
+    options = "epsilon = 1, strategy = MARGINALS, max_rows_contributed = 3"
+    asked = f"SELECT WITH DP OPTIONS ({options}) {{}}, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY {{}}"
+    with opened() as session:
+        first = session.sql(asked.format("k, f", "CUBE (k, f)"))
+        spent = session.budget().spent
+        for shown, sets in [
+            ("k, f", "CUBE (f, k)"),
+            ("f, k", "CUBE (f, k)"),
+            ("f, k", "GROUPING SETS ((), (f), (f, k), (k))"),
+        ]:
+            again = session.sql(asked.format(shown, sets))
+            assert [*again.columns][:2] == shown.split(", ")
+            places = [again.columns.index(name) for name in first.columns]
+            rows = [tuple(row[place] for place in places) for row in again.fetchall()]
+            assert sorted(rows, key=str) == sorted(first.fetchall(), key=str)
+        assert session.budget().spent == spent
+
+
 def test_rows_that_are_their_own_unit() -> None:
     with opened() as session:
         text = ask("rho = 1", "k, y, COUNT(*) AS n FROM r GROUP BY CUBE (k, y)")

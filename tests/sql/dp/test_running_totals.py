@@ -39,11 +39,12 @@ max_groups = {groups}
 day = { bounds = [2024-01-01, {last}] }
 w = { values = ["A", "B"] }
 x = { bounds = [0, 10] }
+y = { values = [0, 1, 2, 3] }
 """
 DATA = """
 CREATE TABLE v AS
 SELECT n % 150 AS id, CASE WHEN n % 50 = 7 THEN NULL ELSE DATE '2024-01-01' + (n * n % 31 * 2)::INTEGER END AS day,
-       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x
+       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x, n % 4 AS y
 FROM range(600) r(n)
 """
 
@@ -127,6 +128,18 @@ def test_what_is_seen_to_be_a_sum_over_neighbours(
     uses = find_uses(tree, "block", ["k0", "k1"], ["n"])
     assert list(uses.windows) == windows
     assert list(uses.cells) == cells
+
+
+@pytest.mark.parametrize("over", ["PARTITION BY y", "PARTITION BY y ORDER BY day", "ORDER BY day"])
+@pytest.mark.parametrize("keys", ["day, y", "y, day"])
+def test_noise_does_not_go_by_the_order_of_what_parts_a_window(
+    year: dpsql.Session, over: str, keys: str
+) -> None:
+    """With LIMIT nobody can tell the errors of the window's sums; its keys are known all the same."""
+    options = "epsilon = 1, delta = 1e-6, strategy = TREE"
+    block = f"SELECT WITH DP OPTIONS ({options}) day, y, COUNT(*) AS n FROM v GROUP BY {keys}"
+    plan = inside.bind(year, f"WITH d AS ({block}) SELECT SUM(n) OVER ({over}) AS s FROM d LIMIT 5")
+    assert any("by the order of day" in said for said in plan.blocks[-1].sentences)
 
 
 def test_frames_are_those_of_the_engine() -> None:

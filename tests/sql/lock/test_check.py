@@ -478,7 +478,7 @@ def held(groups: str = "3", rows: str = "10", by: str = '"r94"."u", "r94"."g", "
     )
 
 
-HELD = RowsClaim(10, 3, ("k0",))
+HELD = RowsClaim(10, 3, ("k0",), moves=(("count", 1),))
 MANY = "more rows of one unit than are charged"
 ROWS = [
     Case("eleven rows, and charged for ten", held(), held(rows="11"), MANY, HELD),
@@ -648,8 +648,8 @@ def digits(shown: str) -> str:
 
 NOT_DECIDED = "a column that the secret order does not decide"
 TYPES = [
-    Case("rows by a number of other digits", digits("DECIMAL(8,2)"), digits("DECIMAL(8,0)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",))),
-    Case("rows by a number of more digits", digits("DECIMAL(8,2)"), digits("DECIMAL(9,3)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",))),
+    Case("rows by a number of other digits", digits("DECIMAL(8,2)"), digits("DECIMAL(8,0)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",), moves=(("n", 1),))),
+    Case("rows by a number of more digits", digits("DECIMAL(8,2)"), digits("DECIMAL(9,3)"), NOT_DECIDED, RowsClaim(1, 10, ("k0",), moves=(("n", 1),))),
 ]  # fmt: skip
 
 CASES = [

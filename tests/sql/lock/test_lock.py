@@ -26,6 +26,7 @@ from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
 from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
+from tests.support.lock_texts import order as secret_order
 
 STATEMENTS = [
     "SELECT COUNT(*) AS n, AVG(amount) AS a FROM visits",
@@ -118,6 +119,49 @@ def test_a_text_that_was_not_proved_is_not_read(
 def test_an_operator_that_claims_nothing_reads_nothing() -> None:
     with pytest.raises(dpsql.PrivacyError, match="nothing is known"):
         list_claims(object())
+
+
+# -- what an operator reads as counts -------------------------------------------------------------------------------------
+
+CAPPED = (
+    f'(SELECT "r2"."c3" AS "v" FROM {visits(2)} QUALIFY row_number() OVER (PARTITION BY "r2"."unit7f3a" ORDER BY "r2"."c3") <= 3) '
+    'AS "r9"'
+)
+GROUPED = f'SELECT "r9"."v" AS "value", COUNT(*) AS "n" FROM {CAPPED} GROUP BY "r9"."v"'
+COUNTED = RowsClaim(3, moves=(("n", 1),))
+TWICE = (
+    f'SELECT "r8"."value" AS "value", SUM("r8"."n") AS "n" FROM ({GROUPED}) AS "r8"{{}} GROUP BY "r8"."value"'
+)
+WRONGLY_COUNTED = {
+    "nothing said of the counts": (GROUPED, replace(COUNTED, moves=())),
+    "each cell many times": (TWICE.format(' CROSS JOIN range(9) AS "r7"("i")'), COUNTED),
+    "cells by their counts": (TWICE.replace(") AS \"n\" FROM", ') FILTER (WHERE "r8"."n" > 9) AS "n" FROM').format(""), COUNTED),
+    "another value than the cell's": (GROUPED.replace('"r9"."v" AS', 'MAX("r9"."v") AS').replace('BY "r9"."v"', 'BY "r9"."v" > 5'), COUNTED),
+    "cut where the operator would not see it": (f"{GROUPED} LIMIT 5", COUNTED),
+    "cut earlier than the operator thinks": (f"{GROUPED} LIMIT 5", replace(COUNTED, limit=6)),
+}  # fmt: skip
+
+
+def test_counts_are_accepted_as_they_should_be() -> None:
+    for text in (GROUPED, TWICE.format("")):
+        assert why(text, COUNTED) == ""
+    assert why(f"{GROUPED} LIMIT 6", replace(COUNTED, limit=6)) == ""
+    assert why(GROUPED, RowsClaim(3, any_function=True)) == ""
+
+
+@pytest.mark.parametrize("name", WRONGLY_COUNTED)
+def test_counts_that_one_row_would_move_by_more(name: str) -> None:
+    assert why(*WRONGLY_COUNTED[name]) != ""
+
+
+@pytest.mark.parametrize("distance", ["0", "-1", "$many", '"r1"."c2"'])
+def test_a_cap_looks_back_by_a_constant(distance: str) -> None:
+    order = f'OVER (ORDER BY "r1"."unit7f3a", {secret_order("r1", "unit7f3a", "c3")}) IS DISTINCT FROM "r1"."unit7f3a"'
+    text = f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY lag("r1"."unit7f3a", 3) {order}'
+    claim = RowsClaim(3, any_function=True)
+    assert why(text, claim) == ""
+    found = why(f'{text} AND lag("r1"."unit7f3a", {distance}) {order}', claim)
+    assert found == "a cap that looks back by no constant number of rows"
 
 
 # -- packed rows --------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from tests.support.lock_texts import KNOWN, visits, why
 NUMBERED = replace(KNOWN, lent={"lent1": Lent(frozenset({"c0", "c1"}), unique="c1")})
 
 FACTOR = 'LEAST(GREATEST(COALESCE(TRY_CAST("{}"."c0" AS BIGINT), 0), 0), {})'
-CHARGED = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3, (1,)))
-VARYING = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3, (1,), own="dpsql_sensitivity"))
+CHARGED = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3))
+VARYING = RowsClaim(3, each="ord", scores=ScoresClaim("dpsql_score", 30, 3, own="dpsql_sensitivity"))
 
 
 CAPPED = f'(SELECT "r2"."c3" AS "c3" FROM {visits(2)} QUALIFY row_number() OVER (PARTITION BY "r2"."unit7f3a" ORDER BY "r2"."c3") <= 3) AS "r9"'
@@ -49,9 +49,9 @@ WRONG = {
     "a factor without bounds": (scored(factor='(CAST("{}"."c0" AS BIGINT) + 0 * {})'), CHARGED, UNBOUNDED),
     "twice as much of a row": (scored(amount="CASE WHEN \"r9\".\"c3\" >= \"r8\".\"c0\" THEN 2 ELSE 0 END"), CHARGED, MORE),
     "the score twice": (scored(times=" * 2"), CHARGED, "a factor that is not public"),
-    "a statistic more": (scored(times=' + COALESCE("r4"."v", 0)'), CHARGED, "a score of another shape"),
-    "a statistic in the base": (scored(base='COALESCE("r4"."v", 0)'), CHARGED, "a score of another shape"),
-    "a private factor": (scored(factor='COALESCE("r4"."v", 0) + 0 * LENGTH(\'{}{}\')'), CHARGED, "a score of another shape"),
+    "a statistic more": (scored(times=' + COALESCE("r4"."v", 0)'), CHARGED, MORE),
+    "a statistic in the base": (scored(base='COALESCE("r4"."v", 0)'), CHARGED, MORE),
+    "a private factor": (scored(factor='COALESCE("r4"."v", 0) + 0 * LENGTH(\'{}{}\')'), CHARGED, UNBOUNDED),
     "a smaller sensitivity of its own": (scored(own_high=9), VARYING, MORE),
     "a sensitivity of another candidate's column": (scored(own=FACTOR.format("r3", 10).replace("c0", "c1")), VARYING, MORE),
     "a sensitivity of fewer rows": (scored(rows=2), VARYING, MORE),

@@ -229,6 +229,7 @@ REFUSED: list[tuple[str, type[Exception], str | None]] = [
     (f"CREATE SYNTHETIC TABLE AS {WITH} ward FROM visits", ParseError, "needs a name"),
     (f"CREATE SYNTHETIC s AS {WITH} ward FROM visits", ParseError, "followed by TABLE"),
     (f"CREATE SYNTHETIC TABLE s ROWS AS {WITH} ward FROM visits", ParseError, "whole number"),
+    ("CREATE SYNTHETIC TABLE s ROWS 2 AS SELECT ward FROM wards", BindError, "kept as they are"),
     (f"CREATE SYNTHETIC TABLE s ROWS 0 AS {WITH} ward FROM visits", ParseError, "whole number"),
     (f"CREATE SYNTHETIC TABLE s ROWS 1e3 AS {WITH} ward FROM visits", ParseError, "whole number"),
     (f"CREATE SYNTHETIC TABLE s ROWS 99999999999 AS {WITH} ward FROM visits", ParseError, "whole number"),
