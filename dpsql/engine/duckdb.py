@@ -100,8 +100,7 @@ class DuckDBEngine(Engine):
         if isinstance(given, duckdb.DuckDBPyConnection):
             self._con = self._open_cursor(given)
             self._find_places()
-            if self._con is not given:
-                sandbox.prefer_own_functions(self._con, self._home)
+            sandbox.prefer_own_functions(self._con, self._home, given)
             return
         instance = self._instance = join_instance(self._instance_key, self._open_instance)
         try:
@@ -175,7 +174,7 @@ class DuckDBEngine(Engine):
             for text in views:
                 con.execute(text)
             if self._attached:
-                sandbox.prefer_own_functions(con, self._home)
+                sandbox.prefer_own_functions(con, self._home, self._database)
             return con
         return None
 

@@ -266,7 +266,7 @@ def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str]) -> None:
+def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str], attached: object) -> None:
     """Let DuckDB's functions come before macros, which others may make in an attached database at any time.
 
     The names of macros are asked for once. A file is open for reading alone, and gets no more of them. Only where an attached
@@ -274,9 +274,12 @@ def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str]) 
     and a new macro by the name of a function would be called: whoever can make one there can read the rows anyway.
 
     Args:
-        con: a cursor of ours.
+        con: a cursor of ours, or the attached connection.
         home: the catalog and schema of names that have none; what an owner's view names is still found there.
+        attached: the owner's connection.
     """
+    if con is attached:
+        return
     path = f"system.main,{'.'.join(map(quote_identifier, home))}"
     con.execute(f"SET SESSION search_path = {quote_literal(path)}")
 

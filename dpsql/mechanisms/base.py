@@ -263,15 +263,14 @@ class RowsClaim:
     """The claim that a privacy unit has at most ``rows`` rows in each of at most ``groups`` groups.
 
     Args:
-        rows: the most of one unit's rows in a group.
-        groups: the most groups that one unit is in.
+        rows, groups: the most of one unit's rows in a group, and the most groups that it is in.
         keys: the columns that name a group.
         within: columns that are held to a distance from zero.
         moves: sums, with the distance that one row moves each by.
         each: a column of public candidates: a unit's rows may count for each of them.
         scores: what is claimed of the candidates' scores.
         in_all: True where ``rows`` are those of all groups together: then a unit may be in as many groups as it has rows.
-        any_function: True where the mechanism needs no sensitivity: then rows may be added up without ``moves`` or ``scores``.
+        any_function: True where the mechanism needs no sensitivity: what adds rows up may lack ``moves`` and ``scores``.
         limit: the LIMIT that the text ends in, where the operator throws away what reached it.
     """
 
