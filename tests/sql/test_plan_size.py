@@ -182,9 +182,7 @@ def test_the_limit_is_public_and_counts_all_blocks(
 def test_sets_that_are_measured_together_count_with_what_was_bound_before(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
-    options = (
-        f"OPTIONS (epsilon = 1, strategy = {strategy}, max_rows_contributed = 1)"
-    )
+    options = f"OPTIONS (epsilon = 1, strategy = {strategy}, max_rows_contributed = 1)"
     cube = f"SELECT WITH DP {options} SUM(x) AS n FROM t GROUP BY CUBE (k, f)"
     plan = inside.bind(session, cube)
     size = sum(len(text) for block in plan.blocks for text in block.operator.checked)
