@@ -80,7 +80,27 @@ def find_type(text: str) -> Any:
 
 
 class DpsqlCompiler(compiler.SQLCompiler):
-    """A writer of statements: LIMIT and OFFSET each stand alone where the other is missing."""
+    """A writer of statements: LIMIT and OFFSET each stand alone where the other is missing, and ILIKE is ILIKE."""
+
+    def visit_ilike_case_insensitive_operand(self, element: Any, **given: Any) -> str:
+        """Return an operand of ILIKE as it is."""
+        return str(element.element._compiler_dispatch(self, **given))
+
+    def visit_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
+        """Return ``a ILIKE pattern``; the pattern stays a value, where lower(pattern) would be none."""
+        return self._write_ilike(binary, "ILIKE", given)
+
+    def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
+        """Return ``a NOT ILIKE pattern``."""
+        return self._write_ilike(binary, "NOT ILIKE", given)
+
+    def _write_ilike(self, binary: Any, word: str, given: dict[str, Any]) -> str:
+        """Return the comparison, with the character that escapes where there is one."""
+        text = f"{self.process(binary.left, **given)} {word} {self.process(binary.right, **given)}"
+        escape = binary.modifiers.get("escape")
+        return (
+            text if escape is None else f"{text} ESCAPE {self.render_literal_value(escape, types.STRINGTYPE)}"
+        )
 
     def limit_clause(self, select: Any, **given: Any) -> str:
         """Return LIMIT and OFFSET."""
@@ -286,7 +306,8 @@ class DpsqlServerDialect(DpsqlDialect):
     """The dialect for an owner's server: ``dpsql+grpc://host:31337?token_file=...``, or a socket's path in place of the host.
 
     The token is the first line of ``token_file``, the password of the URL, or the value of ``DPSQL_TOKEN``. A user in the URL
-    has to be the analyst whose token it is. On this machine ``tls`` is false, else true.
+    has to be the analyst whose token it is. On this machine ``tls`` is false where no certificate is
+    named, else true.
     """
 
     driver = "grpc"
@@ -305,7 +326,8 @@ class DpsqlServerDialect(DpsqlDialect):
         if url.host and url.database:
             raise exc.ArgumentError("a server has a host, or a socket's path: not both")
         if url.host:
-            secure = not is_this_machine(url.host) if tls is None else tls.lower() in _TRUE
+            certified = any(name in given for name in ("tls_ca", "tls_client_cert"))
+            secure = certified or not is_this_machine(url.host) if tls is None else tls.lower() in _TRUE
             host = f"[{url.host}]" if ":" in url.host else url.host
             address = f"grpc+{'tls' if secure else 'tcp'}://{host}" + (f":{url.port}" if url.port else "")
         elif url.database:

@@ -459,6 +459,22 @@ def test_parameters_as_python_writes_them(session: dpsql.Session) -> None:
     assert session.explain("SELECT COUNT(*) FROM visits WHERE age > ?", [30]).sentences
 
 
+def test_patterns_are_made_of_values(session: dpsql.Session) -> None:
+    """Values and literals that are put together make a pattern; the same question is paid once, and no column is in it."""
+    first = session.sql("SELECT COUNT(*) AS n FROM visits WHERE plan LIKE '%re%'")
+    for text, params in [
+        ("?::VARCHAR", ["%re%"]),
+        ("'%' || ? || '%'", ["re"]),
+        ("CAST(? AS TEXT) || $$%$$", ["%re"]),
+    ]:
+        again = session.sql(f"SELECT COUNT(*) AS n FROM visits WHERE plan LIKE {text}", params)
+        assert (again.item(), again.loss) == (first.item(), "no charge"), text
+    for text in ["plan || ?", "? || plan", "lower(plan || ?)"]:
+        with pytest.raises(dpsql.PrivacyError, match="a pattern must be a literal"):
+            session.sql(f"SELECT COUNT(*) AS n FROM visits WHERE plan LIKE {text}", ["%"])
+    assert session.sql("SELECT ?::INTEGER + 1 AS n, ? || ? AS word", ["4", "a", 5]).fetchall() == [(5, "a5")]
+
+
 @pytest.mark.parametrize(
     ("text", "params", "said"),
     [

@@ -140,6 +140,21 @@ def test_expressions_of_sqlalchemys_own(engine: Any) -> None:
         assert moment == datetime.datetime(2024, 2, 29)
 
 
+def test_patterns_of_sqlalchemys_own(engine: Any) -> None:
+    wards = sqlalchemy.Table("wards", sqlalchemy.MetaData(), autoload_with=engine)
+    name = wards.c.name
+    cases = [
+        (name.startswith("H"), {"Heart"}), (name.endswith("s"), {"Eyes"}), (name.contains("ki"), {"Skin"}),
+        (name.like("%e%"), {"Heart", "Eyes"}), (name.ilike("%E%"), {"Heart", "Eyes"}), (name.not_ilike("%E%"), {"Skin"}),
+        (name.contains("%", autoescape=True), set()),
+    ]  # fmt: skip
+    if hasattr(name, "icontains"):  # since SQLAlchemy 2
+        cases.append((name.icontains("KI", autoescape=True), {"Skin"}))
+    with engine.connect() as connection:
+        for pattern, names in cases:
+            assert set(connection.execute(sqlalchemy.select(name).where(pattern)).scalars()) == names
+
+
 def test_cost_and_intervals_are_at_the_cursor(engine: Any) -> None:
     with engine.connect() as connection:
         cursor = connection.connection.cursor()
@@ -288,6 +303,8 @@ def test_hosts_and_passwords() -> None:
     assert read("dpsql+grpc://localhost:4?tls=true&tls_ca=c.pem") == (
         ["grpc+tls://localhost:4"], {"tls_ca": "c.pem", "analyst": None},
     )  # fmt: skip
+    for certificate in ("tls_ca=c.pem", "tls_client_cert=a.pem&tls_client_key=a.key"):
+        assert read(f"dpsql+grpc://localhost:4?{certificate}")[0] == ["grpc+tls://localhost:4"]
     assert read("dpsql+grpc://ana:secret@host:4") == (
         ["grpc+tls://host:4"],
         {"token": "secret", "analyst": "ana"},

@@ -37,9 +37,28 @@ def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr
         if span:
             value.meta.update(start=span[0], end=span[1] - 1)
         node.replace(value)
+        _join_texts(value)
     return _write_out_lists(tree)
 
 
+def _join_texts(value: exp.Expr) -> None:
+    """Write ``'%' || $1::VARCHAR || '%'`` of a text as one literal, which a pattern must be: SQLAlchemy asks so."""
+    while value.is_string and isinstance(value.parent, exp.Cast | exp.DPipe):
+        around = value.parent
+        if isinstance(around, exp.Cast):
+            if type(around) is not exp.Cast or around.to != _TEXT or around.args.get("format"):
+                return
+            joined = value
+        elif around.left.is_string and around.right.is_string:
+            joined = exp.Literal.string(around.left.name + around.right.name)
+            joined.meta.update(value.meta)
+        else:
+            return
+        around.replace(joined)
+        value = joined
+
+
+_TEXT = exp.DataType.build("VARCHAR", dialect="duckdb")
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
 
 
