@@ -314,6 +314,8 @@ def _declare(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
     name = _word(tokens, 1, "DECLARE needs a name.", hint=usage)
     if not stable and (len(tokens) < 4 or kind != "ABOVE_THRESHOLD"):
         at = tokens[min(2, len(tokens) - 1)]
+        if any(token.text.upper() == "CURSOR" for token in tokens[2:6]):
+            usage = "ask the SELECT itself, without a cursor: its rows come all at once."
         raise token_error(at, "only ABOVE_THRESHOLD and STABLE can be declared.", usage)
     depths = accumulate((t.token_type in OPENING) - (t.token_type in CLOSING) for t in tokens)
     words = (i for i, depth in enumerate(depths) if depth == 0 and tokens[i].text.upper() == "OPTIONS")

@@ -58,7 +58,8 @@ _TEMPLATES = {
     "quote_ident": "_1",
     "format_type": (
         "CASE WHEN _1 = 1700 AND _2 >= 4 THEN 'numeric(' || ((_2 - 4) // 65536) || ',' || ((_2 - 4) % 65536) || ')' "
-        "ELSE (SELECT max(dpsql_f.dpsql_spoken) FROM pg_type AS dpsql_f WHERE dpsql_f.oid = _1) END"
+        # One map for all rows, since a join would put them into another order, which psql's \gdesc shows.
+        "ELSE (SELECT map_from_entries(list((dpsql_f.oid, dpsql_f.dpsql_spoken))) FROM pg_type AS dpsql_f)[_1] END"
     ),
     "obj_description": (
         "(SELECT max(dpsql_d.description) FROM pg_description AS dpsql_d WHERE dpsql_d.objoid = _1 AND dpsql_d.objsubid = 0)"

@@ -133,6 +133,19 @@ def test_psql_lists_the_policys_tables(server: PostgresServer) -> None:
         run_psql(server, "-c", command)
 
 
+def test_types_of_columns_are_told_in_their_order(connection: Any) -> None:
+    """As psql asks for what ``\\gdesc`` shows: without ORDER BY."""
+    columns = [
+        ("ward", 25, "text"),
+        ("n", 20, "bigint"),
+        ("mean", 701, "double precision"),
+        ("a", 25, "text"),
+    ]
+    values = ", ".join(f"('{name}', '{oid}'::pg_catalog.oid, -1)" for name, oid, _ in columns)
+    asked = f'SELECT name AS "Column", pg_catalog.format_type(tp, tpm) AS "Type" FROM (VALUES {values}) s(name, tp, tpm)'
+    assert connection.execute(asked).fetchall() == [(name, spoken) for name, _, spoken in columns]
+
+
 def test_errors_have_a_caret_and_a_hint(connection: Any) -> None:
     with pytest.raises(psycopg.errors.SyntaxErrorOrAccessRuleViolation) as raised:
         connection.execute("SELECT COUNT(*) AS n FROM visits WHERE cots > 3")

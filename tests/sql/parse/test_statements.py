@@ -84,3 +84,9 @@ def test_other_statements_are_refused(text: str) -> None:
     with pytest.raises(dpsql.ParseError) as caught:
         parse(text)
     assert caught.value.text or caught.value.span is None
+
+
+def test_cursors_are_told_to_ask_the_select() -> None:
+    with pytest.raises(dpsql.ParseError) as caught:
+        parse("DECLARE c NO SCROLL CURSOR FOR SELECT 1")
+    assert "without a cursor" in str(caught.value.hint)
