@@ -36,9 +36,13 @@ def _write_param(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return str(value)
-    with suppress(TypeError, ValueError):  # no date (pandas' NaT), or more digits than Python writes
+    with suppress(
+        TypeError, ValueError, OverflowError
+    ):  # no date (pandas' NaT), or more digits than Python writes
         if isinstance(value, datetime.datetime):
-            return {"timestamp": _check_date(value.replace(tzinfo=None), datetime.datetime)}
+            zoned = value.tzinfo is not None and value.utcoffset() is not None
+            moment = value.astimezone(datetime.UTC) if zoned else value  # as a session in process reads it
+            return {"timestamp": _check_date(moment.replace(tzinfo=None), datetime.datetime)}
         if isinstance(value, datetime.date):
             return {"date": _check_date(value, datetime.date)}
         if isinstance(value, float):
