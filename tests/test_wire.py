@@ -345,7 +345,8 @@ PARIS = datetime.datetime(2024, 1, 2, 0, 30, tzinfo=datetime.timezone(datetime.t
 PARAMS = [
     None, True, False, 0, -5, 10**30, 1.5, -0.0, float("inf"), float("nan"), decimal.Decimal("-1.25"), "", "Delft's", "\ud800",
     datetime.date(2024, 2, 29), datetime.datetime(2024, 1, 2, 3, 4, 5, 678), datetime.time(1, 2), datetime.timedelta(1),
-    datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC), PARIS, pd.Timestamp(PARIS), [], [1, "a", None], (1, 2), [[1]], {"a": 1}, {1}, b"x", object(),
+    datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC), PARIS, pd.Timestamp(PARIS),
+    [], [1, "a", None], (1, 2), [[1]], {"a": 1}, {1}, b"x", object(),
     np.int64(3), np.float32(0.1), np.bool_(True), np.array([1, 2]), np.array([[1]]), np.array(5), np.str_("x"),
     np.datetime64("2024-01-02"), pd.Timestamp("2024-01-02 03:04"), pd.NaT, pd.Series([1.5, 2.0]), Fraction(1, 3), range(3),
     list(range(10_001)), 1j, 10**5000,
