@@ -48,6 +48,10 @@ _KIND_IN_KEYS: Mapping[str, str] = {
     "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
 }  # fmt: skip
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
+_IMPLIED: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)
+)
+"""Fields that only the second lock reads, by class: the sensitivity holds them too."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
 _ADDED = {"determines", "privacy_period"}
@@ -226,6 +230,8 @@ class _Writer:
                     continue
                 if isinstance(value, Aggregation) and item.name == "packed":
                     continue  # another route to the rows of its query: the same totals
+                if item.name in _IMPLIED.get(name, ()):
+                    continue
                 found = getattr(value, item.name)
                 if item.name in _ADDED_FIELDS and not found:
                     continue

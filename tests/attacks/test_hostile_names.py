@@ -15,7 +15,7 @@ from dpsql.sql.relations import relation
 from tests.support import inside
 from tests.support.hostile import FORMS, FORMS_OF_CAPS, NAMES, Neighbours, every_pair, written
 
-SHORT, LONG, SLICES = 400, 52_000, 8
+SHORT, LONG, SLICES = 240, 52_000, 8
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import duckdb
 import pyarrow as pa
@@ -77,13 +78,18 @@ ABSENT = {"aggregates: a total of each person and month, where these are the uni
 """Statements of the corpora that Spark refuses, and its reason."""
 
 
-@pytest.mark.parametrize(("engine", "case"), across(queries(), lambda _: True), indirect=["engine"])
+def is_in_short(case: Case) -> bool:
+    """Tell whether a statement is asked in Spark's short form: one in four, as its name has it."""
+    return crc32(str(case).encode()) % 4 == 0
+
+
+@pytest.mark.parametrize(("engine", "case"), across(queries(), is_in_short), indirect=["engine"])
 def test_the_corpora(engine: Engine, case: Case, usual: Opened) -> None:
     if engine.on_spark and str(case) in ABSENT:
         with pytest.raises((BindError, PolicyError), match=ABSENT[str(case)]):
             plan_of(usual.session, case.text, case.params)
         return
-    if _CUTS_GROUPS in case.text:
+    if _CUTS_GROUPS in case.text or (engine.on_spark and str(case) in CUT_APART):
         assert plan_of(usual.session, case.text, case.params).blocks
         return
     compared(usual, case.text, case.params)
@@ -91,6 +97,12 @@ def test_the_corpora(engine: Engine, case: Case, usual: Opened) -> None:
 
 _CUTS_GROUPS = "max_groups_contributed = AUTO"
 """With a cap below the policy's, each engine's own hash chooses the groups that count."""
+CUT_APART = {
+    "aggregates: quantiles and bounds that are found under a cap that is found",
+    "mechanisms: a synthetic table of two columns: both marginals and the one of both are measured",
+    "sentences: a synthetic table",
+}
+"""Statements whose units have more rows than count, so that Spark's hash chooses others than DuckDB's."""
 
 
 # -- more of the language ---------------------------------------------------------------------------------------

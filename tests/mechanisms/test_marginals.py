@@ -268,8 +268,10 @@ def test_released_cells_are_off_by_what_is_told(kind: str) -> None:
     for arm in (0.9, 1.1):
         assert abs(ratio / arm**2 - 1) > 4 * chance
     for at in range(4):
-        each = found[:, sets == at].mean(axis=1)
-        assert abs(each.mean() - 1) < 5 * each.std() / math.sqrt(len(each))
+        own = found[:, sets == at]
+        each = own.mean(axis=1)  # squares of noise have long tails: few of them tell too small a deviation
+        deviation = max(each.std(), math.sqrt(2 / own.shape[1]))
+        assert abs(each.mean() - 1) < 5 * deviation / math.sqrt(len(each))
 
 
 def test_the_interval_of_a_sum_of_laplace_noise_is_that_of_its_law() -> None:

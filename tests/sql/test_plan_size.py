@@ -335,7 +335,7 @@ def test_large_statements_of_a_cell_count_together(
 )
 def test_intervals_of_a_query_below_are_read_once(session: dpsql.Session, form: str) -> None:
     """They were read anew for each column: 400 sums below SELECT * took 17 s to bind."""
-    few, many = (calls(session, form.format(sums(size)), bound=True) for size in (20, 80))
+    few, many = (calls(session, form.format(sums(size)), bound=True) for size in (10, 40))
     assert many <= 8 * few
 
 

@@ -345,10 +345,10 @@ def choices_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 QUIET = settings(QUIET, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
-@settings(QUIET, max_examples=250 // len(UNITS) + 1)
+@settings(QUIET, max_examples=150 // len(UNITS) + 1)
 @given(statements(1), NUMBERS)
 def test_no_unit_moves_more_than_is_declared(databases: Databases, text: str, number: int) -> None:
-    """500 cases: a statement, a database, and a unit that goes."""
+    """Random cases: a statement, a database, and a unit that goes."""
     assert check_in(databases, text, number, UNITS) == [], (text, databases.contents(number))
 
 
@@ -375,7 +375,7 @@ def ask_for_everything(text: str) -> str:
     return f"{text} "  # the plan of the same text under the other policy is another
 
 
-@settings(QUIET, max_examples=100 // len(UNITS) + 1)
+@settings(QUIET, max_examples=60 // len(UNITS) + 1)
 @given(statements(1), NUMBERS)
 def test_no_unit_moves_more_than_is_declared_with_everything_auto(
     without_caps: Databases, text: str, number: int
