@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -236,12 +237,12 @@ class Plan:
     @property
     def output_names(self) -> dict[str, str]:
         """The statement's names of released columns, where they are certain."""
-        released = [column for block in self.blocks for column, _ in block.columns]
+        released = Counter(column for block in self.blocks for column, _ in block.columns)
         found: dict[str, str] = {}
         for name, traces in self.traced:
             if len(traces) == 1 and len(traces[0]) == 1:
                 _, column, factor = traces[0][0]
-                if factor == 1 and released.count(column) == 1:
+                if factor == 1 and released[column] == 1:
                     found.setdefault(column, name)
         return found
 
@@ -257,16 +258,18 @@ class Plan:
         """
         names = self.output_names
         named = (_name_note(note, names) for note in released)
-        return (*self.notes, *named, *self._explain_missing(relations, table))
+        return (*self.notes, *named, *self._explain_missing(relations, table, names))
 
-    def _explain_missing(self, relations: Mapping[str, pa.Table], table: pa.Table) -> Iterator[str]:
+    def _explain_missing(
+        self, relations: Mapping[str, pa.Table], table: pa.Table, names: Mapping[str, str]
+    ) -> Iterator[str]:
         """Say why released values are NULL, and why numbers that could have an interval have none."""
         shown = {name: table.column(at) for at, name in enumerate(self.columns)}
         if any(column.null_count for column in shown.values()):
             for block in self.blocks:
                 reasons = find_null_reasons(block.operator)
                 for name, reason in reasons.items() if block.name in relations else ():
-                    label = self.output_names.get(name, name)
+                    label = names.get(name, name)
                     column = shown.get(label, relations[block.name].column(name))
                     if column.null_count:
                         some = f"{label}: {column.null_count:,} of {len(column):,} values are NULL"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import cast
 
 from sqlglot import exp
 
@@ -201,6 +202,10 @@ class _Carrier:
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
     ends: dict[int, list[IntervalEnds]] = field(default_factory=dict)
     """The ends of the columns of a SELECT below; columns that it is given later have none of their own."""
+    _below: dict[int, tuple[dict[str, exp.Query], Collection[str]]] = field(default_factory=dict)
+    """The sources of a SELECT below and its merged columns: columns of ends that it is given later change neither."""
+    _read: dict[int, dict[str, exp.Expr] | None] = field(default_factory=dict)
+    """The items of what a source reads, by name, while nothing changes; None of what is no SELECT."""
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
         """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
@@ -274,8 +279,10 @@ class _Carrier:
         if relation in self.releases:
             step = self.shapes.noise_steps.get(relation, {}).get(node.name)
         else:
-            sources = self._sources(body)
-            alias = self._alias(node, sources, list_merged(body))
+            if id(body) not in self._below:
+                self._below[id(body)] = (self._sources(body), list_merged(body))
+            sources, merged = self._below[id(body)]
+            alias = self._alias(node, sources, merged)
             step = None if alias is None else self._find_step(sources[alias], node.name)
         return step if step is not None and is_exact(item.unalias(), step) else None
 
@@ -313,6 +320,7 @@ class _Carrier:
 
     def explain_missing(self, tree: exp.Select, found: Collection[str]) -> list[str]:
         """Say of each output that is made of numbers with intervals, and has none, why that is."""
+        self._read.clear()
         said = []
         for item in tree.expressions:
             node, name = item.unalias(), item.alias_or_name
@@ -341,16 +349,25 @@ class _Carrier:
         if select.args.get("from_") is None:
             return False
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
-            body, _ = read_source(self.tree, place.this)
-            body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
-            if not isinstance(body, exp.Select) or (
-                node.table and fold(node.table) != fold(place.this.alias_or_name)
-            ):
+            items = self._read_items(place.this)
+            if items is None or (node.table and fold(node.table) != fold(place.this.alias_or_name)):
                 continue
-            item = find_item(body, node.name)
+            item = items.get(fold(node.name))
             if item is not None:
+                body = cast(exp.Select, item.parent)
                 return any(self._is_noisy(body, leaf) for leaf in list_leaves(item))
         return False
+
+    def _read_items(self, source: exp.Expr) -> dict[str, exp.Expr] | None:
+        """Return the items of what a source reads, by folded name; None where it is no SELECT."""
+        if id(source) not in self._read:
+            body, _ = read_source(self.tree, source)
+            body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
+            sides = list_sides(body) if isinstance(body, exp.Select) else None
+            items = sides[0].expressions if sides else []
+            named = {fold(item.alias_or_name): item for item in reversed(items)}
+            self._read[id(source)] = None if sides is None else named
+        return self._read[id(source)]
 
     def _sources(self, select: exp.Select) -> dict[str, exp.Query]:
         """Return the queries that stand in FROM and JOIN, by alias; only those that may be given columns."""
@@ -394,6 +411,7 @@ class _Carrier:
             spelled = [exp.alias_(column(n, node.alias_or_name or None), n, quoted=True) for n in names]
             at = select.expressions.index(star)
             select.set("expressions", [*select.expressions[:at], *spelled, *select.expressions[at + 1 :]])
+            self._below.clear()
 
     def _alias(self, node: exp.Expr, sources: Mapping[str, exp.Query], merged: Collection[str]) -> str | None:
         """Return the source that a column comes from, where that is certain."""
