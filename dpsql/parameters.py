@@ -5,6 +5,7 @@ They stay values from here on: nothing that an analyst's variable holds becomes 
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,19 @@ _MARK = re.compile(
 )
 """The texts that may hold a question mark that is none, or one that is."""
 _NUMBERED = re.compile(r"\$[0-9]")
+
+
+def drop_zone(moment: datetime.datetime) -> datetime.datetime:
+    """Return a moment without a zone: one that has a zone is told in UTC, as DuckDB stores it.
+
+    Raises:
+        OverflowError: UTC's year for it is not one that Python has.
+
+    >>> drop_zone(datetime.datetime.fromisoformat("2024-03-01 01:00:00+02:00")).isoformat(" ")
+    '2024-02-29 23:00:00'
+    """
+    zoned = moment.tzinfo is not None and moment.utcoffset() is not None
+    return (moment.astimezone(datetime.UTC) if zoned else moment).replace(tzinfo=None)
 
 
 def number_marks(text: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -47,6 +47,7 @@ from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
+from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.selection.declared import Declaration, bind_declare
 from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
 
@@ -90,11 +91,12 @@ def before_payment() -> Iterator[None]:
 
 
 @dataclass
-class CellNames:
-    """The names that a cell's statements are bound under: those before it, and those that it adds."""
+class Cell:
+    """The names that a cell's statements are bound under, those before it and those that it adds, and the statements' sizes."""
 
     catalog: Catalog
     thresholds: dict[str, Declaration]
+    sizes: list[int] = field(default_factory=list)
 
 
 class Pipeline:
@@ -133,7 +135,7 @@ class Pipeline:
 
     # -- nothing is spent ---------------------------------------------------------------------------------------
 
-    def open_cell(self, epsilon: str | Fraction | None = None) -> CellNames:
+    def open_cell(self, epsilon: str | Fraction | None = None) -> Cell:
         """Return the names that a cell begins with.
 
         Args:
@@ -141,14 +143,15 @@ class Pipeline:
         """
         default = parse_epsilon(epsilon) if isinstance(epsilon, str) else epsilon
         catalog = replace(self.catalog, kept=dict(self.kept.by_name), epsilon=default)
-        return CellNames(catalog, dict(self.thresholds.declared))
+        return Cell(catalog, dict(self.thresholds.declared))
 
-    def reopen(self, cell: CellNames) -> CellNames:
+    def reopen(self, cell: Cell) -> Cell:
         """Let what a cell's statements kept stand in place of what was foretold."""
         cell.catalog = replace(cell.catalog, kept=dict(self.kept.by_name))
+        cell.sizes.clear()  # all were counted when they were bound first
         return cell
 
-    def bind(self, statement: Statement, cell: CellNames) -> Bound:
+    def bind(self, statement: Statement, cell: Cell) -> Bound:
         """Bind a statement and check its plan: a price is named for nothing that would not run.
 
         A DECLARE and a result that is kept are known to the statements after it.
@@ -156,6 +159,12 @@ class Pipeline:
         Raises:
             BindError, PrivacyError, BudgetExceeded: it can't be answered.
         """
+        bound = self._bind(statement, cell)
+        cell.sizes.append(bound.size if isinstance(bound, Plan) else 0)
+        refuse_cell(cell.sizes, statement.span)
+        return bound
+
+    def _bind(self, statement: Statement, cell: Cell) -> Bound:
         if statement.keep:
             self.kept.check_statement(statement)
         if statement.kind in ("show", "close"):
@@ -191,7 +200,7 @@ class Pipeline:
                 if written is not None:
                     self.gate.prove_written(block.operator, text, written, _names(lent), _STAND_INS["salt"])
 
-    def admit(self, statement: Statement, cell: CellNames) -> Bound:
+    def admit(self, statement: Statement, cell: Cell) -> Bound:
         """Bind a statement that is to be answered.
 
         A refused query is written into the ledger: the owner's best sign that a bound is missing.

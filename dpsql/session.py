@@ -23,8 +23,7 @@ from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.parameters import Params
-from dpsql.pipeline import Bound, CellNames, Pipeline, before_payment
-from dpsql.plan import Plan
+from dpsql.pipeline import Bound, Cell, Pipeline, before_payment
 from dpsql.policy.model import Policy
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
@@ -32,7 +31,6 @@ from dpsql.result import Result, import_notebook
 from dpsql.session_state import in_our_words
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import PRICED, Statement, parse
-from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.selection.declared import Declaration
 from dpsql.sql.subsample.combiners import registered
 from dpsql.sql.synthetic.block import parse_synthetic
@@ -205,10 +203,7 @@ class Session:
             with noting(line, text), before_payment():
                 statements = read()
                 cell = line.open_cell(epsilon)
-                admitted = list[Bound]()
-                for statement in statements:
-                    admitted.append(self._admit(statement, cell))
-                    refuse_cell([bound.size for bound in admitted if isinstance(bound, Plan)])
+                admitted = [self._admit(statement, cell) for statement in statements]
             alone = len(statements) == 1 and not statements[0].keep
             try:
                 for statement, bound in zip(statements, admitted, strict=True):
@@ -228,7 +223,7 @@ class Session:
                 line.last = before  # whoever looks into the ledger asks nothing
         return results
 
-    def _admit(self, statement: Statement, cell: CellNames) -> Bound:
+    def _admit(self, statement: Statement, cell: Cell) -> Bound:
         self._pipeline.last = AskedStatement(statement.source)
         return self._pipeline.admit(statement, cell)
 

@@ -306,8 +306,8 @@ class DpsqlServerDialect(DpsqlDialect):
     """The dialect for an owner's server: ``dpsql+grpc://host:31337?token_file=...``, or a socket's path in place of the host.
 
     The token is the first line of ``token_file``, the password of the URL, or the value of ``DPSQL_TOKEN``. A user in the URL
-    has to be the analyst whose token it is. On this machine ``tls`` is false where no certificate is
-    named, else true.
+    has to be the analyst whose token it is. On this machine ``tls`` is false where no certificate is named,
+    else true.
     """
 
     driver = "grpc"

@@ -14,6 +14,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
+from dpsql.parameters import drop_zone
 from dpsql.wire import MALFORMED, WireError
 
 if TYPE_CHECKING:
@@ -36,13 +37,10 @@ def _write_param(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return str(value)
-    with suppress(
-        TypeError, ValueError, OverflowError
-    ):  # no date (pandas' NaT), or more digits than Python writes
+    # No date (pandas' NaT, or one that UTC has no year for), or more digits than Python writes.
+    with suppress(TypeError, ValueError, OverflowError):
         if isinstance(value, datetime.datetime):
-            zoned = value.tzinfo is not None and value.utcoffset() is not None
-            moment = value.astimezone(datetime.UTC) if zoned else value  # as a session in process reads it
-            return {"timestamp": _check_date(moment.replace(tzinfo=None), datetime.datetime)}
+            return {"timestamp": _check_date(drop_zone(value), datetime.datetime)}
         if isinstance(value, datetime.date):
             return {"date": _check_date(value, datetime.date)}
         if isinstance(value, float):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.cli.commands import add_command, add_policy, require_policy
+from dpsql.engine import is_spark_address
 from dpsql.errors import ServerError
 
 DEFAULT_LISTEN = "127.0.0.1:31337"
@@ -89,8 +90,18 @@ def _serve(given: argparse.Namespace) -> int:
 
 
 def _find_database(given: str | None) -> str:
-    """Return a database's place for workers, whose working folder is the root: a relative path starts from ours."""
-    return ":memory:" if given in (None, ":memory:") else str(Path(given).absolute())
+    """Return a database's place for workers, whose working folder is the root: a relative path starts from ours.
+
+    Raises:
+        ServerError: it is an address of Spark.
+    """
+    if given is None or given == ":memory:":
+        return ":memory:"
+    if is_spark_address(given):
+        raise ServerError(
+            "a server reads DuckDB's databases, not Spark.", hint="ask Spark with dpsql.connect."
+        )
+    return str(Path(given).absolute())
 
 
 def _one_for_each(name: str, given: Sequence[Any] | None, policies: Sequence[Path]) -> Sequence[Any]:

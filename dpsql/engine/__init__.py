@@ -27,7 +27,7 @@ def open_engine(
     if isinstance(database, Engine):
         return database
     if isinstance(database, str):
-        spark = database.startswith(("spark://", "sc://", "k8s://", "local[", "yarn"))
+        spark = is_spark_address(database)
     else:
         spark = type(database).__module__.startswith("pyspark.sql")
     if not spark:
@@ -37,3 +37,12 @@ def open_engine(
     from dpsql.engine.spark import SparkEngine
 
     return SparkEngine(database, policy, base)
+
+
+def is_spark_address(database: str) -> bool:
+    """Tell addresses of Spark from files.
+
+    >>> is_spark_address("sc://host"), is_spark_address("local.duckdb")
+    (True, False)
+    """
+    return database.startswith(("spark://", "sc://", "k8s://", "local[", "yarn"))

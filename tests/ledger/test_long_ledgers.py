@@ -61,7 +61,7 @@ print(json.dumps({
     "megabytes": megabytes() - before,
 }))
 """
-"""Writes the report of a ledger and verifies it, in a process whose memory is measured: tracing takes minutes longer."""
+"""A program that reports and verifies a ledger in a process whose memory is measured: tracing takes minutes longer."""
 
 
 @pytest.fixture(autouse=True)

@@ -193,7 +193,7 @@ def test_the_fronts_modules(folder: Path) -> None:
 
 
 def test_a_stop_after_the_payment_waits_for_the_grid(slow: ServerProcess) -> None:
-    """Nothing of the answer is shown; on a busy machine the worker may have settled before it is ended."""
+    """Show nothing of the answer; on a busy machine the worker may have settled before it is ended."""
     with slow.connect("ada") as client:
         before = len(charged(slow))
         thread, found, begun = wait_until_reading(client, SLOW)

@@ -83,6 +83,7 @@ def test_what_can_not_start_says_why(folder: Path) -> None:
     assert "needs its key" in start_and_fail(policy, "--tls-cert", "x.pem")
     assert "--database" in start_and_fail(policy, "--database", "a", "--database", "b")
     assert "no database" in start_and_fail(policy, "--database", str(folder / "none.duckdb"))
+    assert "not Spark" in start_and_fail(policy, "--database", "sc://host")
     (folder / "visits.parquet").unlink()
     assert "visits" in start_and_fail(policy)
 

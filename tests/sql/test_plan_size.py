@@ -314,20 +314,31 @@ def test_candidates_and_blocks_count(session: dpsql.Session, few: str, many: str
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
 
 
-def test_large_statements_of_a_cell_count_together(
-    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seven statements of 600 sums in one text took more than a minute; many small ones are as cheap as before."""
+def test_statements_of_a_cell_count_together(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven statements of 600 sums in one text took more than a minute, and 1,700 small ones half a minute."""
     size = inside.bind(session, sums(60)).size
     assert size > plan_size.SMALL_STATEMENT
     monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 2 * size)
     session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE n > {i}") for i in range(2)))
-    session.sql("; ".join(f"SELECT COUNT(*) FROM t WHERE n = {i}" for i in range(9)))
     before = session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"]
-    with pytest.raises(dpsql.BindError, match="large statements of this cell") as caught:
-        session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE x > {i}") for i in range(4)))
-    assert caught.value.hint == "run them in several cells."
-    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before
+    most = 2 * size // plan_size.SMALL_STATEMENT
+    session.sql("; ".join(["SELECT COUNT(*) FROM t"] * most))
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before + 1
+    large = "; ".join(sums(60).replace("FROM t", f"FROM t WHERE x > {i}") for i in range(4))
+    small = "; ".join(f"SELECT COUNT(*) FROM t WHERE n = {i}" for i in range(most + 1))
+    for text in (large, small, "; ".join(["SHOW BUDGET"] * (most + 1))):
+        with pytest.raises(dpsql.BindError, match="statements up to here count as") as caught:
+            session.sql(text)
+        assert caught.value.hint == "run them in several cells; each counts as 500 or more."
+        assert caught.value.span is not None
+        assert caught.value.span[0] > 0
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before + 1
+
+
+def test_one_large_statement_is_not_too_much_for_a_cell() -> None:
+    plan_size.refuse_cell([plan_size.MAX_PLAN_SIZE], (0, 1))
+    with pytest.raises(dpsql.BindError):
+        plan_size.refuse_cell([plan_size.MAX_PLAN_SIZE, 1], (0, 1))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpsql.errors import BindError
+from dpsql.parameters import drop_zone
 from dpsql.server.postgres import types
 from dpsql.server.postgres.types import ARRAYS, NAMES
 
@@ -106,8 +107,7 @@ def _read_double(text: str) -> float:
 
 def _read_moment(text: str) -> datetime.datetime:
     """Read a timestamp; one with a zone is told in UTC."""
-    found = datetime.datetime.fromisoformat(text)
-    return found if found.tzinfo is None else found.astimezone(datetime.UTC).replace(tzinfo=None)
+    return drop_zone(datetime.datetime.fromisoformat(text))
 
 
 _FROM_TEXT: dict[int, Callable[[str], Any]] = {

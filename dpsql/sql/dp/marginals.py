@@ -52,6 +52,11 @@ class JointBlock(NoisyBlock):
     sizes: list[int] = field(default_factory=list)
     others: list[bool] = field(default_factory=list)
 
+    @property
+    def others_use_caps(self) -> bool:
+        """Tell whether a unit's rows beyond the declared values, which few sets show, compete with others for its caps."""
+        return self.exact.bound.unit is not None and any(self.others)
+
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Cross the values of all keys, each with a group for the rows beyond them where there may be such."""
         placed, queries, origins = [], [], []
@@ -142,7 +147,7 @@ def choose_for_sets(
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
     if forced is None and (dearer or _leaves_out_more(joint)):
         before.restore()
-        if not dearer and any(joint.others) and choose_strategy(errors, None).chosen == MARGINALS:
+        if not dearer and joint.others_use_caps and choose_strategy(errors, None).chosen == MARGINALS:
             binder.limits.append(_OTHERS)
         return MarginalsChoice()
     choice = choose_strategy(errors, forced)
@@ -190,13 +195,7 @@ def _plan(
         raise Unfit("there is one set of keys here")
     joint = join()
     joint.bind()
-    exact = joint.exact
-    if (
-        exact.bound.unit is not None
-        and exact.groups is None
-        and exact.row_budget is None
-        and any(joint.others)
-    ):
+    if joint.others_use_caps and joint.exact.groups is None and joint.exact.row_budget is None:
         raise Unfit("the cap on groups is as large as the number of all cells")
     table = find_operator(binder, joint)
     _check_adds_up(joint, table)
@@ -277,11 +276,8 @@ def _leaves_out_more(joint: JointBlock) -> bool:
     Whole cells are left out of many fine ones, and rows that no set shows compete with others for the caps.
     """
     exact = joint.exact
-    capped = exact.max_rows is not None or exact.groups is not None or exact.row_budget is not None
-    if exact.bound.unit is not None and any(joint.others) and capped:
-        return True
     many = exact.bound.unit is not None and exact.max_rows != 1 and exact.row_budget is None
-    return many and exact.groups is not None and exact.shared_rows is None
+    return joint.others_use_caps or (many and exact.groups is not None and exact.shared_rows is None)
 
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:

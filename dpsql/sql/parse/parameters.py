@@ -11,6 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import BindError, Span, did_you_mean
+from dpsql.parameters import drop_zone
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
 
 
@@ -109,20 +110,6 @@ MAX_LIST_PARAMETER = 10_000
 """Values of a list that is a parameter."""
 
 
-def drop_zone(moment: datetime.datetime, name: str = "", span: Span | None = None) -> datetime.datetime:
-    """Return a moment without a zone: one that has a zone is told in UTC, as DuckDB stores it.
-
-    Raises:
-        BindError: UTC's year for it is not one that Python has.
-    """
-    if moment.tzinfo is None or moment.utcoffset() is None:
-        return moment.replace(tzinfo=None)
-    try:
-        return moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    except OverflowError:
-        raise BindError(f"${name} holds a moment beyond the years 1 to 9999 of UTC.", span=span) from None
-
-
 def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
     """Return a SQL literal of a Python value.
 
@@ -138,8 +125,10 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     if isinstance(value, str):
         return text_literal(value, name, span)
     if isinstance(value, datetime.datetime):
-        moment = drop_zone(value, name, span)
-        return exp.cast(exp.Literal.string(moment.isoformat(" ")), "TIMESTAMP")
+        try:
+            return exp.cast(exp.Literal.string(drop_zone(value).isoformat(" ")), "TIMESTAMP")
+        except OverflowError:
+            raise BindError(f"${name} holds a moment beyond the years 1 to 9999 of UTC.", span=span) from None
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
     if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):

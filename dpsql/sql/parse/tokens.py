@@ -40,7 +40,7 @@ _PARAMETER = re.compile(
 )
 """The texts that may hold a dollar sign that is no parameter's, or one that is."""
 _STAND_IN = "\\"
-"""What is read in place of a parameter's dollar sign: always a token of its own."""
+"""The sign that is read in place of a parameter's dollar sign: always a token of its own."""
 _CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
 _ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
@@ -121,7 +121,8 @@ def _read_tokens(text: str) -> list[Token]:
     Raises:
         TokenError: a quote or a comment does not end.
     """
-    signs = {found.start("sign") for found in _PARAMETER.finditer(text) if found["sign"]}
+    few = text.count("$") < 2
+    signs = set() if few else {found.start("sign") for found in _PARAMETER.finditer(text) if found["sign"]}
     if len(signs) < 2:
         return list(_DUCKDB.tokenize(text))
     tokens = _DUCKDB.tokenize("".join(_STAND_IN if at in signs else sign for at, sign in enumerate(text)))

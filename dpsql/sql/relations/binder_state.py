@@ -18,7 +18,7 @@ DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs")
 
 
 class BinderState:
-    """What a binder holds of a plan at one moment; what was bound since can be undone.
+    """The part of a plan that a binder holds at one moment; what was bound since can be undone.
 
     Names and the places of FROM items are not taken back: nothing else may get them.
 

@@ -25,8 +25,8 @@ from dpsql.sql.relations.relation import From, Relation
 
 MAX_WRITTEN_SIZE = 250_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
-SMALL_STATEMENT = 5_000
-"""Characters of exact SQL of each statement that do not count against the limit on all of a cell."""
+SMALL_STATEMENT = 500
+"""Characters of exact SQL that any statement of a cell counts as, or more: so many take as long as a statement by itself."""
 MAX_PUBLIC_SIZE = 500_000
 """Characters of the SQL above private blocks, with the ends of intervals: to bind and run so many takes some 12 seconds."""
 MAX_PLAN_SIZE = 2_000_000
@@ -94,16 +94,17 @@ def refuse_written(size: int, place: exp.Expr | None = None) -> None:
     refuse_size(size, MAX_WRITTEN_SIZE, place)
 
 
-def refuse_cell(sizes: Sequence[int]) -> None:
-    """Refuse a cell whose large statements are too much together, by the sizes of its statements.
+def refuse_cell(sizes: Sequence[int], place: Span) -> None:
+    """Refuse a cell whose statements are too much together, by their sizes; the last stands at ``place``.
 
     Raises:
         BindError: they are.
     """
-    size = sum(max(0, one - SMALL_STATEMENT) for one in sizes)
-    if size > MAX_WRITTEN_SIZE:
-        what = f"the large statements of this cell would have {size:,} characters of exact SQL together"
-        raise BindError(f"{what}, and {MAX_WRITTEN_SIZE:,} are the most.", hint="run them in several cells.")
+    size = sum(max(one, SMALL_STATEMENT) for one in sizes)
+    if size > max([MAX_WRITTEN_SIZE, *sizes]):  # one alone has limits of its own
+        what = f"the statements up to here count as {size:,} characters of exact SQL together"
+        hint = f"run them in several cells; each counts as {SMALL_STATEMENT} or more."
+        raise BindError(f"{what}, and {MAX_WRITTEN_SIZE:,} are the most.", span=place, hint=hint)
 
 
 def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:

@@ -83,18 +83,21 @@ class WindowFinder:
 
     def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums of a SELECT's own expressions."""
-        for node in _list_own(select):
-            if isinstance(node, exp.Window) and (found := self.read_window(select, node)) is not None:
-                yield found
+        for _, found in self._read_windows(select):
+            yield found
 
     def weigh_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield those of them that tell what noise is best: sums in an order, of one run each, that are shown as they are."""
-        for node in _list_own(select):
-            found = self.read_window(select, node) if isinstance(node, exp.Window) else None
-            if found is None or not found.order or found.partition != self.keys - {found.order}:
-                continue
-            if node.this.find(exp.Mul, exp.Div) is None and _is_shown(node, select):
+        for node, found in self._read_windows(select):
+            one_run = found.order and found.partition == self.keys - {found.order}
+            if one_run and node.this.find(exp.Mul, exp.Div) is None and _is_shown(node, select):
                 yield found
+
+    def _read_windows(self, select: exp.Select) -> Iterator[tuple[exp.Window, WindowSum]]:
+        """Yield the windows of a SELECT's own expressions that are sums of the release."""
+        for node in _list_own(select):
+            if isinstance(node, exp.Window) and (found := self.read_window(select, node)) is not None:
+                yield node, found
 
     def find_cells(self, select: exp.Select) -> Iterator[str]:
         """Yield the columns of which single cells are used here, once for each place that does more than pass them on."""

@@ -134,7 +134,7 @@ def test_psql_lists_the_policys_tables(server: PostgresServer) -> None:
 
 
 def test_types_of_columns_are_told_in_their_order(connection: Any) -> None:
-    """As psql asks for what ``\\gdesc`` shows: without ORDER BY."""
+    """Ask as psql does for what ``\\gdesc`` shows: without ORDER BY."""
     columns = [
         ("ward", 25, "text"),
         ("n", 20, "bigint"),

@@ -135,7 +135,7 @@ def test_what_is_seen_to_be_a_sum_over_neighbours(
 def test_noise_does_not_go_by_the_order_of_what_parts_a_window(
     year: dpsql.Session, over: str, keys: str
 ) -> None:
-    """With LIMIT nobody can tell the errors of the window's sums; its keys are known all the same."""
+    """Keys of a window are known under LIMIT, where nobody can tell the errors of its sums."""
     options = "epsilon = 1, delta = 1e-6, strategy = TREE"
     block = f"SELECT WITH DP OPTIONS ({options}) day, y, COUNT(*) AS n FROM v GROUP BY {keys}"
     plan = inside.bind(year, f"WITH d AS ({block}) SELECT SUM(n) OVER ({over}) AS s FROM d LIMIT 5")

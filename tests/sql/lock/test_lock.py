@@ -21,6 +21,7 @@ from dpsql.mechanisms.base import (
     SumsClaim,
     list_claims,
 )
+from dpsql.sql.exact import gate
 from dpsql.sql.lock.check import check
 from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
@@ -99,12 +100,14 @@ def test_explain_names_no_price_for_what_would_be_refused(
     assert str(told.value) == str(running.value)
 
 
+@pytest.mark.parametrize("kept", [1, gate.MAX_KEPT])
 def test_a_text_that_was_not_proved_is_not_read(
-    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     from dpsql.mechanisms.aggregation import Aggregation
 
     seen = []
+    monkeypatch.setattr(gate, "MAX_KEPT", kept)
 
     def release(self: Aggregation, read: Any, entropy: object) -> object:
         seen.append(True)
@@ -114,6 +117,17 @@ def test_a_text_that_was_not_proved_is_not_read(
     with pytest.raises(dpsql.EngineError):
         session.sql("SELECT COUNT(*) AS n FROM visits")
     assert seen
+
+
+def test_texts_that_are_many_are_proved_again(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell of 373 counts was paid, and its first one refused: its texts were forgotten over the others."""
+    monkeypatch.setattr(gate, "MAX_KEPT", 1)
+    for statement in STATEMENTS:
+        session.sql(statement, fresh=True)
+    session.sql("; ".join(STATEMENTS), fresh=True)
+    with session.plan() as plan:
+        answers = [plan.sql(f"SELECT COUNT(*) AS n FROM visits WHERE amount > {i}") for i in range(3)]
+    assert all(len(answer.fetchall()) == 1 for answer in answers)
 
 
 def test_an_operator_that_claims_nothing_reads_nothing() -> None:

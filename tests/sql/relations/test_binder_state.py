@@ -32,7 +32,7 @@ CREATE TABLE guests AS SELECT i AS id, DATE '2024-01-01' + (i * i % 9)::INTEGER 
 """
 MODE, CONSISTENT = "WITH DP OPTIONS (epsilon = 1e6) ", "WITH DP OPTIONS (epsilon = 1e6, consistent = TRUE) "
 KEPT = {"thresholds", "sources", "shared"}
-"""What stays of a first try: thresholds are read alone, places of FROM items and shared texts hold for every try."""
+"""Fields that stay after a first try: thresholds are read alone, places of FROM items and shared texts hold for every try."""
 STATEMENTS = [
     "SELECT {mode}COUNT(*) FROM guests WHERE ward IN "
     "(SELECT ward FROM (SELECT {mode}ward, COUNT(*) AS n FROM guests GROUP BY ward) WHERE n > 150)",
