@@ -12,13 +12,13 @@ from dpsql.errors import BindError
 from dpsql.interrupts import interruptible
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.parameters import Params
-from dpsql.pipeline import Cell, Pipeline, before_payment
+from dpsql.pipeline import Pipeline, before_payment
 from dpsql.plan import Plan
 from dpsql.privacy.events import Composed, Event, compose_events
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.privacy.pld import declare
 from dpsql.result import Result
-from dpsql.session_state import in_our_words
+from dpsql.session_state import OpenCell, in_our_words
 from dpsql.sql.parse.statements import Statement, parse
 from dpsql.stored_blocks import PreparedPlan, RequestedBlock
 
@@ -106,7 +106,7 @@ class DeclaredStatements:
                 self._add(statement, cell)
         return self._declared[-1]
 
-    def _add(self, statement: Statement, cell: Cell) -> None:
+    def _add(self, statement: Statement, cell: OpenCell) -> None:
         if statement.keep:
             raise BindError(
                 "a declared statement has no answer yet that could be kept.", span=statement.span, text=statement.text,

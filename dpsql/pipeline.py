@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -41,13 +41,12 @@ from dpsql.plan import Plan, PrivateBlock
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.result import Result
-from dpsql.session_state import KeptResults, OpenThresholds, require_libraries
+from dpsql.session_state import KeptResults, OpenCell, OpenThresholds, require_libraries
 from dpsql.sql.bind import Plans
 from dpsql.sql.exact.gate import Gate
 from dpsql.sql.parse.options import parse_epsilon
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
-from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.selection.declared import Declaration, bind_declare
 from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
 
@@ -90,15 +89,6 @@ def before_payment() -> Iterator[None]:
         raise Interrupted("the statement was stopped before it was paid: nothing was charged.") from None
 
 
-@dataclass
-class Cell:
-    """The names that a cell's statements are bound under, those before it and those that it adds, and the statements' sizes."""
-
-    catalog: Catalog
-    thresholds: dict[str, Declaration]
-    sizes: list[int] = field(default_factory=list)
-
-
 class Pipeline:
     """The steps of a session's statements, and what they share.
 
@@ -135,7 +125,7 @@ class Pipeline:
 
     # -- nothing is spent ---------------------------------------------------------------------------------------
 
-    def open_cell(self, epsilon: str | Fraction | None = None) -> Cell:
+    def open_cell(self, epsilon: str | Fraction | None = None) -> OpenCell:
         """Return the names that a cell begins with.
 
         Args:
@@ -143,15 +133,13 @@ class Pipeline:
         """
         default = parse_epsilon(epsilon) if isinstance(epsilon, str) else epsilon
         catalog = replace(self.catalog, kept=dict(self.kept.by_name), epsilon=default)
-        return Cell(catalog, dict(self.thresholds.declared))
+        return OpenCell(catalog, dict(self.thresholds.declared))
 
-    def reopen(self, cell: Cell) -> Cell:
+    def reopen(self, cell: OpenCell) -> OpenCell:
         """Let what a cell's statements kept stand in place of what was foretold."""
-        cell.catalog = replace(cell.catalog, kept=dict(self.kept.by_name))
-        cell.sizes.clear()  # all were counted when they were bound first
-        return cell
+        return OpenCell(replace(cell.catalog, kept=dict(self.kept.by_name)), cell.thresholds)
 
-    def bind(self, statement: Statement, cell: Cell) -> Bound:
+    def bind(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement and check its plan: a price is named for nothing that would not run.
 
         A DECLARE and a result that is kept are known to the statements after it.
@@ -160,11 +148,10 @@ class Pipeline:
             BindError, PrivacyError, BudgetExceeded: it can't be answered.
         """
         bound = self._bind(statement, cell)
-        cell.sizes.append(bound.size if isinstance(bound, Plan) else 0)
-        refuse_cell(cell.sizes, statement.span)
+        cell.count(bound.size if isinstance(bound, Plan) else 0, statement.span)
         return bound
 
-    def _bind(self, statement: Statement, cell: Cell) -> Bound:
+    def _bind(self, statement: Statement, cell: OpenCell) -> Bound:
         if statement.keep:
             self.kept.check_statement(statement)
         if statement.kind in ("show", "close"):
@@ -200,7 +187,7 @@ class Pipeline:
                 if written is not None:
                     self.gate.prove_written(block.operator, text, written, _names(lent), _STAND_INS["salt"])
 
-    def admit(self, statement: Statement, cell: Cell) -> Bound:
+    def admit(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement that is to be answered.
 
         A refused query is written into the ledger: the owner's best sign that a bound is missing.

@@ -23,12 +23,12 @@ from dpsql.interrupts import interruptible, run_apart
 from dpsql.ledger.ledger import BudgetState, Entry, Ledger
 from dpsql.ledger.state_files import place_ledger
 from dpsql.parameters import Params
-from dpsql.pipeline import Bound, Cell, Pipeline, before_payment
+from dpsql.pipeline import Bound, Pipeline, before_payment
 from dpsql.policy.model import Policy
 from dpsql.report.data import list_pictures
 from dpsql.report.tables import BudgetPanel
 from dpsql.result import Result, import_notebook
-from dpsql.session_state import in_our_words
+from dpsql.session_state import OpenCell, in_our_words
 from dpsql.sql.parse.dialect import span_of_word
 from dpsql.sql.parse.statements import PRICED, Statement, parse
 from dpsql.sql.selection.declared import Declaration
@@ -223,7 +223,7 @@ class Session:
                 line.last = before  # whoever looks into the ledger asks nothing
         return results
 
-    def _admit(self, statement: Statement, cell: Cell) -> Bound:
+    def _admit(self, statement: Statement, cell: OpenCell) -> Bound:
         self._pipeline.last = AskedStatement(statement.source)
         return self._pipeline.admit(statement, cell)
 

@@ -1,4 +1,4 @@
-"""State of a session between statements: results that are kept by name, and open thresholds.
+"""State of a session between statements: the cell that they stand in, results that are kept by name, and open thresholds.
 
 Kept results are released numbers, so any later statement may read them.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -25,7 +25,9 @@ from dpsql.policy.model import Policy
 from dpsql.result import MissingLibrary, Result
 from dpsql.sql.normalize import make_unique
 from dpsql.sql.parse.statements import Statement
+from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.kept_results import FORETOLD, KeptResult
+from dpsql.sql.relations.plan_size import refuse_cell
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.selection.declared import Declaration
 
@@ -79,6 +81,24 @@ def require_libraries(blocks: Iterable[PrivateBlock]) -> None:
             found = False
         if not found:  # here, so that no other error is the context of ours
             raise MissingLibrary("'dpsql[synthetic]'", "CREATE SYNTHETIC TABLE")
+
+
+@dataclass
+class OpenCell:
+    """A cell while its statements are bound: the names before each, with those that it adds, and their sizes."""
+
+    catalog: Catalog
+    thresholds: dict[str, Declaration]
+    _sizes: list[int] = field(default_factory=list, init=False)
+
+    def count(self, size: int, span: Span) -> None:
+        """Add the size of a statement.
+
+        Raises:
+            BindError: the statements up to this one are too much together.
+        """
+        self._sizes.append(size)
+        refuse_cell(self._sizes, span)
 
 
 class KeptResults:

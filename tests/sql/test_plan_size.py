@@ -318,15 +318,15 @@ def test_statements_of_a_cell_count_together(session: dpsql.Session, monkeypatch
     """Seven statements of 600 sums in one text took more than a minute, and 1,700 small ones half a minute."""
     size = inside.bind(session, sums(60)).size
     assert size > plan_size.SMALL_STATEMENT
-    monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 2 * size)
+    monkeypatch.setattr(plan_size, "MAX_WRITTEN_SIZE", 3 * size)
     session.sql("; ".join(sums(60).replace("FROM t", f"FROM t WHERE n > {i}") for i in range(2)))
     before = session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"]
-    most = 2 * size // plan_size.SMALL_STATEMENT
+    most = 3 * size // inside.bind(session, "SELECT COUNT(*) FROM t").size
     session.sql("; ".join(["SELECT COUNT(*) FROM t"] * most))
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == before + 1
     large = "; ".join(sums(60).replace("FROM t", f"FROM t WHERE x > {i}") for i in range(4))
     small = "; ".join(f"SELECT COUNT(*) FROM t WHERE n = {i}" for i in range(most + 1))
-    for text in (large, small, "; ".join(["SHOW BUDGET"] * (most + 1))):
+    for text in (large, small, "; ".join(["SHOW BUDGET"] * (3 * size // 500 + 1))):
         with pytest.raises(dpsql.BindError, match="statements up to here count as") as caught:
             session.sql(text)
         assert caught.value.hint == "run them in several cells; each counts as 500 or more."

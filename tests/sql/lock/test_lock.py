@@ -119,7 +119,9 @@ def test_a_text_that_was_not_proved_is_not_read(
     assert seen
 
 
-def test_texts_that_are_many_are_proved_again(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_are_many_are_proved_again(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cell of 373 counts was paid, and its first one refused: its texts were forgotten over the others."""
     monkeypatch.setattr(gate, "MAX_KEPT", 1)
     for statement in STATEMENTS:
