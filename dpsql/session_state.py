@@ -89,7 +89,7 @@ class OpenCell:
 
     catalog: Catalog
     thresholds: dict[str, Declaration]
-    _sizes: list[int] = field(default_factory=list, init=False)
+    sizes: list[int] = field(default_factory=list)
 
     def count(self, size: int, span: Span) -> None:
         """Add the size of a statement.
@@ -97,8 +97,8 @@ class OpenCell:
         Raises:
             BindError: the statements up to this one are too much together.
         """
-        self._sizes.append(size)
-        refuse_cell(self._sizes, span)
+        self.sizes.append(size)
+        refuse_cell(self.sizes, span)
 
 
 class KeptResults:

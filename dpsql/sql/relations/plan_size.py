@@ -25,8 +25,10 @@ from dpsql.sql.relations.relation import From, Relation
 
 MAX_WRITTEN_SIZE = 250_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
-SMALL_STATEMENT = 500
-"""Characters of exact SQL that any statement of a cell counts as, or more: so many take as long as a statement by itself."""
+MAX_CELL_SIZE = 375_000
+"""Characters of exact SQL of all statements of a cell: as many small counts as it may hold take some 5 seconds."""
+SMALL_STATEMENT = 750
+"""Characters that any statement of a cell counts as, or more: what it takes besides its exact SQL."""
 MAX_PUBLIC_SIZE = 500_000
 """Characters of the SQL above private blocks, with the ends of intervals: to bind and run so many takes some 12 seconds."""
 MAX_PLAN_SIZE = 2_000_000
@@ -101,10 +103,10 @@ def refuse_cell(sizes: Sequence[int], place: Span) -> None:
         BindError: they are.
     """
     size = sum(max(one, SMALL_STATEMENT) for one in sizes)
-    if size > max([MAX_WRITTEN_SIZE, *sizes]):  # one alone has limits of its own
+    if size > max([MAX_CELL_SIZE, *sizes]):  # one alone has limits of its own
         what = f"the statements up to here count as {size:,} characters of exact SQL together"
         hint = f"run them in several cells; each counts as {SMALL_STATEMENT} or more."
-        raise BindError(f"{what}, and {MAX_WRITTEN_SIZE:,} are the most.", span=place, hint=hint)
+        raise BindError(f"{what}, and {MAX_CELL_SIZE:,} are the most.", span=place, hint=hint)
 
 
 def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
