@@ -401,7 +401,7 @@ class NoisyBlock(AggregatingBlock):
     ) -> Operator:
         dealt = self._deal_epsilons(aggregates, share)
         outputs = fitted.outputs
-        selection = None
+        selection, self.autos = None, None
         if private:
             selection = choose_selector(
                 self.options, exact_query.UNITS_COLUMN, self.binder.catalog,

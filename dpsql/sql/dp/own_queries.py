@@ -288,9 +288,11 @@ def _auto_bounded(asked: AggregateCall, typed: Typed, kind: AutoKind, epsilon: F
     query = (
         f"SELECT {by}, COUNT(*) AS n, SUM({steps}) AS total{squares} FROM ({placed}) AS placed GROUP BY {by}"
     )
+    if block.autos is None:
+        block.autos = _count_auto(asked)
     return AutoBounded(
         query, keys, asked.name, kind, epsilon, low, high, exact.rows_per_unit, asked.groups, block.confidence,
-        least, most, _count_auto(asked), exact.budgeted,
+        least, most, block.autos, exact.budgeted,
     )  # fmt: skip
 
 

@@ -193,9 +193,9 @@ def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
         return None
     # whether a half goes up, or to what is even, is the type's business: the ends leave room for both
     half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
-    low, high = (_operate(exp.Mul, end, steps) for end in pair)
-    low, high = exp.Ceil(this=_operate(exp.Sub, low, half)), exp.Floor(this=_operate(exp.Add, high, half))
-    return _operate(exp.Div, low, steps), _operate(exp.Div, high, steps)
+    low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
+    low, high = exp.Ceil(this=_operate(exp.Sub, low, half.copy())), exp.Floor(this=_operate(exp.Add, high, half))
+    return _operate(exp.Div, low, steps.copy()), _operate(exp.Div, high, steps)
 
 
 def _is_kept(node: exp.Expr, known: Certain) -> bool:
@@ -239,9 +239,9 @@ def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
         sides = sides if factor is None else (sides[1], sides[0])
     (a, b), (c, d) = sides
     if factor is not None:
-        low, high = _operate(kind, a, c), _operate(kind, b, c)
+        low, high = _operate(kind, a, c.copy()), _operate(kind, b, c)
         return None if factor == 0 and kind is exp.Div else (high, low) if factor < 0 else (low, high)
-    corners = [_operate(kind, x, y) for x in (a, b) for y in (c, d)]
+    corners = [_operate(kind, x.copy(), y.copy()) for x in (a, b) for y in (c, d)]
     low, high = (
         extreme(this=corners[0].copy(), expressions=[corner.copy() for corner in corners[1:]])
         for extreme in (exp.Least, exp.Greatest)
@@ -311,7 +311,8 @@ def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
 
 
 def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    made = kind(this=_as_double(left.copy()), expression=_as_double(right.copy()))
+    """Return an operation over two expressions that stand nowhere else: a long sum would be copied at each of its steps."""
+    made = kind(this=_as_double(left), expression=_as_double(right))
     if kind is exp.Div:
         made.set("typed", False)
         made.set("safe", True)
