@@ -37,7 +37,7 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
     **dict.fromkeys(("ProposedQuantile", "ProposedIqr", "ProposedMode", "Trimmed"), ("name",)),
     **dict.fromkeys(("BlockMean", "BlockMedian", "WinsorizedMean", "NoisyMode", "StableMode", "ConsensusMean"), ("name",)),
-    "InverseSensitivity": ("name",), "Quantiles": ("names",), "FeatureVotes": ("name", "column"),
+    "InverseSensitivity": ("name",), "Quantiles": ("names",), "QuantileTree": ("names",), "FeatureVotes": ("name", "column"),
     "NoiseReducedAggregation": ("reduced",), "Marginal": ("name",),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip

@@ -19,7 +19,7 @@ negligible weight: at rank 0 every point below the data would be as good as the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -41,7 +41,7 @@ from dpsql.privacy.events import BoundedRange, Event
 RANK_CONFIDENCE = 0.95
 """The confidence of the note beside a released quantile."""
 
-_DOUBT = Fraction(1, 1000)
+ENDS_DOUBT = Fraction(1, 1000)
 """The approximate chance that a least or greatest value falls outside the data after all."""
 OUTSIDE = Fraction(1, 10**9)
 """The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
@@ -139,7 +139,7 @@ class Quantiles(Part):
     @property
     def inward(self) -> int:
         """The number of values by which the least and the greatest are passed, so that they stay within the data."""
-        return math.ceil(2 * self.rows / float(self.part) * math.log(self._points / float(_DOUBT)) + 0.5)
+        return math.ceil(2 * self.rows / float(self.part) * math.log(self._points / float(ENDS_DOUBT)) + 0.5)
 
     def rate(self, rank: WantedRank) -> Fraction:
         """Return the log-weight of one step of scaled utility."""
@@ -208,11 +208,7 @@ class Quantiles(Part):
         for name, places in self._places().items():
             off = max(math.ceil(self._bound_miss(self.ranks[i], RANK_CONFIDENCE)) for i in places)
             by_error.setdefault(off, []).append(name)
-        return tuple(
-            f"no interval for {', '.join(names)}: off by at most {off} rows in rank, at {RANK_CONFIDENCE:.0%}; "
-            "quantiles whose ranks are more rows below and above enclose it"
-            for off, names in by_error.items()
-        )
+        return tuple(note_rank_error(names, off) for off, names in by_error.items())
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
         """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
@@ -261,7 +257,7 @@ class Quantiles(Part):
         rows = self.count_needed(rank)
         if rows is None:
             return f"{name}: it may be anywhere between the bounds and the data; MIN and MAX stay within the data."
-        chance = float(_DOUBT if rank.end else OUTSIDE)
+        chance = float(ENDS_DOUBT if rank.end else OUTSIDE)
         return (
             f"{name}: from {rows} rows on, it falls outside the data with a chance of at most {chance:g}; with fewer "
             f"it may fall anywhere between the bounds."
@@ -284,3 +280,11 @@ class Quantiles(Part):
             off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
             found[name] = min(off / rows, 0.25) * float((high - low) / steps)
         return found
+
+
+def note_rank_error(names: Sequence[str], off: float) -> str:
+    """Say that columns have no interval, and by how many rows they are off in rank."""
+    return (
+        f"no interval for {', '.join(names)}: off by at most {math.ceil(off)} rows in rank, at {RANK_CONFIDENCE:.0%}; "
+        "quantiles whose ranks are more rows below and above enclose it"
+    )

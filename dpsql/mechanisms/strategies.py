@@ -15,6 +15,9 @@ STRATEGY_NAMES = (EVEN, MARGINALS, TREE, SQUARE_ROOT)
 _CLEARLY = 1 - 1e-9
 """Another strategy than EVEN is taken where its error is smaller by more than the rounding of floats."""
 
+_LISTED = 8
+"""Columns up to which EXPLAIN names the error of each."""
+
 ColumnErrors = Mapping[str, float]
 """The root mean squared errors of a strategy's numbers by output column, in the column's own units."""
 
@@ -51,6 +54,9 @@ class StrategyChoice:
 
 
 def _list_errors(errors: tuple[tuple[str, float], ...]) -> str:
+    if len(errors) > _LISTED:
+        sizes = [error for _, error in errors]
+        return f"±{min(sizes):.4g} to ±{max(sizes):.4g}"
     return ", ".join(f"{column} ±{error:.4g}" for column, error in errors)
 
 

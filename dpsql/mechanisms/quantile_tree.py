@@ -1,0 +1,357 @@
+"""Many quantiles of one column, read from one noisy tree of counts (Hay, Rastogi, Miklau, Suciu 2010).
+
+The points of the public grid are the leaves. Each node of ``branches`` neighbouring nodes below it has the number of rows in it,
+with noise, at each of ``levels`` levels; the leaves are one of these. All quantiles are post-processing of these noisy integers:
+more of them cost nothing more, where the exponential mechanism (:mod:`dpsql.mechanisms.quantiles`) deals epsilon out to each.
+
+Relation: ADD_REMOVE. Sensitivity: a unit with at most w rows in a group moves the counts of one level there by at most w in L1,
+be its rows in one node or in several, and it is in at most g groups. So noise of scale ``w * g * levels / epsilon`` on every
+count makes each level ``epsilon / levels``-DP over all groups. Guarantee: epsilon-DP, charged as noise on one number per level
+and group where a unit has one row in a group, and else as a pure loss for each of these. The caller must clamp values to the
+grid, leave missing ones out, and bound the rows of a unit in each group and the groups of a unit (or its rows over all groups,
+which move a level by no more than w either).
+
+Noise of a node that nobody looks at is not drawn: it is independent of all that decides where to look, so the answers have the
+law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way.
+
+Reading starts from the top. The children of a node get what they lack of its sum in equal parts; their sums from the left are
+held between those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
+right. The child in which the wanted rank is reached is looked at next. None of the three steps moves the sums further from the
+true ones than the farthest of them was, for the true ones ascend between the same ends. So at the point that is found they are
+off by at most the largest error of a sum of children on the way, added up over levels, whatever the data are:
+:meth:`QuantileTree.bound_error`. The noise of a level is independent of the way that led there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.aggregation import Answered, Group, index_groups
+from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.order_statistics import WantedRank
+from dpsql.mechanisms.per_group import LaplaceNoise
+from dpsql.mechanisms.quantiles import ENDS_DOUBT, RANK_CONFIDENCE, Quantiles, note_rank_error
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import Floats, Integers, read_integers
+from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
+
+_MOST_BRANCHES = 1024
+_MOST_LEVELS = 40
+_MOST_PARTS = 64
+"""Pure losses of one level in one group up to which they are charged apart; more are charged by level."""
+_AT_ONCE = 1 << 21
+"""Sums of children that are held at once: groups are read in parts."""
+_TRIED = 96
+"""Rates at which a bound on the error is worked out: each gives a true one, the least is taken."""
+
+StepHistogram = tuple[Integers, Integers]
+"""Distinct grid steps of one group, ascending, and the rows that have each."""
+PointPlaces = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class QuantileTree(Quantiles):
+    """Quantiles of one column, per group, out of one noisy tree over its grid.
+
+    Args:
+        branches: the nodes below a node.
+        levels: the levels of counts, that of the single points included; ``branches ** levels`` is at least their number.
+    """
+
+    branches: int = 2
+    levels: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.branches < 2 or self.levels < 1 or self.branches**self.levels < self._points:
+            raise ValueError("a tree has two branches at least, and a leaf for each point")
+
+    @cached_property
+    def noise(self) -> LaplaceNoise:
+        """The noise of every count."""
+        return LaplaceNoise(self.epsilon / self.levels, self.rows, self.groups)
+
+    @property
+    def event(self) -> Event:
+        numbers = self.levels * self.groups
+        if self.rows == 1:
+            return DiscreteLaplace(self.epsilon, 1, numbers)
+        parts = numbers if numbers <= _MOST_PARTS else self.levels
+        return compose_events([PureDP(self.epsilon / parts)] * parts)
+
+    # -- drawing ------------------------------------------------------------------------------------------------
+
+    def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
+        rows = index_groups(table, self.keys)
+        values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
+        none = np.zeros(0, dtype=np.intp)
+        held = (rows.get(group, none) for group in groups)
+        return self._answer(self.read([self._hold(values[i], counts[i]) for i in held], entropy))
+
+    def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
+        held = np.flatnonzero(counts)
+        return self._answer(self.read([(held + self.low, counts[held])], entropy))
+
+    def _hold(self, values: Integers, counts: Integers) -> StepHistogram:
+        return read_histogram(values, counts, self.low, self.high)
+
+    def read(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> list[list[int]]:
+        """Return the grid steps of all ranks, for each group's exact histogram."""
+        many = max(1, _AT_ONCE // (len(self.ranks) * self.branches))
+        parts = (histograms[i : i + many] for i in range(0, len(histograms), many))
+        return [row for part in parts for row in self._read_part(part, entropy)]
+
+    def _read_part(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> list[list[int]]:
+        exact = _ExactCounts.of(histograms, self.low, self._points)
+        groups, ranks = len(histograms), len(self.ranks)
+        group = np.repeat(np.arange(groups, dtype=np.int64), ranks)
+        start = np.zeros(groups * ranks, dtype=np.int64)
+        low, high = np.zeros(groups * ranks), np.zeros(groups * ranks)
+        target = np.zeros(groups * ranks)
+        for level in reversed(range(self.levels)):
+            width = self.branches**level
+            nodes, own = np.unique(group * self._points + start, return_inverse=True)
+            sums, there = self._draw_sums(exact, nodes, width, entropy)
+            if level == self.levels - 1:
+                totals = np.maximum(sums[np.arange(len(sums)), there - 1], 0.0)
+                high = totals[own]
+                target = self._find_targets(totals)
+            first = np.zeros((2, len(nodes)))
+            first[:, own] = low, high  # the same for all ranks that are in a node
+            sums = _ascend(sums, there, first[0], first[1])
+            child = np.minimum((sums[own] < target[:, None]).sum(axis=1), there[own] - 1)
+            before = np.concatenate((first[0][:, None], sums), axis=1)
+            low, high = before[own, child], before[own, child + 1]
+            start += child * width
+        points = start.reshape(groups, ranks)
+        empty = target.reshape(groups, ranks).max(axis=1) <= 0
+        points[empty] = [round(float(rank.p) * (self._points - 1)) for rank in self.ranks]
+        order = sorted(range(ranks), key=lambda i: self.ranks[i].p)
+        sorted_points = np.empty_like(points)
+        sorted_points[:, order] = np.sort(points, axis=1)  # the ends are passed by some rows
+        return [[int(v) + self.low for v in row] for row in sorted_points]
+
+    def _draw_sums(
+        self, exact: _ExactCounts, nodes: PointPlaces, width: int, entropy: Entropy
+    ) -> tuple[Floats, PointPlaces]:
+        """Return the noisy sums of each node's children from the left, and how many children it has."""
+        group, start = np.divmod(nodes, self._points)
+        branches = min(self.branches, -(-self._points // width))
+        there = np.minimum(branches, -(-(self._points - start) // width))
+        edges = np.minimum(start[:, None] + width * np.arange(branches + 1), self._points)
+        counts = exact.count(group[:, None] * self._points + edges)
+        present = np.arange(branches) < there[:, None]
+        found = np.zeros(present.shape)
+        found[present] = self.noise.add(counts[present], entropy).astype(np.float64)
+        return np.cumsum(found, axis=1), there
+
+    def _find_targets(self, totals: Floats) -> Floats:
+        """Return the wanted number of rows up to each quantile, for the noisy number of rows of each group."""
+        found = []
+        for rank in self.ranks:
+            if rank.end is None:
+                found.append(totals * rank.p.numerator / rank.p.denominator)
+                continue
+            inner = np.minimum(float(self.inward), totals / 2)
+            found.append(inner if rank.end == "min" else totals - inner)
+        return np.stack(found, axis=1).reshape(-1)
+
+    # -- how far off --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def inward(self) -> int:
+        """The rows by which the least and the greatest are passed, so that they stay within the data."""
+        return math.ceil(self.bound_error(WantedRank.least(), 1 - float(ENDS_DOUBT)))
+
+    def count_needed(self, rank: WantedRank) -> int | None:
+        """Count the rows that keep the least and the greatest value within the data, nearly always."""
+        return 2 * self.inward if rank.end else None
+
+    def bound_error(self, rank: WantedRank, confidence: float) -> float:
+        """Bound the distance of the answer's rank from the wanted one, in rows, whatever the data are."""
+        p = 0.0 if rank.end else float(min(rank.p, 1 - rank.p))
+        top = -(-self._points // self.branches ** (self.levels - 1))
+        logs, rates = _find_log_moments(self.branches, self.levels, top, p)
+        doubt = -math.log((1 - confidence) * (1 - 1e-9))
+        return float(((logs + doubt) / rates).min() * float(self.noise.scale))
+
+    def _notes(self) -> tuple[str, ...]:
+        """Explain that there is no interval: one error in rank for all quantiles between the ends."""
+        by_kind: dict[bool, dict[str, float]] = {}
+        for name, places in self._places().items():
+            ends = any(self.ranks[i].end for i in places)
+            off = max(self._bound_miss(self.ranks[i], RANK_CONFIDENCE) for i in places)
+            by_kind.setdefault(ends, {})[name] = off
+        return tuple(note_rank_error(list(own), max(own.values())) for own in by_kind.values())
+
+    def measure_rank(self, rank: WantedRank, rows: float = math.inf) -> float:
+        """Return the root mean squared error in rank, in rows, where so many rows are spread over many points."""
+        factor = _find_factor(self._points, self.branches, self.levels, rank)
+        return math.sqrt(self.noise.variance * factor) + (min(self.inward, rows / 2) if rank.end else 0)
+
+    def mean_errors(self, rows: int) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        if self.even_ends is None:
+            return found
+        low, high, steps = self.even_ends
+        for name, places in self._places().items():
+            off = max(math.sqrt(2 / math.pi) * self.measure_rank(self.ranks[i], rows) for i in places)
+            found[name] = min(off / rows, 0.25) * float((high - low) / steps)
+        return found
+
+    def sentences(self, confidence: float) -> tuple[str, ...]:
+        shared = f", over {self.groups} groups" if self.groups > 1 else ""
+        said = [
+            f"Read {', '.join(self._places())} from one noisy tree of counts over {self._points} grid points: {self.levels} "
+            f"levels, {self.branches} branches, discrete Laplace noise of scale {float(self.noise.scale):.6g} on each count "
+            f"(ε={float(self.epsilon):g} for all {len(self.ranks)} quantiles{shared})."
+        ]
+        if self.geometric is not None:
+            said.append(self.geometric.describe())
+        for name, places in self._places().items():
+            off = max(self._bound_miss(self.ranks[i], confidence) for i in places)
+            which = f"{len(places)} values, from the least to the greatest, each" if len(places) > 1 else ""
+            rank = self.ranks[places[0]]
+            if not which and rank.end:
+                side = "below" if rank.end == "min" else "above"
+                which = (
+                    f"a value with about {self.inward} rows {side} it (half of the rows, if there are fewer),"
+                )
+            which = which or f"the value that {float(rank.p):g} of the rows lie below,"
+            said.append(
+                f"{name}: {which} within {off:.4g} rows of its rank, with {confidence:.4g} probability."
+            )
+        return tuple(said)
+
+
+def _ascend(sums: Floats, there: PointPlaces, low: Floats, high: Floats) -> Floats:
+    """Return sums of children from the left that ascend from ``low`` to ``high``.
+
+    Args:
+        sums: as they were drawn, from 0 on; those beyond a node's children repeat its last.
+        there: the number of children of each node.
+        low: the sum before each node.
+        high: that up to its end.
+    """
+    places = np.minimum(np.arange(1, sums.shape[1] + 1), there[:, None])
+    lacking = (high - low - sums[:, -1]) / there
+    held = np.clip(low[:, None] + sums + lacking[:, None] * places, low[:, None], high[:, None])
+    held[places == there[:, None]] = np.broadcast_to(high[:, None], held.shape)[places == there[:, None]]
+    up = np.maximum.accumulate(held, axis=1)
+    down = np.minimum.accumulate(held[:, ::-1], axis=1)[:, ::-1]
+    found: Floats = (up + down) / 2
+    return found
+
+
+@dataclass(frozen=True)
+class _ExactCounts:
+    """The rows of all groups, in order: their places, group by group, and the rows before each."""
+
+    places: PointPlaces
+    before: Integers
+
+    @classmethod
+    def of(cls, histograms: Sequence[StepHistogram], low: int, points: int) -> _ExactCounts:
+        places = [values - low + group * points for group, (values, _) in enumerate(histograms)]
+        counts = [counts for _, counts in histograms]
+        wide = any(c.dtype == object for c in counts) or sum(int(c.sum()) for c in counts) >= 1 << 61
+        every = np.concatenate([np.zeros(1, dtype=np.int64), *counts]).astype(object if wide else np.int64)
+        return cls(np.concatenate([np.zeros(0, dtype=np.int64), *places]).astype(np.int64), np.cumsum(every))
+
+    def count(self, edges: PointPlaces) -> Integers:
+        """Return the rows between neighbouring edges, of each row of edges."""
+        upto = self.before[np.searchsorted(self.places, edges)]
+        found: Integers = upto[:, 1:] - upto[:, :-1]
+        return found
+
+
+# -- which tree -------------------------------------------------------------------------------------------------------
+
+
+def _find_factor(points: int, branches: int, levels: int, rank: WantedRank) -> float:
+    """Return the variance of an answer's rank in parts of that of one count's noise, over where in its nodes it may be.
+
+    A sum up to a fraction u of a node with b children, which were fitted to the node's own, has the noise of these with weights
+    of ``1 - u`` before it and ``-u`` behind it: that is ``b u (1 - u)`` at their ends, and ``(b - 1) / 6`` on average. At the
+    top the fraction is p, for ranks go by the sum of all.
+    """
+    top = -(-points // branches ** (levels - 1))
+    p = 0.0 if rank.end else float(rank.p)
+    found: float = top * p * (1 - p) + (levels - 1) * (branches - 1) / 6
+    return found
+
+
+@lru_cache(maxsize=256)
+def _find_log_moments(branches: int, levels: int, top: int, p: float) -> tuple[Floats, Floats]:
+    """Return bounds on the logarithm of E exp(rate * error), for noise of scale 1, and the rates.
+
+    The error is at most the sum over levels of the largest of a node's sums, each of independent noise with weights of
+    ``1 - u`` on j children and ``-u`` on the others. The largest exponential is at most the sum of all of them; of both signs,
+    hence the 2. Discrete Laplace noise has a smaller moment generating function than continuous one, ``1 / (1 - rate^2)``.
+    """
+    rates = np.linspace(0.01, 0.99, _TRIED)
+    inner = _log_largest(branches, np.arange(1, branches) / branches, np.arange(1, branches), rates)
+    outer = _log_largest(top, np.full(top + 1, p), np.arange(top + 1), rates)
+    return outer + (levels - 1) * inner, rates
+
+
+def _log_largest(children: int, fractions: Floats, before: PointPlaces, rates: Floats) -> Floats:
+    if not len(before):
+        return np.zeros(len(rates))
+    squared = rates[:, None] ** 2
+    logs = -before * np.log1p(-squared * (1 - fractions) ** 2)
+    logs = logs - (children - before) * np.log1p(-squared * fractions**2)
+    most = logs.max(axis=1)
+    found: Floats = most + np.log(2 * np.exp(logs - most[:, None]).sum(axis=1))
+    return found
+
+
+def list_shapes(points: int) -> Iterator[tuple[int, int]]:
+    """Yield branches and levels of the trees over so many points, from the flattest on."""
+    seen = set()
+    for levels in range(1, _MOST_LEVELS + 1):
+        branches = max(2, math.ceil(points ** (1 / levels) - 1e-9))
+        branches += branches**levels < points
+        if branches in seen:
+            continue
+        seen.add(branches)
+        if branches <= _MOST_BRANCHES:
+            yield branches, levels
+        if branches == 2:
+            return
+
+
+@lru_cache(maxsize=256)
+def choose_shape(points: int, ranks: tuple[WantedRank, ...], power: int) -> tuple[int, int]:
+    """Return branches and levels of the tree with the least expected squared error of these ranks.
+
+    Args:
+        points: of the grid.
+        ranks: that are wanted.
+        power: of the number of levels in the variance of a count at one price: 2 for pure epsilon, 1 for rho and mu.
+    """
+
+    def measure(shape: tuple[int, int]) -> float:
+        branches, levels = shape
+        factors = (_find_factor(points, branches, levels, rank) for rank in ranks)
+        return float(levels**power * sum(factors))
+
+    return min(list_shapes(points), key=measure)
+
+
+def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree:
+    """Return the best tree for the quantiles of a part, at an epsilon for all of them."""
+    points = part.high - part.low + 1
+    branches, levels = choose_shape(points, part.ranks, power)
+    return QuantileTree(
+        part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
+        part.whole, part.column, part.geometric, part.in_all, branches, levels,
+    )  # fmt: skip
