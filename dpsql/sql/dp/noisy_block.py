@@ -15,6 +15,7 @@ from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.cut_report import CUT_SHARE
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
+from dpsql.mechanisms.strategies import TREE
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
@@ -30,6 +31,7 @@ from dpsql.sql.dp.own_queries import OWN_QUERIES
 from dpsql.sql.dp.public_groups import MAX_GROUPS, Pairs, find_public_groups
 from dpsql.sql.dp.public_ranges import MAX_RANGE_GROUPS
 from dpsql.sql.dp.quantile_calls import quantile_parts, split_quantiles
+from dpsql.sql.dp.quantile_strategies import choose_quantiles
 from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
@@ -299,21 +301,25 @@ class NoisyBlock(AggregatingBlock):
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )
-        self._order_steps()
+        self._choose_strategies(share.whole.currency)
 
-    def _order_steps(self) -> None:
-        """Let the noise follow the order of a public key, where the statement above or an option asks for that."""
+    def _choose_strategies(self, currency: str) -> None:
+        """Take quantiles from a tree, and let noise follow the order of a public key, where that is better or asked for."""
         if self.blocks > 1 or self.within or type(self) is not NoisyBlock:
-            return
-        if self.domain is None or self.domain.size is None:
-            refuse_unfit(self.options, why="here no key has values that are known before the answer")
             return
         if self.options.get("error") is not None:
             refuse_unfit(self.options, why="here the noise is that of an error")
             return
+        fits = (TREE,) if choose_quantiles(self.binder, self.name, self.options, currency) else ()
+        if self.domain is None or self.domain.size is None:
+            why = "here no key has values that are known before the answer"
+            refuse_unfit(self.options, fits, why)
+            return
         kinds = {key.name: typed.type.kind for key, typed in self.key_types}
         labels = {name: to_sql(node) for name, node in self.key_sources.items()}
-        block = StepBlock(self.name, self.options, kinds, self._count_steps, labels, self.domain.nullable)
+        block = StepBlock(
+            self.name, self.options, kinds, self._count_steps, labels, self.domain.nullable, fits
+        )
         self.binder.when_whole.append(partial(choose_order, self.binder, block))
 
     def _count_steps(self, name: str) -> int | None:

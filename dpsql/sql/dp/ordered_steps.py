@@ -11,7 +11,7 @@ strategy serves every statement over the block.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -62,6 +62,7 @@ class StepBlock:
         count_steps: returns the most values of a key; None where that is not known.
         labels: the words for its keys, as the analyst wrote them.
         nullable: whether a key may be NULL.
+        fits: the strategies that fit its quantiles, whatever fits its sums.
     """
 
     name: str
@@ -70,6 +71,7 @@ class StepBlock:
     count_steps: Callable[[str], int | None]
     labels: Mapping[str, str]
     nullable: bool = False
+    fits: Collection[str] = ()
 
     def list_orders(self) -> Iterator[tuple[str, int]]:
         """Yield the keys whose values have an order that noise can follow, with the number of their steps."""
@@ -102,7 +104,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         return
     orders = dict(block.list_orders())
     if not orders or not outputs:
-        refuse_unfit(block.options, why="here nothing adds up, or no key has an order of known steps")
+        refuse_unfit(block.options, block.fits, "here nothing adds up, or no key has an order of known steps")
         return
     uses = Uses()
     if windowed:
@@ -113,7 +115,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     if word is None and not uses.windows:
         found = (_Strategies(binder, item.operator, key, n, uses) for key, n in orders.items())
         variants = tuple(strategy for one in found for strategy in one.list_uniform())
-        binder.blocks[place] = replace(item, variants=variants)
+        binder.blocks[place] = replace(item, variants=(*item.variants, *variants))
         return
     key = _choose_order(uses, orders, _list_windows(tree, block, outputs) if windowed else [])
     if word == SQUARE_ROOT and orders[key] > MAX_SQUARE_ROOT_STEPS:
@@ -125,9 +127,11 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     choice, best = strategies.choose()
     shown = "what is shown of each column" if uses.windows else "its running totals"
     said = f"Sums go by the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
+    before = () if item.strategy is None else (item.strategy.sentence(),)  # that of quantiles
+    variants = () if word else (*item.variants, *strategies.list_others(best))
     binder.blocks[place] = replace(
-        item, operator=strategies.apply(best), variants=() if word else strategies.list_others(best),
-        sentences=(*item.sentences, said), strategy=choice,
+        item, operator=strategies.apply(best), variants=variants,
+        sentences=(*item.sentences, *before, said), strategy=choice,
     )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     )
     many = f"{len(ranks)} quantiles " if len(ranks) > 1 else ""
     points = grid.high - grid.low + 1 if graded is None else graded.last - graded.first + 1
-    said = f"{many}by the exponential mechanism over {points} grid points, bounds {origin}"
+    said = f"{many}among {points} grid points, bounds {origin}"
     request = QuantileRequest(y, narrow, grid, ranks, whole, graded)
     return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back)
 
@@ -159,9 +159,7 @@ def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedR
         )  # fmt: skip
 
     kind = ("BIGINT" if whole else "DOUBLE") + "[]" * (len(ranks) > 1)
-    said = (
-        f"{asked.source()} by the exponential mechanism over a geometric grid of {2 * grid.last + 1} points"
-    )
+    said = f"{asked.source()} among the {2 * grid.last + 1} points of a geometric grid"
     return asked.make(kind, said, part=part, intervals=False)
 
 

@@ -11,7 +11,7 @@ from dpsql.sql.relations.catalog import Binder
 
 _FITS = {
     MARGINALS: "several grouping sets of the same rows, with public groups and with counts or sums that add up",
-    TREE: "running totals of counts or sums over one ordered public key",
+    TREE: "running totals of counts or sums over one ordered public key, and for several quantiles of one column",
     SQUARE_ROOT: "running totals of counts or sums over one ordered public key",
 }
 """The questions that a strategy other than EVEN is for."""

@@ -219,7 +219,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
 3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
-4. median(age): by the exponential mechanism over 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability. From 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability. From 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
 6. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 7. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
@@ -296,7 +296,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bou
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. q: weight by the exponential mechanism over a geometric grid of 192513 points. The value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability. From 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability. From 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
 5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.

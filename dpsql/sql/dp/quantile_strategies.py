@@ -1,0 +1,153 @@
+"""The strategy of several quantiles of one column: one by one, each with its share of epsilon, or all from one noisy tree.
+
+The choice depends on public numbers alone: which quantiles are asked for, the points of the grid, epsilon and the caps. AUTO
+takes the tree where its expected error in rank is smaller in each column of the answer, both for :data:`TYPICAL_ROWS` rows in a
+group and for very many. It costs what the quantiles cost one by one: the epsilon that was asked for, and in the currency of the
+session's accountant no more than these. The exponential mechanism costs little rho and mu, so under zcdp, gdp and rdp a tree
+pays only for more quantiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from statistics import fmean
+
+from dpsql.mechanisms.aggregation import Part, Together
+from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
+from dpsql.mechanisms.quantile_errors import RankErrors, expect_plain, expect_tree
+from dpsql.mechanisms.quantile_tree import QuantileTree, make_tree_of
+from dpsql.mechanisms.quantiles import Quantiles
+from dpsql.mechanisms.strategies import EVEN, TREE, StrategyChoice
+from dpsql.plan import PrivateBlock, StrategyVariant
+from dpsql.privacy.amounts import SYMBOLS, Amount
+from dpsql.privacy.events import Event
+from dpsql.privacy.filters import ACCOUNTANTS
+from dpsql.sql.dp.strategies import find_forced
+from dpsql.sql.parse.options import Options
+from dpsql.sql.relations.catalog import Binder
+
+_FEWEST = 2
+"""Quantiles of one column from which on a tree may be asked for."""
+_MANY = 3
+"""Quantiles of one column from which on AUTO compares the ways."""
+_CLEARLY = 1 - 1e-9
+
+
+def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
+    """Give a block of a plan the strategy that serves its quantiles best, or the one that is asked for.
+
+    Args:
+        binder: holds the plan's blocks.
+        name: of the block.
+        options: its options.
+        currency: that it was asked in.
+
+    Returns:
+        Whether some of its quantiles could come from a tree, so that one may be asked for.
+    """
+    place = next(i for i, item in enumerate(binder.blocks) if item.name == name)
+    item, word = binder.blocks[place], find_forced(options)
+    operator = item.operator
+    if type(operator) is not Together or word not in (None, EVEN, TREE):
+        return False
+    fewest = _MANY if word is None else _FEWEST
+    parts = [p for p in operator.parts if type(p) is Quantiles and len(p.ranks) >= fewest]
+    if not parts or word == EVEN:
+        return bool(parts)
+    kind = ACCOUNTANTS[binder.catalog.accountant]
+    own = (kind.currency or "rho",) if kind.has_rule and word is None else ()
+    trees: dict[Part, Part] = {}
+    plain: RankErrors = {}
+    told: RankErrors = {}
+    chosen: dict[Part, Part] = {}
+    for part in parts:
+        tree = trees[part] = make_tree_within(part, (currency, *own))
+        even, other = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
+        better = _is_better(other, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
+        plain |= even
+        told |= other
+        if word == TREE or better:
+            chosen[part] = tree
+    best = TREE if chosen else EVEN
+    shown = {EVEN: plain, TREE: told}
+    if word is None and chosen:  # the others stay as they are
+        shown[TREE] = {n: e for p in parts for n, e in expect_chosen(p, chosen).items()}
+    choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
+    many = max(len(part.ranks) for part in parts)
+    said = (
+        f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
+        "rows of a group, spread evenly."
+    )
+    dearer = [line for p in parts if p not in chosen and own for line in _say_dearer(p, currency, own[0])]
+    changed = _swap(operator, chosen)
+    binder.blocks[place] = replace(
+        item, operator=changed, strategy=choice, sentences=(*item.sentences, said, *dict.fromkeys(dearer)),
+        variants=() if word else _list_variants(item, changed, trees, plain, told, best),
+    )  # fmt: skip
+    return True
+
+
+def expect_chosen(part: Quantiles, chosen: dict[Part, Part]) -> RankErrors:
+    """Return the errors of quantiles by the way that was chosen for them."""
+    tree = chosen.get(part)
+    if isinstance(tree, QuantileTree):
+        return expect_tree(tree, TYPICAL_ROWS)
+    return expect_plain(part, TYPICAL_ROWS)
+
+
+def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
+    """Yield what a tree of the same epsilon would be worth, and how much more of the session's own currency it would cost."""
+    tree = make_tree_within(part, (asked,))
+    errors, plain = expect_tree(tree, TYPICAL_ROWS), expect_plain(part, TYPICAL_ROWS)
+    if asked == "epsilon" and _is_better(errors, plain):
+        spent = Amount(currency, Fraction(1))
+        times = float(spent.cost(tree.event) / spent.cost(part.event))
+        mine, its = max(errors.values()), max(plain.values())
+        yield (
+            f"OPTIONS (strategy = TREE) would cost the same ε and have a root mean squared error of ±{mine:.4g} of these rows, "
+            f"not ±{its:.4g}, but take {times:.3g} times as much {SYMBOLS[currency]}{'²' * (currency == 'mu')}."
+        )
+
+
+def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
+    return all(error < plain[name] * _CLEARLY for name, error in tree.items())
+
+
+def _list_variants(
+    item: PrivateBlock,
+    chosen: Together,
+    trees: Mapping[Part, Part],
+    plain: RankErrors,
+    told: RankErrors,
+    best: str,
+) -> tuple[StrategyVariant, ...]:
+    """Return the block under the other strategy: a stored answer by it serves the statement too."""
+    gain = math.exp(fmean(math.log(plain[name] / error) for name, error in told.items()))
+    assert isinstance(item.operator, Together)
+    others = [
+        StrategyVariant(EVEN, item.operator, gain),
+        StrategyVariant(TREE, _swap(item.operator, trees), 1 / gain),
+    ]
+    return tuple(v for v in others if v.operator != chosen and v.word != best)
+
+
+def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
+    return replace(operator, parts=tuple(others.get(part, part) for part in operator.parts))
+
+
+def make_tree_within(part: Quantiles, currencies: Iterable[str]) -> QuantileTree:
+    """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies."""
+    ruled = [word for word in dict.fromkeys(currencies) if word != "epsilon"]
+    tree = make_tree_of(part, part.epsilon, 1 if ruled else 2)
+    for word in ruled:
+        most = Amount(word, Amount(word, Fraction(1)).cost(part.event))
+        if not most.covers(tree.event):
+            tree = replace(tree, epsilon=min(tree.epsilon, most.find_epsilon(_price(tree))))
+    return tree
+
+
+def _price(tree: QuantileTree) -> Callable[[Fraction], Event]:
+    return lambda epsilon: replace(tree, epsilon=epsilon).event
