@@ -52,10 +52,9 @@ _FREQUENCY_STEP = 0.05
 
 def list_closure(sets: Iterable[KeyPlaces], sizes: Sequence[int]) -> tuple[KeyPlaces, ...]:
     """Return the sets of keys whose residuals make up the marginals of ``sets``; those that are always 0 are left out."""
-    found = {
-        part for places in sets for n in range(len(places) + 1) for part in combinations(sorted(places), n)
-    }
-    return tuple(sorted((p for p in found if all(sizes[i] > 1 for i in p)), key=lambda p: (len(p), p)))
+    wide = {tuple(i for i in sorted(places) if sizes[i] > 1) for places in sets}
+    found = {part for places in wide for n in range(len(places) + 1) for part in combinations(places, n)}
+    return tuple(sorted(found, key=lambda p: (len(p), p)))
 
 
 def find_reach(cells: Noise, sizes: Sequence[int], whole: bool) -> tuple[int, int]:

@@ -357,6 +357,32 @@ def test_intervals_of_a_query_below_are_read_once(session: dpsql.Session, form: 
     assert many <= 8 * few
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        "CUBE ({keys})",
+        "CUBE ({keys}), ROLLUP ({keys})",
+        "GROUPING SETS (CUBE ({keys}), ())",
+        "GROUPING SETS (ROLLUP ({keys})), CUBE ({keys})",
+    ],
+)
+def test_grouping_sets_are_counted_before_they_are_made(session: dpsql.Session, group: str) -> None:
+    """A CUBE of thirty columns was written out before it was refused, for hours."""
+    few, many = (
+        calls(session, f"SELECT COUNT(*) FROM t GROUP BY {group.format(keys=', '.join(keys))}")
+        for keys in ([f"n + {i}" for i in range(size)] for size in (20, 60))
+    )
+    assert many <= 5 * few
+    with pytest.raises(
+        dpsql.BindError, match=r"these are .* grouping sets; at most 64 are answered"
+    ) as caught:
+        session.sql(
+            f"SELECT COUNT(*) FROM t GROUP BY {group.format(keys=', '.join(f'n + {i}' for i in range(60)))}"
+        )
+    assert caught.value.span is not None
+    assert len(caught.value.message) < 100
+
+
 @pytest.mark.parametrize("shape", ["sums of one another", "automatic bounds"])
 def test_numbers_are_bound_one_by_one(session: dpsql.Session, shape: str) -> None:
     """Ends were copied at each step of a sum, and aggregates counted for each of them: 20 s for 1,281 automatic bounds."""

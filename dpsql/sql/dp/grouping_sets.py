@@ -11,6 +11,7 @@ is what one block would cost whose unit touches the groups of all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from fractions import Fraction
@@ -153,6 +154,8 @@ def sort_items(select: exp.Select, binder: Binder, windowed: Set[str]) -> list[t
 _KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST = 64
 """Grouping sets in one statement: each costs its part."""
+_COUNTED = 10**9
+"""Grouping sets from which on their number is not told."""
 
 
 def has_sets(select: exp.Select) -> bool:
@@ -183,6 +186,17 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
             yield from _sets_of(item) if isinstance(item, _KINDS) else (_members(item),)
     else:
         yield (node,)
+
+
+def _count_sets(node: exp.Expr) -> int:
+    """Count the sets of an element of GROUP BY, which CUBE doubles with each key, before any is made."""
+    if isinstance(node, exp.Cube):
+        return 2 ** len(node.expressions)
+    if isinstance(node, exp.Rollup):
+        return len(node.expressions) + 1
+    if isinstance(node, exp.GroupingSets):
+        return sum(_count_sets(item) for item in node.expressions)
+    return 1
 
 
 class Key(NamedTuple):
@@ -226,12 +240,14 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     written = [label_of_item(item) or item.sql() for item in select.expressions]
     spell_alike(select, names)
     group = select.args["group"]
+    many = math.prod(_count_sets(node) for node in _elements(group))
+    if many > MOST:
+        shown = f"{many:,}" if many < _COUNTED else "billions of"
+        raise bind_error(group, f"these are {shown} grouping sets; at most {MOST} are answered at once.")
     sets = [
         tuple(_find_key(m, select, names) for part in chosen for m in part)
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))
     ]
-    if len(sets) > MOST:
-        raise bind_error(group, f"these are {len(sets)} grouping sets; at most {MOST} are answered at once.")
     shared = _shares(binder, options, len(sets), select)
     everything = list({key.identity: key for chosen in sets for key in chosen}.values())
     windows = lift_windows(select, binder)

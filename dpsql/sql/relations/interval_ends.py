@@ -194,7 +194,10 @@ def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
     # whether a half goes up, or to what is even, is the type's business: the ends leave room for both
     half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
     low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
-    low, high = exp.Ceil(this=_operate(exp.Sub, low, half.copy())), exp.Floor(this=_operate(exp.Add, high, half))
+    low, high = (
+        exp.Ceil(this=_operate(exp.Sub, low, half.copy())),
+        exp.Floor(this=_operate(exp.Add, high, half)),
+    )
     return _operate(exp.Div, low, steps.copy()), _operate(exp.Div, high, steps)
 
 
