@@ -383,7 +383,7 @@ def test_grouping_sets_are_counted_before_they_are_made(session: dpsql.Session, 
     assert len(caught.value.message) < 100
 
 
-@pytest.mark.parametrize("shape", ["sums of one another", "automatic bounds"])
+@pytest.mark.parametrize("shape", ["sums of one another", "automatic bounds", "columns read"])
 def test_numbers_are_bound_one_by_one(session: dpsql.Session, shape: str) -> None:
     """Ends were copied at each step of a sum, and aggregates counted for each of them: 20 s for 1,281 automatic bounds."""
     few, many = (calls(session, WIDE[shape](size), bound=True) for size in (20, 80))

@@ -191,7 +191,7 @@ def _sets_of(node: exp.Expr) -> Iterator[tuple[exp.Expr, ...]]:
 def _count_sets(node: exp.Expr) -> int:
     """Count the sets of an element of GROUP BY, which CUBE doubles with each key, before any is made."""
     if isinstance(node, exp.Cube):
-        return 2 ** len(node.expressions)
+        return 1 << len(node.expressions)
     if isinstance(node, exp.Rollup):
         return len(node.expressions) + 1
     if isinstance(node, exp.GroupingSets):
@@ -242,8 +242,8 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     group = select.args["group"]
     many = math.prod(_count_sets(node) for node in _elements(group))
     if many > MOST:
-        shown = f"{many:,}" if many < _COUNTED else "billions of"
-        raise bind_error(group, f"these are {shown} grouping sets; at most {MOST} are answered at once.")
+        told = f"{many:,}" if many < _COUNTED else "billions of"
+        raise bind_error(group, f"these are {told} grouping sets; at most {MOST} are answered at once.")
     sets = [
         tuple(_find_key(m, select, names) for part in chosen for m in part)
         for chosen in product(*(list(_sets_of(n)) for n in _elements(group)))

@@ -441,7 +441,7 @@ class _Carrier:
                 nodes = end[1:] if end is not None else (exp.Null(), exp.Null())
                 for shown, node in zip(pair, nodes, strict=True):
                     as_double = exp.Cast(this=node.copy(), to=_DOUBLE.copy())
-                    side.select(exp.alias_(as_double, shown, quoted=True), copy=False)
+                    side.append("expressions", exp.alias_(as_double, shown, quoted=True))
             self.shown[key] = (real, *pair)
         return self.shown[key]
 

@@ -196,14 +196,16 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     alone = len(bound.relations) == 1
     query = exp.Select()
     fields: list[rel.Field] = []
+    taken: set[str] = set()
     aliases: dict[str, exp.Expr] = {}
     windows = own.Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     conditions = [*bound.conditions]
     for place, (name, typed, same) in enumerate(_items(windows, select, aliases)):
-        if any(rel.fold(f.name) == rel.fold(name) for f in fields):
+        if rel.fold(name) in taken:
             raise bind_error(select, f"two columns are called {name}.", "give one an alias.")
-        query = query.select(exp.alias_(typed.node.copy(), rel.column_name(place)), copy=False)
+        taken.add(rel.fold(name))
+        query.append("expressions", exp.alias_(typed.node.copy(), rel.column_name(place)))
         there = replace(typed, node=rel.column(rel.column_name(place), alias), constant=False)
         pairs.append((typed.node, there.node))
         carried = rel.carry_field(name, there, same, same is not None and same.key and alone)

@@ -133,7 +133,7 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
         lost = all(f.lost or side.unmatched is None for f, side in ((mine, left), (other, right)))
         fields.append(replace(mine, typed=typed, anchors=anchors, key=False, optional=optional, lost=lost))
         for half, node in zip(halves, nodes, strict=True):
-            half.select(exp.alias_(node.copy(), column_name(place)), copy=False)
+            half.append("expressions", exp.alias_(node.copy(), column_name(place)))
     for half, side in zip(halves, (left, right), strict=True):
         assert side.unit is not None
         half.select(exp.alias_(side.unit.copy(), UNIT), copy=False)
@@ -231,7 +231,7 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, 
         for aggregate in aggregates:
             name = f"{label}_{label_of_item(aggregate)}" if len(aggregates) > 1 or aggregate.alias else label
             filtered = _filter(aggregate.unalias().copy(), conditions)
-            made.select(exp.alias_(filtered, name, quoted=True), copy=False)
+            made.append("expressions", exp.alias_(filtered, name, quoted=True))
     if keys:
         made.set("group", exp.Group(expressions=[key.copy() for key in keys]))
     return made

@@ -421,7 +421,7 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
         name = renamed[i] if i < len(renamed) else label
         if not name or name in {f.name for f in fields}:
             raise bind_error(node, "each column of a LATERAL needs a name of its own.", "write x + 1 AS y.")
-        query.select(exp.alias_(typed.node.copy(), column_name(i)), copy=False)
+        query.append("expressions", exp.alias_(typed.node.copy(), column_name(i)))
         fields.append(Field(name, replace(typed, node=column(column_name(i), own_name), constant=False)))
     named = exp.TableAlias(this=exp.to_identifier(own_name))
     source = exp.Lateral(this=exp.Subquery(this=query), alias=named)

@@ -128,9 +128,9 @@ class Windows:
             name = carried.setdefault((node.table, node.name), f"b{len(carried)}")
             node.replace(column(name, _SEEN))
         for (table, name), shown in carried.items():
-            inner.select(exp.alias_(column(name, table), shown, quoted=True), copy=False)
+            inner.append("expressions", exp.alias_(column(name, table), shown, quoted=True))
         for key, made in self.made.items():
-            inner.select(exp.alias_(made, key, quoted=True), copy=False)
+            inner.append("expressions", exp.alias_(made, key, quoted=True))
         for key in ("from_", "joins", "where"):
             inner.set(key, query.args.get(key))
         return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
