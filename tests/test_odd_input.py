@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -39,6 +40,61 @@ def test_half_of_a_character_is_no_text(
             ask(text, params)
         assert caught.value.span is not None
     assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+DIGITS = "1" * 9000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT SUM(n + {}) FROM t",
+        "SELECT COUNT(*) + {} FROM t",
+        "SELECT COUNT(*) FROM t WHERE x > 0.{}",
+        "SELECT COUNT(*) FROM t WHERE x > 1e{}",
+        "SELECT COUNT(*) FROM t WHERE n = CAST('{}' AS INTEGER)",
+        "SELECT COUNT(*) FROM t WHERE n::DECIMAL({}, 1) = 1",
+        "SELECT COUNT(*) FROM t WHERE n = 0x{}",
+        "SELECT k, COUNT(*) FROM t GROUP BY {}",
+        "SELECT HISTOGRAM(n, [1, {}]) FROM t",
+        "SELECT SUM(n) OVER (ORDER BY n ROWS {} PRECEDING) FROM t",
+        "SELECT WITH DP OPTIONS (epsilon = 1/{}) COUNT(*) FROM t",
+    ],
+)
+@pytest.mark.parametrize("digits", [100, 401, 9000])
+def test_long_numbers_are_refused_in_words(session: dpsql.Session, text: str, digits: int) -> None:
+    """Python reads no integer of more than 4,300 digits, and DuckDB has bytes for one beyond 128 bits."""
+    if digits == 100 and ("0.{}" in text or "epsilon" in text):
+        return  # a number of 102 characters is one
+    with pytest.raises((dpsql.ParseError, dpsql.BindError)) as caught:
+        session.sql(text.format(DIGITS[:digits]))
+    assert len(caught.value.message) < 200
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (10**9000, "an integer that does not fit 128 bits"),
+        (-(2**128), "an integer that does not fit 128 bits"),
+        ([1, 10**400], "an integer that does not fit 128 bits"),
+        (Decimal(DIGITS), "a number of|no finite number"),
+        (Decimal(f"0.{DIGITS}"), "a number of 9,002 characters"),
+        (Decimal("1e9000"), "no finite number"),
+        (Decimal("NaN"), "no finite number"),
+    ],
+    ids=["integer", "128 bits", "in a list", "Decimal", "places", "exponent", "NaN"],
+)
+def test_long_numbers_are_no_parameters(session: dpsql.Session, value: object, said: str) -> None:
+    with pytest.raises(dpsql.BindError, match=said):
+        session.sql("SELECT COUNT(*) FROM t WHERE n IN ($p)", {"p": value})
+
+
+def test_numbers_that_fit_are_read(session: dpsql.Session) -> None:
+    session.sql(f"SELECT COUNT(*) FROM t WHERE x < 1e30 AND x > 0.{'0' * 300}1")
+    assert session.sql("SELECT COUNT(*) FROM t WHERE x < $p", {"p": 1e300}).columns
+    for value in (2**100, -(2**100), Decimal("0.12345678901234567")):
+        assert session.sql("SELECT $p AS p", {"p": value}).fetchall() == [(value,)]
 
 
 @pytest.mark.parametrize("path", ["a\0b", f"/tmp/{HALF}", "/tmp/" + "x" * 300, "/tmp" + "/x" * 3000])

@@ -111,6 +111,10 @@ _MEANT = (
 """The guess at what the text of a statement that can't be read looks as if it meant."""
 
 
+_SHOWN = 60
+"""Characters of a word that an error repeats."""
+
+
 def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
     """Return the refusal of a text that sqlglot can't read: what stands where, and what was probably meant."""
     detail: dict[str, Any] = error.errors[0] if error.errors else {}
@@ -133,6 +137,7 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
 
 def _describe(said: str, word: str) -> str:
     """Return sqlglot's reason in words that an analyst can use."""
+    word = word if len(word) <= _SHOWN else f"{word[:_SHOWN]}..."
     here = f"{word} is not expected here" if word else "this is not SQL that DuckDB or dpsql knows"
     if said.startswith("Expecting )"):
         return f"a ) is missing before {word}" if word else "a ) is missing"

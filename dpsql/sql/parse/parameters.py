@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, Span, did_you_mean
 from dpsql.parameters import drop_zone
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
+from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
@@ -114,7 +115,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     """Return a SQL literal of a Python value.
 
     Raises:
-        BindError: NaN, an infinity, or a type that SQL literals don't have.
+        BindError: NaN, an infinity, a number that is too long, or a type that SQL literals don't have.
     """
     item = getattr(value, "item", None)  # a numpy scalar
     value = item() if callable(item) and getattr(value, "shape", None) == () else value
@@ -140,11 +141,21 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
                 what, span=span, hint="put them in a public table, or keep a result, and join it."
             )
         return exp.Array(expressions=[make_literal(held, name, span) for held in value])
-    if isinstance(value, int | float | decimal.Decimal) and math.isfinite(value):
-        number = exp.Literal.number(repr(abs(value)) if isinstance(value, float) else str(abs(value)))
+    if isinstance(value, int) and abs(value) >= MAX_INTEGER:
+        raise BindError(
+            f"${name} holds an integer that does not fit 128 bits.", span=span, hint="give a float."
+        )
+    numeric = isinstance(value, int | float | decimal.Decimal)
+    if numeric and math.isfinite(value):
+        size = value.copy_abs() if isinstance(value, decimal.Decimal) else abs(value)  # abs rounds a Decimal
+        written = repr(size) if isinstance(value, float) else str(size)
+        if len(written) > MAX_DIGITS:
+            what = f"${name} holds a number of {len(written):,} characters, and {MAX_DIGITS} are the most."
+            raise BindError(what, span=span, hint="leave digits out.")
+        number = exp.Literal.number(written)
         return exp.Neg(this=number) if value < 0 else number
     raise BindError(
-        f"${name} holds {'no finite number' if isinstance(value, float) else type(value).__name__}.",
+        f"${name} holds {'no finite number' if numeric else type(value).__name__}.",
         span=span,
         hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
     )

@@ -20,6 +20,10 @@ from dpsql.errors import ParseError, Span
 
 MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 40
+MAX_DIGITS = 400
+"""Characters of a number: doubles need 309 before the point."""
+MAX_INTEGER = 2**128
+"""The least integer that none of SQL's types of fixed size holds."""
 MAX_PIVOT_COLUMNS = 1_000
 """Combinations of the values in one PIVOT's lists; its columns are made of them when it is read."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -157,6 +161,8 @@ def _check(tokens: list[Token], text: str) -> None:
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
         after = tokens[i + 1] if i + 1 < len(tokens) else None
+        if token.token_type == TokenType.NUMBER:
+            _check_number(token)
         if token.token_type in OPENING:
             if (
                 before is not None
@@ -199,6 +205,16 @@ def _check(tokens: list[Token], text: str) -> None:
             raise token_error(
                 token, f":{after.text} is not a parameter here.", f"write ${after.text}.", last=after
             )
+
+
+def _check_number(token: Token) -> None:
+    """Refuse a number that no type of a fixed size holds: a DOUBLE is written with a point or an exponent."""
+    digits = token.text.replace("_", "")
+    if len(digits) > MAX_DIGITS:
+        what = f"this number has {len(digits):,} characters, and {MAX_DIGITS} are the most."
+        raise token_error(token, what, "leave digits out.")
+    if digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
+        raise token_error(token, "this integer does not fit 128 bits.", "write a DOUBLE: 1e40.")
 
 
 def _template(name: str, span: Span, before: Token | None) -> ParseError:
