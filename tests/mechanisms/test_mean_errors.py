@@ -211,6 +211,9 @@ def test_errors_of_sums_add_up_in_squares(session: dpsql.Session) -> None:
         "SELECT * FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS v FROM t) AS a",
         "SELECT a.n AS v, p.a FROM (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t) AS a, pub AS p",
         "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS v FROM t ORDER BY 1 LIMIT 3",
+        "SELECT (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM t) AS v",
+        "SELECT 1 - (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) FROM t) AS v, a FROM pub",
+        "WITH a AS (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t) SELECT (SELECT n FROM a) + 1 AS v",
     ],
 )
 def test_columns_go_up_through_a_statement(session: dpsql.Session, text: str) -> None:
@@ -223,6 +226,8 @@ def test_columns_go_up_through_a_statement(session: dpsql.Session, text: str) ->
         "SELECT SUM(n) AS v FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a",
         "SELECT SUM(n) OVER () AS v FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a",
         "SELECT a AS v FROM pub",
+        "SELECT (SELECT SUM(n) FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a) AS v",
+        "SELECT EXISTS (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t) AS v",
         "SELECT WITH DP OPTIONS (epsilon = 1) k AS v FROM t GROUP BY k HAVING COUNT(*) > 0",
     ],
 )

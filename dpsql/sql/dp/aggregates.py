@@ -223,6 +223,13 @@ class AggregateCall:
         if self.options.get("contribution_bounds_per_group") is not None:
             raise bind_error(self.call.node, f"{self.call.name} takes bounds per row only.")
 
+    def refuse_bounds_twice(self) -> None:
+        """Refuse bounds of a row, given or to be found, beside those of a unit's own total."""
+        kinds = ("contribution_bounds_per_row", "contribution_bounds_per_group")
+        if all(self.options.get(kind) is not None for kind in kinds):
+            what = "bounds are given per row and per group."
+            raise bind_error(self.call.node, what, "give one of the two.")
+
     def refuse_distinct(self, instead: str = "") -> None:
         """Refuse DISTINCT, under which one unit decides what another's rows count."""
         if self.call.distinct:
@@ -280,9 +287,7 @@ class AggregateCall:
         call, place = self.call, self.call.args[0] if place is None else place
         per_group = self.options.get("contribution_bounds_per_group")
         per_row = self.options.get("contribution_bounds_per_row")
-        if per_group is not None and per_row is not None:
-            what = "bounds are given per row and per group."
-            raise bind_error(call.node, what, "give one of the two.")
+        self.refuse_bounds_twice()
         if per_group is not None and self.exact.bound.row_level:
             per_row, per_group = per_group, None  # a unit is one row here: its aggregate is its value
         self.require_number(typed, place, kinds)

@@ -256,6 +256,7 @@ def _key_of_others(kind: Type) -> exp.Expr:
 
 def bind_auto_bounds(asked: AggregateCall, typed: Typed, kind: AutoKind) -> Aggregate:
     """Bind a sum, mean or variance whose clipping bounds are found privately."""
+    asked.refuse_bounds_twice()
     asked.require_rows()
     asked.require_number(typed)
     if asked.options.get("report_format"):

@@ -25,8 +25,13 @@ MIN_EPSILON = Fraction(1, 10**15)
 """No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
 
 
-def read_number(node: exp.Expr, what: str) -> Fraction:
+def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """Return the exact value of a numeric literal.
+
+    Args:
+        node: what was written.
+        what: the option's name.
+        or_else: what may be written in place of a number, for the hint.
 
     Raises:
         BindError: not a finite literal number.
@@ -39,7 +44,8 @@ def read_number(node: exp.Expr, what: str) -> Fraction:
     if isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.name):
         return sign * Fraction(inner.name)
     example = "3" if what.startswith(("max_", "min_")) else "0.1"
-    raise bind_error(node, f"{what} must be a number.", f"write {what} as a literal, such as {example}.")
+    hint = f"write {what} as a literal, such as {example}{or_else}."
+    raise bind_error(node, f"{what} must be a number.", hint)
 
 
 def read_positive(node: exp.Expr, what: str) -> Fraction:
@@ -96,18 +102,19 @@ def read_delta(node: exp.Expr, what: str = "delta") -> Fraction:
     return value
 
 
-def read_whole(node: exp.Expr, what: str) -> int:
+def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
     """Read a whole number of at least 1."""
-    value = read_number(node, what)
+    value = read_number(node, what, or_else)
     if value.denominator != 1 or not 1 <= value <= 10**9:
         raise bind_error(node, f"{what} must be a whole number of at least 1.")
     return int(value)
 
 
-def read_pair(node: exp.Expr, what: str) -> tuple[Fraction, Fraction]:
+def read_pair(node: exp.Expr, what: str, or_else: str = "") -> tuple[Fraction, Fraction]:
     """Read a pair of ends, the lower one first."""
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
-        raise bind_error(node, f"{what} must be a pair.", f"write {what} as (lowest, highest).")
+        hint = f"write {what} as (lowest, highest){or_else}."
+        raise bind_error(node, f"{what} must be a pair.", hint)
     low, high = (_end(item, what) for item in node.expressions)
     if low > high:
         raise bind_error(node, f"{what} are the wrong way round.", "the lower bound comes first.")
@@ -150,7 +157,7 @@ def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
     """Read a pair of ends, or AUTO."""
     if _is_auto(node):
         return AUTO
-    return read_pair(node, what)
+    return read_pair(node, what, ", or as AUTO, without quotes, to find them privately")
 
 
 def read_word(node: exp.Expr, what: str) -> str:
@@ -205,7 +212,7 @@ def read_cap(node: exp.Expr, what: str) -> int | str:
     """Read a whole number of at least 1, or AUTO."""
     if _is_auto(node):
         return AUTO
-    return read_whole(node, what)
+    return read_whole(node, what, ", or as AUTO, without quotes, to find it privately")
 
 
 Readers = Mapping[str, Callable[[exp.Expr, str], Any]]

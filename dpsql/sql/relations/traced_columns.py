@@ -1,8 +1,9 @@
 """Traces of each output column of a statement to released columns, with factors, so that their errors add up.
 
 Only what is linear is traced: columns that go on, their sums and differences, multiples by constants, casts and rounding,
-``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything). An output that is anything
-else has no trace. Of a set operation, an output has a trace for each side that has one; of a list, for each of its items.
+``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything), and subqueries of one
+column as values. An output that is anything else has no trace. Of a set operation, an output has a trace for each side that
+has one; of a list, for each of its items.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
                 return None
             found += columns[0]
             continue
-        sums = () if aggregates else _alternatives(item.unalias(), named)
+        sums = () if aggregates else _alternatives(item.unalias(), named, scope)
         found.append((item.alias_or_name, sums))
     return found
 
@@ -121,21 +122,36 @@ def _name_columns(sources: Mapping[str, list[_Column]]) -> _Named:
     return found
 
 
-def _alternatives(node: exp.Expr, named: _Named) -> tuple[_Sum, ...]:
+def _alternatives(node: exp.Expr, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
     """Return what a linear expression may be made of: for several columns, where each is made of one thing.
 
     A list is made of what its items are; the values of a MAP are a list.
     """
     if isinstance(node, exp.Array):
-        return tuple(one for item in node.expressions for one in _alternatives(item, named))
+        return tuple(one for item in node.expressions for one in _alternatives(item, named, scope))
     if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
-        return _alternatives(values, named)
-    columns = {id(c): _find(c, named) for c in node.find_all(exp.Column)}
+        return _alternatives(values, named, scope)
+    columns = {id(value): _trace_value(value, named, scope) for value in _list_values(node)}
     widest = max((len(sums) for sums in columns.values()), default=0)
     if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
         return ()
     found = (_linear(node, columns, place) for place in range(widest))
     return tuple(one for one in found if one)
+
+
+def _list_values(node: exp.Expr) -> list[exp.Expr]:
+    """Return the columns of an expression, and the subqueries in it, whose own columns are not of its FROM."""
+    kinds = (exp.Column, exp.Query)
+    walked = node.walk(prune=lambda inner: isinstance(inner, kinds))
+    return [inner for inner in walked if isinstance(inner, kinds)]
+
+
+def _trace_value(node: exp.Expr, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
+    """Return what a column, or a subquery of one column, may be made of."""
+    if isinstance(node, exp.Column):
+        return _find(node, named)
+    columns = _query(node, scope) or []
+    return columns[0][1] if len(columns) == 1 else ()
 
 
 def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
@@ -145,7 +161,7 @@ def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
 
 def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:
     """Return the terms of an expression; none of a constant, None where it is not linear."""
-    if isinstance(node, exp.Column):
+    if isinstance(node, exp.Column | exp.Query):
         sums = columns.get(id(node), ())
         return sums[place] if place < len(sums) else None
     if _constant(node) is not None:

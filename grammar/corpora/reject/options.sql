@@ -240,7 +240,7 @@ SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
 BindError: contribution_bounds_per_row must be a pair.
   1 |   SELECT SUM(amount, contribution_bounds_per_row => 5) FROM visits
                                                           ^
-Hint: write contribution_bounds_per_row as (lowest, highest).
+Hint: write contribution_bounds_per_row as (lowest, highest), or as AUTO, without quotes, to find them privately.
 ====
 -- case: bounds from the data
 SELECT SUM(amount, contribution_bounds_per_row => (0, max(amount))) FROM visits
@@ -487,4 +487,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM 
 BindError: max_rows_contributed must be a number.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
                                                                     ^^^^
-Hint: write max_rows_contributed as a literal, such as 3.
+Hint: write max_rows_contributed as a literal, such as 3, or as AUTO, without quotes, to find it privately.

@@ -107,6 +107,14 @@ def test_explain_proposes_auto_where_bounds_are_loose(session: dpsql.Session, ca
     assert told("(0, 1000000)") == before
 
 
+@pytest.mark.parametrize("call", ["SUM", "AVG", "VARIANCE", "STDDEV"])
+def test_bounds_that_are_found_stand_beside_no_others(session: dpsql.Session, call: str) -> None:
+    text = f"SELECT {call}(age, contribution_bounds_per_row => AUTO, contribution_bounds_per_group => (0, 9)) AS m FROM t"
+    with pytest.raises(dpsql.BindError, match="per row") as caught:
+        session.sql(text)
+    assert caught.value.span is not None
+
+
 def test_all_of_a_statement_share_the_chance(session: dpsql.Session) -> None:
     """Twenty in one statement, whether in one block or in as many."""
     calls = ", ".join(f"AVG(free + {i}, {AUTO}) AS a{i}" for i in range(20))
