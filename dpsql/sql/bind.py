@@ -36,7 +36,7 @@ from dpsql.sql.relations.intervals import (
 )
 from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, prepend_kept_results
 from dpsql.sql.relations.own_names import OwnNames, list_taken
-from dpsql.sql.relations.plan_size import refuse_public_joins, write_public
+from dpsql.sql.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
 from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
@@ -94,6 +94,7 @@ def _bind(
         if tree.find(exp.Into, exp.DML, exp.Command, exp.Create, exp.Copy):
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
         _refuse_other_names(tree, catalog.functions)
+        refuse_repeated_names(tree)
         with one_statement():
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")

@@ -383,7 +383,29 @@ def test_grouping_sets_are_counted_before_they_are_made(session: dpsql.Session, 
     assert len(caught.value.message) < 100
 
 
-@pytest.mark.parametrize("shape", ["sums of one another", "automatic bounds", "columns read"])
+@pytest.mark.parametrize("shape", ["aliases", "aliases above", "aliases far above"])
+def test_names_that_stand_for_more_and_more_are_refused(session: dpsql.Session, shape: str) -> None:
+    """``COUNT(*) AS a, a + a AS b, b + b AS c``: forty names were written out for ever, by us or by DuckDB."""
+    few, many = (calls(session, WIDE[shape](size)) for size in (20, 60))
+    assert many <= 5 * few
+    for size in (20, 60, 1000):
+        with pytest.raises(dpsql.BindError, match=r"more than (10|50),000 parts") as caught:
+            session.sql(WIDE[shape](size))
+        assert caught.value.span is not None
+    assert session.sql("SHOW BUDGET").dicts()[0]["spent_epsilon"] == 0
+    assert len(session.sql(WIDE[shape](5)).columns) >= 1
+
+
+@pytest.mark.parametrize(
+    "form", ["SELECT 1 AS a0{}", "SELECT COUNT(*) FROM t JOIN (SELECT 'a' AS k, 1 AS a0{}) AS s ON s.k = t.k"]
+)
+def test_names_of_public_rows_are_counted_too(session: dpsql.Session, form: str) -> None:
+    more = "".join(f", a{i} + a{i} AS a{i + 1}" for i in range(40))
+    with pytest.raises(dpsql.BindError, match="more than 50,000 parts"):
+        session.sql(form.format(more))
+
+
+@pytest.mark.parametrize("shape", ["sums of one another", "automatic bounds", "columns read", "HAVING", "subsamples"])
 def test_numbers_are_bound_one_by_one(session: dpsql.Session, shape: str) -> None:
     """Ends were copied at each step of a sum, and aggregates counted for each of them: 20 s for 1,281 automatic bounds."""
     few, many = (calls(session, WIDE[shape](size), bound=True) for size in (20, 80))

@@ -21,7 +21,7 @@ from dpsql.errors import BindError, Span
 from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
-from dpsql.sql.relations.relation import From, Relation
+from dpsql.sql.relations.relation import From, Relation, fold
 
 MAX_WRITTEN_SIZE = 250_000
 """Characters of a statement's exact SQL. To write, prove, plan and run so many takes some 12 seconds."""
@@ -53,6 +53,8 @@ MAX_COUNTED_ROWS = 2**62
 """Rows of one unit, after joins and UNION ALL, by what the policy and the query say."""
 MAX_EXPRESSION_NODES = 10_000
 """Nodes of an expression in which names stand for other items of the SELECT."""
+MAX_REPEATED_NODES = 50_000
+"""Nodes that the names of a SELECT stand for, each as often as it is read."""
 INLINE_NODES = 400
 """Nodes of an exact query that still stands wherever it is read."""
 _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
@@ -107,6 +109,39 @@ def refuse_cell(sizes: Sequence[int], place: Span) -> None:
         what = f"the statements up to here count as {size:,} characters of exact SQL together"
         hint = f"run them in several cells; each counts as {SMALL_STATEMENT} or more."
         raise BindError(f"{what}, and {MAX_CELL_SIZE:,} are the most.", span=place, hint=hint)
+
+
+def refuse_repeated(nodes: int, place: exp.Expr) -> None:
+    """Refuse a SELECT whose names stand for too much, each as often as it is read.
+
+    Raises:
+        BindError: they do.
+    """
+    if nodes > MAX_REPEATED_NODES:
+        what = f"the names in this SELECT stand for more than {MAX_REPEATED_NODES:,} parts, once they are written out."
+        raise bind_error(place, what, "name the parts in a subquery: FROM (SELECT ... AS a).")
+
+
+def refuse_repeated_names(tree: exp.Expr) -> None:
+    """Refuse SELECTs whose items read names of other items too often: an engine writes out what they stand for each time.
+
+    Raises:
+        BindError: ``c AS a, a + a AS b, b + b AS d`` and so on.
+    """
+    for select in tree.find_all(exp.Select):
+        sizes: dict[str, int] = {}
+        total = 0
+        clauses = (select.args.get(key) for key in ("where", "group", "having", "qualify", "order"))
+        for item in (*select.expressions, *filter(None, clauses)):
+            size = 0
+            for node in item.walk():
+                size += 1
+                if isinstance(node, exp.Column) and not node.table:
+                    repeated = sizes.get(fold(node.name), 0)
+                    size, total = size + repeated, total + repeated
+                    refuse_repeated(total, node)
+            if isinstance(item, exp.Alias):
+                sizes[fold(item.alias)] = size
 
 
 def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:

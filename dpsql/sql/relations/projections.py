@@ -80,6 +80,7 @@ class Grouped:
     rows: Bounds | None = None
     """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+    _by_column: dict[str, Typed] = field(default_factory=dict)
 
     @classmethod
     def by(cls, nodes: Iterable[exp.Expr], names: rel.Names, rows: Bounds | None = None) -> Grouped:
@@ -102,9 +103,10 @@ class Grouped:
             BindError: it is none of its columns.
         """
         if node.meta.get(_ABOVE):
-            known = {name: replace(typed, constant=False) for name, typed, _ in self.keys}
-            known |= {typed.node.name: typed for _, typed in self.made.values()}
-            if (found := known.get(node.name)) is not None:
+            for name, typed, _ in self.keys:
+                if name == node.name:
+                    return replace(typed, node=node.copy(), constant=False)
+            if (found := self._by_column.get(node.name)) is not None:
                 return replace(found, node=node.copy())
         hint = f"write AVG({node.name})."
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
@@ -128,7 +130,9 @@ class Grouped:
             if text not in self.made:
                 sql, kind = write_exact_aggregate(call, self.names)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
-                self.made[text] = (sql, Typed(_above(f"a{len(self.made)}"), kind, bounds))
+                above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
+                self.made[text] = (sql, above)
+                self._by_column[above.node.name] = above
             return self.made[text][1].node.copy()
         for child in list(node.iter_expressions()):
             new = self._rewrite(child)
