@@ -43,6 +43,8 @@ Engines compare each condition with every other: DuckDB 1.5 takes up to 2.6 s to
 """
 CANDIDATE_NUMBERS_PER_CHARACTER = 72
 """Numbers of candidates (their columns, place and terms) that take as much as one character: 18 million need some 800 MB."""
+TERM_CHARACTERS = 1_500
+"""Characters that each term of a utility takes as long as, besides its own: the texts of its routes are written and proved."""
 BLOCK_RESULTS_PER_CHARACTER = 6
 """Results of subsample blocks that take as long as one character, where one query gives them all."""
 BLOCK_CHARACTERS = 160
@@ -307,15 +309,22 @@ class WrittenTexts:
         if self._weigh(self.joining + self._rough) > MAX_WRITTEN_SIZE:
             self._look()
 
-    def add_candidates(self, count: int, numbers: int, span: Span | None) -> None:
-        """Add candidates of so many numbers each.
+    def add_candidates(self, count: int, columns: int, terms: int, span: Span | None) -> None:
+        """Add candidates of so many columns, of which a utility of so many terms chooses.
 
         Raises:
             BindError: they are too many, with what was added before.
         """
-        self.other += count * numbers // CANDIDATE_NUMBERS_PER_CHARACTER
+        numbers = 1 + columns + terms
+        self.other += count * numbers // CANDIDATE_NUMBERS_PER_CHARACTER + terms * TERM_CHARACTERS
         what = f"{count:,} candidates with {numbers} numbers each are too many for one statement"
-        self._refuse_other(what, "choose a range among few candidates first, and then within it.", span)
+        hint = "choose a range among few candidates first, and then within it."
+        if terms * TERM_CHARACTERS > count:
+            what, hint = (
+                f"utilities of {terms:,} terms are too many for one statement",
+                "take fewer terms, or choose in several statements.",
+            )
+        self._refuse_other(what, hint, span)
 
     def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
         """Add subsample blocks of so many outputs; ``query`` runs on each of them, where it can't run on all at once.

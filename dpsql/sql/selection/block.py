@@ -125,8 +125,8 @@ class Selection:
         candidate = self._candidates()
         self.names = RowNames((*self.bound.relations, candidate), dict(self.bound.merged), {}, candidate)
         self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
-        numbers = 1 + len(candidate.fields) + sum(1 for _ in call.args[0].find_all(exp.AggFunc))
-        self.binder.written.add_candidates(self.count or 0, numbers, span_of(call.node))
+        terms = max(1, sum(1 for _ in call.args[0].find_all(exp.AggFunc)))
+        self.binder.written.add_candidates(self.count or 0, len(candidate.fields), terms, span_of(call.node))
         # The private rows that the statistic looks at, at most so many of one unit.
         self.rows_per_unit = require_rows(self.bound, self.options, call.node)
         self.rows = rows_of_statistic(
