@@ -149,6 +149,11 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
+def clip(text: str, most: int = 60) -> str:
+    """Return a text, cut short where it is long, for a sentence that repeats it."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the nearest known name, else with at most eight names that exist."""
     known = list(known)

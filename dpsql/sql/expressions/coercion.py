@@ -20,7 +20,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from dpsql.errors import BindError, did_you_mean
+from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.policy.validate import DateBound
 from dpsql.sql.expressions import types
 from dpsql.sql.expressions.lengths import length_of, mark_length
@@ -244,7 +244,7 @@ def _read_moment(text: exp.Expr, wanted: types.Type, place: exp.Expr | None) -> 
         return types.make_cast(exp.Literal.string(_READERS[wanted.kind](text.name.strip())), wanted)
     except ValueError:
         hint = _EXAMPLES.get(wanted.kind)
-    raise bind_error(place, f"{_quote(text.name)} is no {wanted.sql}.", hint)
+    raise bind_error(place, f"'{clip(text.name)}' is no {wanted.sql}.", hint)
 
 
 def _date(text: str) -> str:
@@ -423,8 +423,6 @@ def _whole_days(bounds: types.Bounds) -> types.Bounds:
     return types.Bounds(*ends)
 
 
-_SHOWN = 60
-"""Characters of a text that an error repeats."""
 _SHOWABLE = {"TIMESTAMP": ("-infinity", "infinity"), "TIME": ("00:00:00", "24:00:00")}
 """Files can hold times and timestamps out of these ranges; to show one ends the engine's process."""
 
@@ -456,7 +454,7 @@ def read_constant(place: exp.Literal, kind: types.Type, node: exp.Expr) -> types
         return types.Typed(made, kind, bounds, True, nullable=False)
     if kind.kind == "BOOLEAN":
         if written.lower() not in ("true", "false", "t", "f", "1", "0", "yes", "no", "y", "n"):
-            raise bind_error(node, f"{_quote(place.name)} is not a BOOLEAN.", "write TRUE or FALSE.")
+            raise bind_error(node, f"'{clip(place.name)}' is not a BOOLEAN.", "write TRUE or FALSE.")
         return types.Typed(types.make_cast(place.copy(), kind, True), kind, None, True)
     known = kind.numeric and len(written) <= 60 and _NUMBER.fullmatch(written)
     if known and math.isfinite(float(written)):
@@ -464,12 +462,7 @@ def read_constant(place: exp.Literal, kind: types.Type, node: exp.Expr) -> types
         bounds = convert(types.Typed(place, types.decimal(38, 19), types.Bounds.point(near)), kind).bounds
         if kind.reach is None or (bounds is not None and kind.reach.holds(bounds)):
             return types.Typed(types.make_cast(place.copy(), kind, True), kind, bounds, True, nullable=True)
-    raise bind_error(node, f"{_quote(place.name)} is no {kind.sql}.")
-
-
-def _quote(text: str) -> str:
-    """Return a text in quotes, cut short where it is long."""
-    return f"'{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}'"
+    raise bind_error(node, f"'{clip(place.name)}' is no {kind.sql}.")
 
 
 def take_value(typed: types.Typed, node: exp.Expr) -> types.Typed:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.errors import ParseError, Span
+from dpsql.errors import ParseError, Span, clip
 from dpsql.sql.parse.functions import ALIASES, WORDS
 from dpsql.sql.parse.modes import MODES, find_mode
 from dpsql.sql.parse.tokens import is_open, is_word, token_error
@@ -111,10 +111,6 @@ _MEANT = (
 """The guess at what the text of a statement that can't be read looks as if it meant."""
 
 
-_SHOWN = 60
-"""Characters of a word that an error repeats."""
-
-
 def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
     """Return the refusal of a text that sqlglot can't read: what stands where, and what was probably meant."""
     detail: dict[str, Any] = error.errors[0] if error.errors else {}
@@ -137,7 +133,7 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
 
 def _describe(said: str, word: str) -> str:
     """Return sqlglot's reason in words that an analyst can use."""
-    word = word if len(word) <= _SHOWN else f"{word[:_SHOWN]}..."
+    word = clip(word)
     here = f"{word} is not expected here" if word else "this is not SQL that DuckDB or dpsql knows"
     if said.startswith("Expecting )"):
         return f"a ) is missing before {word}" if word else "a ) is missing"

@@ -208,13 +208,10 @@ def _check(tokens: list[Token], text: str) -> None:
 
 
 def _check_number(token: Token) -> None:
-    """Refuse a number that no type of a fixed size holds: a DOUBLE is written with a point or an exponent."""
-    digits = token.text.replace("_", "")
-    if len(digits) > MAX_DIGITS:
-        what = f"this number has {len(digits):,} characters, and {MAX_DIGITS} are the most."
+    """Refuse a number that is too long to be read at all."""
+    if len(token.text) > MAX_DIGITS:
+        what = f"this number has {len(token.text):,} characters, and {MAX_DIGITS} are the most."
         raise token_error(token, what, "leave digits out.")
-    if digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
-        raise token_error(token, "this integer does not fit 128 bits.", "write a DOUBLE: 1e40.")
 
 
 def _template(name: str, span: Span, before: Token | None) -> ParseError:

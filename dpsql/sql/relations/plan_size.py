@@ -21,6 +21,7 @@ from dpsql.errors import BindError, Span
 from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.tokens import MAX_INTEGER
 from dpsql.sql.relations.relation import From, Relation, fold
 
 MAX_WRITTEN_SIZE = 250_000
@@ -120,7 +121,7 @@ def refuse_repeated(nodes: int, place: exp.Expr) -> None:
         BindError: they do.
     """
     if nodes > MAX_REPEATED_NODES:
-        what = f"the names in this SELECT stand for more than {MAX_REPEATED_NODES:,} parts, once they are written out."
+        what = f"this SELECT has more than {MAX_REPEATED_NODES:,} parts, once its names are written out."
         raise bind_error(place, what, "name the parts in a subquery: FROM (SELECT ... AS a).")
 
 
@@ -381,9 +382,14 @@ def write_public(query: exp.Expr) -> str:
     """Return the text of a public query; an engine takes as long to plan it as an exact one.
 
     Raises:
-        BindError: too many relations meet in it, or it is too long with the intervals of its columns.
+        BindError: too many relations meet in it, it is too long with the intervals of its columns, or holds an integer
+            that engines have no type of a fixed size for.
     """
     refuse_public_joins(query)
+    for node in query.find_all(exp.Literal):
+        digits = node.name
+        if not node.is_string and digits.isascii() and digits.isdigit() and int(digits) >= MAX_INTEGER:
+            raise bind_error(node, "this integer does not fit 128 bits.", "write a DOUBLE: 1e40.")
     text = to_sql(query)
     if len(text) > MAX_PUBLIC_SIZE:
         what = f"the SQL above the private part would have {len(text):,} characters with its intervals"

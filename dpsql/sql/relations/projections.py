@@ -103,11 +103,9 @@ class Grouped:
             BindError: it is none of its columns.
         """
         if node.meta.get(_ABOVE):
-            for name, typed, _ in self.keys:
-                if name == node.name:
-                    return replace(typed, node=node.copy(), constant=False)
-            if (found := self._by_column.get(node.name)) is not None:
-                return replace(found, node=node.copy())
+            key = next((typed for name, typed, _ in self.keys if name == node.name), None)
+            if (found := key or self._by_column.get(node.name)) is not None:
+                return replace(found, node=node.copy(), constant=False)
         hint = f"write AVG({node.name})."
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
 
@@ -199,8 +197,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
     alias = binder.name("rows")
     alone = len(bound.relations) == 1
     query = exp.Select()
-    fields: list[rel.Field] = []
-    taken: set[str] = set()
+    fields, taken = list[rel.Field](), set[str]()
     aliases: dict[str, exp.Expr] = {}
     windows = own.Windows(binder, bound, env)
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
