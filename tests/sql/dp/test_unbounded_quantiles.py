@@ -38,7 +38,8 @@ GRID = GeometricGrid(-30, 64)
 @pytest.fixture(scope="module")
 def session() -> Iterator[dpsql.Session]:
     con = duckdb.connect()
-    con.execute("""CREATE TABLE t AS SELECT range AS u, exp(20 * ((range * 0.6180339887) % 1)) AS wide, range - 700 AS n, -1000000 - range AS low,
+    con.execute("""CREATE TABLE t AS SELECT range AS u, exp(20 * ((range * 0.6180339887) % 1)) AS wide,
+        range - 700 AS n, -1000000 - range AS low,
         CASE range % 50 WHEN 0 THEN NULL WHEN 1 THEN 'NaN'::DOUBLE WHEN 2 THEN 'Infinity'::DOUBLE ELSE 5 END AS odd,
         range % 11 AS held, 'A' AS w, (range / 100.0)::DECIMAL(10, 2) AS d FROM range(2000)""")
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
