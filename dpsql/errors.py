@@ -151,7 +151,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
 
 def clip(text: str, most: int = 60) -> str:
     """Return a text, cut short where it is long, for a sentence that repeats it."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

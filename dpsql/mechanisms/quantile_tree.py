@@ -25,7 +25,7 @@ off by at most the largest error of a sum of children on the way, added up over 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -197,15 +197,8 @@ class QuantileTree(Quantiles):
         factor = _find_factor(self._points, self.branches, self.levels, rank)
         return math.sqrt(self.noise.variance * factor) + (min(self.inward, rows / 2) if rank.end else 0)
 
-    def mean_errors(self, rows: int) -> Mapping[str, float]:
-        found: dict[str, float] = {}
-        if self.even_ends is None:
-            return found
-        low, high, steps = self.even_ends
-        for name, places in self._places().items():
-            off = max(math.sqrt(2 / math.pi) * self.measure_rank(self.ranks[i], rows) for i in places)
-            found[name] = min(off / rows, 0.25) * float((high - low) / steps)
-        return found
+    def _expect_miss(self, rank: WantedRank, rows: int) -> float:
+        return math.sqrt(2 / math.pi) * self.measure_rank(rank, rows)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         shared = f", over {self.groups} groups" if self.groups > 1 else ""

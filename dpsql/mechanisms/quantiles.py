@@ -276,10 +276,13 @@ class Quantiles(Part):
             return found
         low, high, steps = self.even_ends
         for name, places in self._places().items():
-            ranks = (self.ranks[i] for i in places)
-            off = max(1 / float(self.rate(r) * r.scale) + (self.inward if r.end else 0) for r in ranks)
+            off = max(self._expect_miss(self.ranks[i], rows) for i in places)
             found[name] = min(off / rows, 0.25) * float((high - low) / steps)
         return found
+
+    def _expect_miss(self, rank: WantedRank, rows: int) -> float:
+        """Return the mean absolute error in rank, in rows, among so many rows of a group."""
+        return 1 / float(self.rate(rank) * rank.scale) + (self.inward if rank.end else 0)
 
 
 def note_rank_error(names: Sequence[str], off: float) -> str:

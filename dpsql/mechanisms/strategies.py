@@ -12,7 +12,7 @@ from dataclasses import dataclass
 EVEN, MARGINALS, TREE, SQUARE_ROOT = "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"
 STRATEGY_NAMES = (EVEN, MARGINALS, TREE, SQUARE_ROOT)
 """The names that OPTIONS (strategy = ...) takes, besides AUTO."""
-_CLEARLY = 1 - 1e-9
+CLEARLY = 1 - 1e-9
 """Another strategy than EVEN is taken where its error is smaller by more than the rounding of floats."""
 
 _LISTED = 8
@@ -82,5 +82,5 @@ def _list_better(errors: Mapping[str, ColumnErrors]) -> Iterator[tuple[float, st
         ratio = 1.0
         for column, error in own.items():
             ratio *= error / plain[column]
-        if name != EVEN and ratio < _CLEARLY and all(own[c] <= plain[c] for c in plain):
+        if name != EVEN and ratio < CLEARLY and all(own[c] <= plain[c] for c in plain):
             yield ratio, name

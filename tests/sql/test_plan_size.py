@@ -397,6 +397,16 @@ def test_names_that_are_read_more_and_more_often(session: dpsql.Session, shape: 
 
 
 @pytest.mark.parametrize(
+    "clause", ["HAVING {}", "QUALIFY {}", "ORDER BY {}", "WINDOW w AS (ORDER BY {})", "LIMIT ({})"]
+)
+def test_names_are_counted_wherever_they_are_read(session: dpsql.Session, clause: str) -> None:
+    aliases = "".join(f", a{i} + a{i} AS a{i + 1}" for i in range(10))
+    read = clause.format(" + ".join(["a10"] * 60) + " > 1")
+    with pytest.raises(dpsql.BindError, match="more than 50,000 parts"):
+        session.sql(f"SELECT COUNT(*) AS a0{aliases} FROM t {read}")
+
+
+@pytest.mark.parametrize(
     "form", ["SELECT 1 AS a0{}", "SELECT COUNT(*) FROM t JOIN (SELECT 'a' AS k, 1 AS a0{}) AS s ON s.k = t.k"]
 )
 def test_names_of_public_rows_are_counted_too(session: dpsql.Session, form: str) -> None:

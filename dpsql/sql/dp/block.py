@@ -26,7 +26,7 @@ from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.relations import fan_out, relation
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import split_conjuncts
-from dpsql.sql.relations.plan_size import has_more_nodes, refuse_keys, refuse_repeated
+from dpsql.sql.relations.plan_size import has_more_nodes, refuse_keys
 from dpsql.sql.relations.projections import substitute_aliases
 
 _AGGREGATES = names_of("DP")
@@ -80,8 +80,6 @@ class AggregatingBlock(ABC):
     """The analyst's own words for the keys, by their names in the exact query."""
     column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
-    repeated: int = 0
-    """The nodes that names of the SELECT stood for so far."""
     autos: int | None = None
     """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
 
@@ -311,7 +309,7 @@ class AggregatingBlock(ABC):
         if isinstance(node, exp.Column):
             known = aliases.get(relation.fold(node.name)) if not node.table else None
             if known is not None:
-                return self._repeat(known, node)
+                return exp.paren(known.copy())
             self.expression(node)
             if self.is_unit(node):
                 what = f"{node.name} is the privacy unit: it is never released."
@@ -322,12 +320,6 @@ class AggregatingBlock(ABC):
             hint = f"did you mean {near}?" if near and near != name else None
             raise bind_error(node, f"{name} takes no named arguments.", hint)
         return self._children(node, aliases)
-
-    def _repeat(self, known: exp.Expr, place: exp.Expr) -> exp.Expr:
-        """Return what a name of the SELECT stands for; all that names stand for has a size: ``a + a AS b, b + b AS c``."""
-        self.repeated += sum(1 for _ in known.walk())
-        refuse_repeated(self.repeated, place)
-        return exp.paren(known.copy())
 
     def _children(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         inner = node.this.this if isinstance(node.this, exp.Filter) else node.this

@@ -27,7 +27,7 @@ from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.ordered_noise import OrderedNoise
 from dpsql.mechanisms.per_group import LaplaceNoise, Noise, Statistic
 from dpsql.mechanisms.square_root_noise import MAX_SQUARE_ROOT_STEPS, make_square_root
-from dpsql.mechanisms.strategies import EVEN, SQUARE_ROOT, TREE, StrategyChoice, choose_strategy
+from dpsql.mechanisms.strategies import CLEARLY, EVEN, SQUARE_ROOT, TREE, StrategyChoice, choose_strategy
 from dpsql.mechanisms.tree_noise import make_tree
 from dpsql.mechanisms.window_widths import WindowSum
 from dpsql.plan import StrategyVariant
@@ -45,7 +45,6 @@ MAKERS: Mapping[str, Callable[[Noise, int], OrderedNoise]] = {
 MAX_ORDERED_STEPS = 1 << 16
 """Steps for which there are such strategies."""
 _ORDERED_KINDS = frozenset({"INTEGER", "DECIMAL", "DOUBLE", "DATE", "TIMESTAMP", "TEXT"})
-_CLEARLY = 1 - 1e-9
 _Made = TypeVar("_Made")
 _MIXED = 2
 """Statistics up to which stored answers of all mixtures of strategies are looked for."""
@@ -262,7 +261,7 @@ class _Strategies:
         if self.forced is not None:
             return choice, dict.fromkeys(self.statistics, self.forced)
         better = (
-            s for s in self.statistics if self.squared[s, choice.chosen] < self.squared[s, EVEN] * _CLEARLY
+            s for s in self.statistics if self.squared[s, choice.chosen] < self.squared[s, EVEN] * CLEARLY
         )
         return choice, dict.fromkeys(self.statistics, EVEN) | dict.fromkeys(better, choice.chosen)
 

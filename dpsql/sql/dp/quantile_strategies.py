@@ -20,7 +20,7 @@ from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.quantile_errors import RankErrors, expect_plain, expect_tree
 from dpsql.mechanisms.quantile_tree import QuantileTree, make_tree_of
 from dpsql.mechanisms.quantiles import Quantiles
-from dpsql.mechanisms.strategies import EVEN, TREE, StrategyChoice
+from dpsql.mechanisms.strategies import CLEARLY, EVEN, TREE, StrategyChoice
 from dpsql.plan import PrivateBlock, StrategyVariant
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import Event
@@ -33,7 +33,6 @@ _FEWEST = 2
 """Quantiles of one column from which on a tree may be asked for."""
 _MANY = 3
 """Quantiles of one column from which on AUTO compares the ways."""
-_CLEARLY = 1 - 1e-9
 
 
 def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
@@ -113,7 +112,7 @@ def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
 
 
 def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
-    return all(error < plain[name] * _CLEARLY for name, error in tree.items())
+    return all(error < plain[name] * CLEARLY for name, error in tree.items())
 
 
 def _list_variants(

@@ -239,10 +239,16 @@ class Gate:
     def _prove_written(
         self, claims: Sequence[ClaimedText], text: str, written: str, lent: Mapping[str, Sequence[str]], salt: int | None
     ) -> None:  # fmt: skip
+        mine, others = self._find_claims(text, lent, claims)
+        self._lock.prove_written(written, mine, claims, others, salt)
+
+    def _find_claims(
+        self, text: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]
+    ) -> tuple[list[ClaimedText], dict[str, Sequence[str]]]:
+        """Return the claims that were made for a text, and what is lent to it besides what operators lend themselves."""
         own = {name for claimed in claims for name in claimed.lent}
         others = {name: columns for name, columns in lent.items() if name not in own}
-        mine = [claimed for claimed in claims if self._text_of(claimed, others) == text]
-        self._lock.prove_written(written, mine, claims, others, salt)
+        return [claimed for claimed in claims if self._text_of(claimed, others) == text], others
 
     def _text_of(self, claimed: ClaimedText, lent: Mapping[str, Sequence[str]]) -> str:
         return self.exact(claimed.text, {**lent, **columns_of(claimed)})
@@ -255,9 +261,7 @@ class Gate:
         """
         text, shaped = self._write(*self._whole(sql, lent))
         if text not in self._allowed:
-            own = {name for claimed in claims for name in claimed.lent}
-            others = {name: columns for name, columns in lent.items() if name not in own}
-            mine = [claimed for claimed in claims if self._text_of(claimed, others) == text]
+            mine, others = self._find_claims(text, lent, claims)
             for claimed in mine:  # it was proved, and many others since
                 self._lock.prove(replace(claimed, text=text), others, shaped)
             if not mine:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from dpsql.errors import Error, ParseError, Span, did_you_mean
+from dpsql.errors import Error, ParseError, Span, clip, did_you_mean
 from dpsql.parameters import Params, name_parameters, number_marks
 from dpsql.sql.parse import synthetic_table
 from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
@@ -121,7 +121,8 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the parameters that tokens name, once each, with their values as SQL, cut short."""
     names = [name for name in _list_names(tokens) if name in params]
-    return tuple((name, _clip(to_sql(make_literal(params[name], name)))) for name in names)
+    written = ((name, to_sql(make_literal(params[name], name))) for name in names)
+    return tuple((name, clip(" ".join(text.split()), MAX_VALUE)) for name, text in written)
 
 
 def _list_names(tokens: Sequence[Token]) -> list[str]:
@@ -147,11 +148,6 @@ def list_parameter_names(text: str) -> tuple[str, ...]:
         return tuple(_list_names(tokenize(number_marks(text)[0])))
     except Error as error:
         raise error.located(text) from None
-
-
-def _clip(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MAX_VALUE else f"{flat[: MAX_VALUE - 3]}..."
 
 
 def may_keep(text: str) -> bool:

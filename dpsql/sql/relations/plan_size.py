@@ -61,6 +61,9 @@ MAX_REPEATED_NODES = 50_000
 INLINE_NODES = 400
 """Nodes of an exact query that still stands wherever it is read."""
 _MENTION = re.compile(rf"\b{SHARED_PREFIX}[0-9a-f]{{32}}\b")
+_WITHOUT_NAMES = frozenset({"expressions", "with_", "from_", "joins", "laterals"})
+"""The parts of a SELECT that read no names of its items, and these themselves."""
+_NAME_PARTS = "name the parts in a subquery: FROM (SELECT ... AS a)."
 _HINT = "ask for fewer numbers, or read fewer CTEs twice; several statements may: out << SELECT ... keeps an answer."
 
 
@@ -114,17 +117,6 @@ def refuse_cell(sizes: Sequence[int], place: Span) -> None:
         raise BindError(f"{what}, and {MAX_CELL_SIZE:,} are the most.", span=place, hint=hint)
 
 
-def refuse_repeated(nodes: int, place: exp.Expr) -> None:
-    """Refuse a SELECT whose names stand for too much, each as often as it is read.
-
-    Raises:
-        BindError: they do.
-    """
-    if nodes > MAX_REPEATED_NODES:
-        what = f"this SELECT has more than {MAX_REPEATED_NODES:,} parts, once its names are written out."
-        raise bind_error(place, what, "name the parts in a subquery: FROM (SELECT ... AS a).")
-
-
 def refuse_repeated_names(tree: exp.Expr) -> None:
     """Refuse SELECTs whose items read names of other items too often: an engine writes out what they stand for each time.
 
@@ -134,15 +126,17 @@ def refuse_repeated_names(tree: exp.Expr) -> None:
     for select in tree.find_all(exp.Select):
         sizes: dict[str, int] = {}
         total = 0
-        clauses = (select.args.get(key) for key in ("where", "group", "having", "qualify", "order"))
-        for item in (*select.expressions, *filter(None, clauses)):
+        clauses = (part for part in select.iter_expressions() if part.arg_key not in _WITHOUT_NAMES)
+        for item in (*select.expressions, *clauses):
             size = 0
             for node in item.walk():
                 size += 1
                 if isinstance(node, exp.Column) and not node.table:
                     repeated = sizes.get(fold(node.name), 0)
                     size, total = size + repeated, total + repeated
-                    refuse_repeated(total, node)
+                    if total > MAX_REPEATED_NODES:
+                        what = f"this SELECT has more than {MAX_REPEATED_NODES:,} parts, once its names are written out."
+                        raise bind_error(node, what, _NAME_PARTS)
             if isinstance(item, exp.Alias):
                 sizes[fold(item.alias)] = size
 
@@ -157,7 +151,7 @@ def refuse_growth(node: exp.Expr, place: exp.Expr) -> None:
         what = (
             f"this expression has more than {MAX_EXPRESSION_NODES:,} parts, once its names are written out."
         )
-        raise bind_error(place, what, "name the parts in a subquery: FROM (SELECT ... AS a).")
+        raise bind_error(place, what, _NAME_PARTS)
 
 
 def refuse_rows(bound: From, place: exp.Expr) -> None:
@@ -317,14 +311,13 @@ class WrittenTexts:
             BindError: they are too many, with what was added before.
         """
         numbers = 1 + columns + terms
-        self.other += count * numbers // CANDIDATE_NUMBERS_PER_CHARACTER + terms * TERM_CHARACTERS
+        candidates, routes = count * numbers // CANDIDATE_NUMBERS_PER_CHARACTER, terms * TERM_CHARACTERS
+        self.other += candidates + routes
         what = f"{count:,} candidates with {numbers} numbers each are too many for one statement"
         hint = "choose a range among few candidates first, and then within it."
-        if terms * TERM_CHARACTERS > count:
-            what, hint = (
-                f"utilities of {terms:,} terms are too many for one statement",
-                "take fewer terms, or choose in several statements.",
-            )
+        if routes > candidates:
+            what = f"utilities of {terms:,} terms are too many for one statement"
+            hint = "take fewer terms, or choose in several statements."
         self._refuse_other(what, hint, span)
 
     def add_blocks(self, count: int, outputs: int, query: str | None, span: Span | None) -> None:
