@@ -33,6 +33,12 @@ BETWEEN = PRICES.format("COUNT(*) FILTER (WHERE amount > x AND amount < k)")
 CLIPPED = PRICES.format("SUM(LEAST(amount, x))")
 EQUAL = PRICES.format("COUNT(*) FILTER (WHERE ward = k)")
 LOOPED = PRICES.format("COUNT(*) FILTER (WHERE amount * x > 5)")
+ROLLED = (
+    "SELECT WITH DP OPTIONS (strategy = MARGINALS, max_rows_contributed = 4) COUNT(*) AS n FROM visits "
+    "GROUP BY ROLLUP (ward, CASE WHEN amount > 50 THEN 1 ELSE 0 END)"
+)
+"""Nested sets under one cap on rows: those of declared wards are kept first."""
+IN_GROUPS = ROLLED.replace("max_rows_contributed = 4", "max_groups_contributed = 2")
 FAULTS = {
     "a row more in all groups": (BUDGETED, r"4 - COALESCE", "5 - COALESCE"),
     "a lower end further away": (BUDGETED, r"-6 \* counted", "-8 * counted"),
@@ -89,6 +95,17 @@ FAULTS = {
     "a loop's sum a thousand times": (LOOPED, r"SUM\((CASE .*? END)\) AS v0", r"1000 * SUM(\1) AS v0"),
     "a row more of each unit in a loop": (LOOPED, r"lag\(u, 3\)", "lag(u, 4)"),
     "a row more of each unit for a choice": (EQUAL, r"lag\(u, 3\)", "lag(u, 4)"),
+    "cells that go first by others' rows": (
+        ROLLED, r"CASE WHEN (k\d) IS NULL THEN 1 ELSE 0 END AS later", r"COUNT(*) OVER (PARTITION BY \1) AS later",
+    ),
+    "cells that go first by the number of all": (
+        ROLLED, r"CASE WHEN k\d IS NULL THEN 1 ELSE 0 END AS later", "SUM(n) OVER () AS later",
+    ),
+    "rows for each place in the order of cells": (ROLLED, r"PARTITION BY u ORDER BY later", "PARTITION BY u, later ORDER BY later"),
+    "a row more of the cells that go first": (ROLLED, r"4 - COALESCE", "5 - COALESCE"),
+    "an order of cells before that of units": (IN_GROUPS, r"ORDER BY u, later", "ORDER BY later, u"),
+    "a group more of the cells that go first": (IN_GROUPS, r"lag\(u, 2\)", "lag(u, 3)"),
+    "an order of cells without the salt": (IN_GROUPS, r"\$salt", "7"),
     "a block by the ward": (
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
         r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',

@@ -3,14 +3,28 @@
 Where groups are public and what is asked adds up over them (counts, and sums with bounds per row), the sets may be measured
 together, see :mod:`dpsql.mechanisms.marginals`. The keys' values are crossed; a key whose rows may have another value than
 those of its groups gets NULL for these rows, so that they count in the sets without that key, as they do set by set.
+
+Caps apply once, to the finest cells, and a unit's cells that more of the sets show go first. A set shows a cell or hides it;
+let the sets be nested, so that of any two that hide some cells one hides all that the other does. Then no unit counts with
+fewer rows in COUNT(*) of any set than by itself:
+
+* Under a cap of B rows in all, a set by itself keeps min(B, N) of the N rows that it shows. These come before all others, whose
+  cells fewer of the sets show, so of the B rows that are kept together min(B, N) are its own.
+* Under caps of C rows in each of L groups, which share C times L rows, it keeps the least of C L and the sum of min(C, n) over
+  its groups of n rows. A group is made of finest cells, whose sum of min(C, n) is no less, and these come first as above.
+* With C = 1 the same holds for the number of groups, at most L of them, in the place of rows.
+
+That order depends on the unit's own rows and on public values, so what one unit moves is what it was. Whatever is no count of all
+rows may lose: a sum by itself is held to what B rows can add up to, from all rows, and together it is the sum of B of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -51,6 +65,8 @@ class JointBlock(NoisyBlock):
 
     sizes: list[int] = field(default_factory=list)
     others: list[bool] = field(default_factory=list)
+    sets: Sequence[NoisyBlock] = ()
+    """The blocks of the grouping sets, bound."""
 
     @property
     def others_use_caps(self) -> bool:
@@ -65,7 +81,7 @@ class JointBlock(NoisyBlock):
             own = find_public_groups(self, [pair], self.range_groups())
             if own is None or own.size is None:
                 raise Unfit(f"nothing public says how many values {to_sql(self.key_sources[key.name])} has")
-            beyond = not self.within
+            beyond = not self.within and not own.complete
             if beyond and own.nullable:
                 raise Unfit(f"NULL is a group of {to_sql(self.key_sources[key.name])}")
             self.sizes.append(own.size + beyond)
@@ -91,6 +107,57 @@ class JointBlock(NoisyBlock):
         self.domain = PublicGroups(f"SELECT {names} FROM {crossed}", whole, origin, nullable)
         self.keys = dict(zip(self.keys, placed, strict=True))
         return tuple(placed)
+
+    def bind_clauses(self) -> None:
+        self.exact.later = tuple(self._list_hidden())
+        super().bind_clauses()
+
+    def _list_hidden(self) -> Iterator[str]:
+        """Yield the conditions under which each set hides a cell; where sets aren't nested, those of a key beyond its values."""
+        if self.within:
+            return
+        named = {text: key.name for text, key in self.keys.items()}
+        beyond = {name for name, other in zip(named.values(), self.others, strict=True) if other}
+        if not self.is_nested:
+            yield from (f"{name} IS NULL" for name in named.values() if name in beyond)
+            return
+        told: set[str] = set()
+        for block in self.sets:
+            parts = [f"{named[text]} IS NULL" for text in block.keys if named[text] in beyond]
+            if block.domain is not None and self.has_listing(block):
+                values = [named[text] for text in block.keys]
+                listed = block.domain.holds(values, tuple(block.keys.values()), "shown")
+                parts.append(f"NOT {listed}")
+            if parts and (condition := " OR ".join(sorted(parts))) not in told:
+                told.add(condition)
+                yield condition
+
+    def has_listing(self, block: NoisyBlock) -> bool:
+        """Tell whether a set has fewer groups than its keys' values crossed."""
+        places = [list(self.keys).index(text) for text in block.keys]
+        full = math.prod(self.sizes[i] - self.others[i] for i in places)
+        return block.domain is not None and block.domain.size != full
+
+    @property
+    def is_nested(self) -> bool:
+        """Tell whether of any two sets that hide cells one hides all that the other does."""
+        others = dict(zip(self.keys, self.others, strict=True))
+        listings = [block for block in self.sets if self.has_listing(block)]
+        if any(block.domain is not None and block.domain.nullable for block in listings):
+            return False
+        hiding = [
+            {text for text in block.keys if listings or others[text]}
+            for block in self.sets
+            if block in listings or any(others[text] for text in block.keys)
+        ]
+        hiding.sort(key=len)
+        return all(one <= other for one, other in pairwise(hiding))
+
+    def _protection(self) -> tuple[str, ...]:
+        if not self.exact.later or self.exact.bound.unit is None:
+            return super()._protection()
+        first = "Where caps cut, a privacy unit's rows that more of the grouping sets show are kept first."
+        return (*super()._protection(), first)
 
 
 @dataclass
@@ -145,10 +212,11 @@ def choose_for_sets(
     }
     forced = find_forced(options)
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
-    if forced is None and (dearer or _leaves_out_more(joint)):
+    loss = _find_loss(joint, operator.table)
+    if forced is None and (dearer or loss):
         before.restore()
-        if not dearer and joint.others_use_caps and choose_strategy(errors, None).chosen == MARGINALS:
-            binder.limits.append(_OTHERS)
+        if not dearer and choose_strategy(errors, None).chosen == MARGINALS:
+            binder.limits.append(_LESS_NOISE.format(loss))
         return MarginalsChoice()
     choice = choose_strategy(errors, forced)
     if choice.chosen != MARGINALS:
@@ -194,6 +262,7 @@ def _plan(
     if len({frozenset(block.keys) for block in blocks}) < 2:
         raise Unfit("there is one set of keys here")
     joint = join()
+    joint.sets = blocks
     joint.bind()
     if joint.others_use_caps and joint.exact.groups is None and joint.exact.row_budget is None:
         raise Unfit("the cap on groups is as large as the number of all cells")
@@ -223,9 +292,8 @@ def _make_marginal(places: tuple[int, ...], block: NoisyBlock, joint: JointBlock
     names = list(joint.keys.values())
     own = {key.name: text for text, key in block.keys.items()}
     order = sorted(own, key=lambda name: list(joint.keys).index(own[name]))
-    full = math.prod(joint.sizes[i] - joint.others[i] for i in places)
     listing = ""
-    if block.domain is not None and block.domain.size != full:
+    if block.domain is not None and joint.has_listing(block):
         listing = f"SELECT {', '.join(order)} FROM ({block.domain.sql}) AS listed"
     shown = ", ".join(to_sql(joint.key_sources[names[i].name]) for i in places)
     return Marginal(places, _count_cells(block), listing, shown)
@@ -264,20 +332,27 @@ def _variance(output: Output) -> float:
     return noise.variance / float(steps) ** 2
 
 
-_OTHERS = (
-    "These grouping sets would have less noise if they were measured together (strategy = MARGINALS), but rows beyond the "
-    "declared values would then use up the caps too: so that is done where it is asked for."
+_LESS_NOISE = (
+    "These grouping sets would have less noise if they were measured together (strategy = MARGINALS), but {}: so that is done "
+    "where it is asked for."
 )
+_WHOLE_CELLS = "whole cells of all keys would then be left out"
+_OTHERS = "rows beyond the declared values would then use up the caps too"
+_SUMS = "of a privacy unit with more rows than count, sums could then be of fewer rows"
 
 
-def _leaves_out_more(joint: JointBlock) -> bool:
-    """Tell whether units may keep fewer rows than set by set.
-
-    Whole cells are left out of many fine ones, and rows that no set shows compete with others for the caps.
-    """
+def _find_loss(joint: JointBlock, table: Aggregation) -> str:
+    """Return what units may lose beside the sets one by one, as a clause; empty where none can, see the module."""
     exact = joint.exact
     many = exact.bound.unit is not None and exact.max_rows != 1 and exact.row_budget is None
-    return joint.others_use_caps or (many and exact.groups is not None and exact.shared_rows is None)
+    if many and exact.groups is not None and exact.shared_rows is None:
+        return _WHOLE_CELLS
+    if not joint.others_use_caps:
+        return ""
+    if not joint.is_nested:
+        return _OTHERS
+    rows = {partial.name for partial in exact.partials if partial.inner == "COUNT(*)"}
+    return "" if all(output.statistics[0].column in rows for output in table.outputs) else _SUMS
 
 
 def _costs_more(binder: Binder, joint: Event, single: Sequence[Event]) -> bool:

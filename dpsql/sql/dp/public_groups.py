@@ -62,6 +62,8 @@ class KeyGroup:
     """True where a key is of a table that an outer join keeps: nothing is known of how many rows it has."""
     missing: frozenset[str] = frozenset()
     """Names of the keys that may be NULL."""
+    complete: bool = False
+    """True where no row has other values than those of its groups."""
 
     @property
     def most(self) -> int:
@@ -79,6 +81,7 @@ class KeyGroup:
         return KeyGroup(
             [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
             [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
+            self.complete and other.complete,
         )  # fmt: skip
 
 
@@ -130,7 +133,8 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
     origins = [values.origin for part in parts for values in part.places.values()]
     origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
     size = None if size is None else max(1, size)
-    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable)
+    complete = all(part.complete for part in parts)
+    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable, complete)
 
 
 def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
@@ -204,7 +208,8 @@ class _Known:
         self._held[key.sql] = place
         self._values[place] = made
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
-        return KeyGroup([(key, own)], {place: made}, missing=missing)
+        complete = not typed.nullable or bool(missing)
+        return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete)
 
     def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
         """Return a key that is made of rounded numbers, where those and all else in it are public."""

@@ -5,7 +5,8 @@ Written in DuckDB's SQL and translated for other engines. The shapes, from the i
     rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
     units    one line per unit and group: the unit's own aggregates
     kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order); where groups are public,
-             as many rows as L0 groups of C rows have, shared by all groups of the unit
+             as many rows as L0 groups of C rows have, shared by all groups of the unit; where cells of several grouping sets
+             are capped together, those that more of the sets show come before the others
     totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
     domain   with public groups: every one of them, those without rows too
 """
@@ -48,6 +49,8 @@ class PublicGroups:
     origin: str
     nullable: bool = False
     """True where a key of a group may be NULL: then it is the group of the rows without that value."""
+    complete: bool = False
+    """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
@@ -156,6 +159,8 @@ class Exact:
     """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
     shares: bool = False
     """True where public groups of a unit may share its rows if the caps would cut some of them whole."""
+    later: Sequence[str] = ()
+    """Conditions on the keys: where caps cut, a unit's groups that meet fewer of them stay first, each a fact of its own rows."""
     _values: dict[str, str] = field(default_factory=dict)
     _partials: dict[Partial, Partial] = field(default_factory=dict)
     _size: int = 0
@@ -334,6 +339,10 @@ class Exact:
             items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
         text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
+        if self.later and (budgeted or self.groups is not None):
+            met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in self.later)
+            text = f"SELECT *, {met} AS later FROM ({text}) AS units"
+            chosen = f"later, {chosen}"
         if self.groups is not None and names and self.shared_rows is None:
             before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
             text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"

@@ -33,6 +33,8 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
     if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
         return None
+    if exact.later and exact.groups is not None:
+        return None  # it draws groups alike
     rows, names = exact.rows(inside=False), exact.names
     whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
     if SALT in rows or (exact.domain is None and not whole):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Iterator
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 import pytest
 import sqlglot
 
@@ -16,13 +18,14 @@ from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.joint_gaussian import calibrate_together, find_pair
 from dpsql.mechanisms.ordered_noise import OrderedNoise
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
-from dpsql.mechanisms.square_root_noise import SquareRootNoise
+from dpsql.mechanisms.square_root_noise import SquareRootNoise, list_square_root
 from dpsql.mechanisms.strategies import EVEN, SQUARE_ROOT, TREE
 from dpsql.mechanisms.tree_noise import TreeNoise
 from dpsql.mechanisms.window_widths import WindowSum
 from dpsql.privacy.events import compose_events
 from dpsql.sql.relations.window_sums import find_uses
 from tests.support import inside
+from tests.support.residuals import used_of
 
 POLICY = """
 [budget]
@@ -50,10 +53,13 @@ FROM range(600) r(n)
 
 
 def opened(
-    last: str = "2024-12-30", rows: int = 1, groups: int = 1, accountant: str = "basic"
+    last: str = "2024-12-30", rows: int = 1, groups: int = 1, accountant: str = "basic", more: str = ""
 ) -> dpsql.Session:
+    """Open a session; ``more`` is a SELECT of further rows by their number ``i``."""
     con = duckdb.connect()
     con.execute(DATA)
+    if more:
+        con.execute(f"INSERT INTO v {more} FROM range(16) AS s(i)")
     text = POLICY
     for name, value in {"last": last, "rows": rows, "groups": groups, "accountant": accountant}.items():
         text = text.replace(f"{{{name}}}", str(value))
@@ -514,3 +520,125 @@ def test_long_statements_go_on_without_them() -> None:
             items = ", ".join(f"SUM(n) OVER (ORDER BY day ROWS {i} PRECEDING) AS c{i}" for i in range(count))
             result = session.sql(f"WITH d AS ({PLAIN.format('epsilon = 1')}) SELECT {items} FROM d")
             assert len(result.intervals) == (count if count <= 8 else 0)
+
+
+# -- neighbours -----------------------------------------------------------------------------------------------
+
+UNITS = {
+    "in neighbouring steps": "SELECT 5000 AS id, DATE '2024-01-01' + (i // 2)::INTEGER AS day, 'A' AS w, 10 AS x, 1 AS y",
+    "in one step": "SELECT 5000 AS id, DATE '2024-01-04' AS day, CASE WHEN i % 2 = 0 THEN 'A' ELSE 'B' END AS w, i AS x, 1 AS y",
+    "in steps far apart": "SELECT 5000 AS id, DATE '2024-01-01' + (i * 3)::INTEGER AS day, 'B' AS w, 12 - i AS x, i % 4 AS y",
+    "beyond all": "SELECT 5000 AS id, CASE i % 3 WHEN 0 THEN DATE '2024-01-02' WHEN 1 THEN DATE '2031-01-01' END AS day, "
+    "NULL AS w, 99 AS x, 9 AS y",
+}
+NUMBERS = ["COUNT(*)", "COUNT(w)", "SUM(x)", "SUM(x) FILTER (WHERE y = 1)", "COUNT_IF(x > 4)"]
+FRAMES = [
+    "", " DESC", " ROWS 2 PRECEDING", " ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING",
+    " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+]  # fmt: skip
+
+
+def write_statement(dice: random.Random) -> str:
+    """Write a statement with running totals, or without any where a strategy is forced."""
+    order = dice.choice(["day", "day", "day", "y"])
+    others = dice.sample([key for key in ("day", "w", "y") if key != order], dice.choice([0, 0, 1]))
+    keys = [order, *others]
+    dice.shuffle(keys)
+    parted = f"PARTITION BY {', '.join(others)} " if others and dice.random() < 0.8 else ""
+    options = dice.choice(["epsilon = 1", "rho = 0.2", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"])
+    strategy = dice.choice(["AUTO", "TREE", "TREE", "SQUARE_ROOT", "SQUARE_ROOT"])
+    caps = dice.choice(["", "", "", ", max_rows_contributed = 4", ", max_groups_contributed = 3"])
+    numbers = dice.sample(NUMBERS, dice.randint(1, 2))
+    windows = strategy == "AUTO" or dice.random() < 0.5
+    items = [
+        f"SUM({number}) OVER ({parted}ORDER BY {order}{dice.choice(FRAMES)})" if windows else number
+        for number in numbers
+    ]
+    shown = ", ".join(f"{item} AS n{i}" for i, item in enumerate(items))
+    where = dice.choice(["", "", " WHERE x > 2", " WHERE w = 'A'", " WHERE day < DATE '2024-01-09'"])
+    return (
+        f"SELECT WITH DP OPTIONS ({options}, strategy = {strategy}{caps}) {', '.join(keys)}, {shown} FROM v{where} "
+        f"GROUP BY {', '.join(keys)}"
+    )
+
+
+def list_moved(noise: OrderedNoise, moved: np.ndarray) -> list[np.ndarray]:
+    """Return how the vectors that get noise move where one run's steps move so, by their definitions."""
+    if isinstance(noise, TreeNoise):
+        sizes = [noise.branches**level for level in range(noise.levels)]
+        return [
+            np.array([sum(moved[i : i + size]) for i in range(0, len(moved), size)], dtype=object)
+            for size in sizes
+        ]
+    n, r = len(moved), [int(v) for v in list_square_root(len(moved))]
+    return [np.array([sum(r[i - j] * moved[j] for j in range(i + 1)) for i in range(n)], dtype=object)]
+
+
+def check_neighbours(count: int, seed: int, every: int = 1) -> dict[str, int]:
+    """Compare plans and exact steps with and without a unit; return how many statements were planned, and how far it went.
+
+    Plans are compared for one statement in ``every``, exact steps for all. The control, ``root``,
+    counts what noise for the root of the steps that a unit is in would not have covered.
+    """
+    dice = random.Random(seed)
+    found = dict.fromkeys(("planned", "refused", "ordered", "moved", "full", "root"), 0)
+    with opened("2024-01-12", rows=2, groups=4, accountant="zcdp") as without:
+        for unit in UNITS.values():
+            with opened("2024-01-12", rows=2, groups=4, accountant="zcdp", more=unit) as with_it:
+                for i in range(count):
+                    compare(with_it, without, write_statement(dice), found, i % every == 0)
+    return found
+
+
+def compare(one: dpsql.Session, other: dpsql.Session, text: str, found: dict[str, int], both: bool) -> None:
+    try:
+        plans = [inside.planned(session, text) for session in ((one, other) if both else (one,))]
+    except dpsql.BindError:
+        found["refused"] += 1
+        return
+    found["planned"] += 1
+    assert repr(plans[0].blocks) == repr(plans[-1].blocks)
+    operator = plans[0].blocks[-1].operator
+    assert isinstance(operator, Aggregation)
+    tables = [inside.read_cells(session, operator, operator) for session in (one, other)]
+    groups = [table.select(operator.keys).to_pylist() for table in tables]
+    assert groups[0] == groups[1]
+    runs: dict[str, list[int]] = {}
+    for place, row in enumerate(groups[0]):
+        runs.setdefault(str([row[key] for key in operator.keys if key != operator.ordered]), []).append(place)
+    for run in runs.values():
+        run.sort(key=lambda place: groups[0][place][operator.ordered or operator.keys[0]])
+    for statistic in operator.statistics:
+        columns = [[int(v or 0) for v in table.column(statistic.column).to_pylist()] for table in tables]
+        moved = np.array([a - b for a, b in zip(*columns, strict=True)], dtype=object)
+        noise = statistic.noise
+        if not isinstance(noise, OrderedNoise):
+            assert used_of(noise, moved) <= 1, text
+            continue
+        found["ordered"] += 1
+        parts = [list_moved(noise, moved[run]) for run in runs.values()]
+        assert len(moved) // len(runs) <= noise.steps
+        for level, own in enumerate(noise.vectors):
+            whole = np.concatenate([vectors[level] for vectors in parts])
+            used = used_of(own, whole)
+            assert used <= 1, text
+            found["moved"] += used > 0
+            found["full"] += used == 1
+            apart = noise.base.sensitivity**2 * noise.base.groups
+            if isinstance(noise, SquareRootNoise):
+                apart *= sum(int(v) ** 2 for v in list_square_root(noise.steps))
+            found["root"] += isinstance(own, GaussianNoise) and sum(v * v for v in whole) > apart
+
+
+def test_statements_at_random_over_neighbours() -> None:
+    found = check_neighbours(6, seed=25)
+    assert found["planned"] > 15
+    assert found["moved"] > 10
+    assert found["full"] > 0  # nothing less than what is charged would do
+    assert found["root"] > 0
+
+
+@pytest.mark.stochastic
+@pytest.mark.timeout(14400)
+def test_many_statements_at_random_over_neighbours() -> None:
+    print(check_neighbours(5000, seed=26, every=8))
