@@ -492,11 +492,12 @@ UNITS = {
 
 def write_statement(dice: random.Random) -> str:
     keys = dice.sample(KEYS, dice.choice([1, 2, 2, 2, 3, 3, 4]))
-    kind = dice.choice(["ROLLUP", "GROUPING SETS", "GROUPING SETS" if len(keys) > 2 else "CUBE"])
+    kind = dice.choice(["GROUPING SETS", "GROUPING SETS", "ROLLUP" if len(keys) > 2 else "CUBE"])
     sets = ", ".join(keys)
     if kind == "GROUPING SETS":
         sets = ", ".join(
-            f"({', '.join(dice.sample(keys, dice.randint(0, len(keys))))})" for _ in range(dice.randint(2, 4))
+            f"({', '.join(dice.sample(keys, dice.randint(0, len(keys))))})"
+            for _ in range(dice.choice([2, 2, 3, 4]))
         )
     numbers = ", ".join(f"{n} AS n{i}" for i, n in enumerate(dice.sample(NUMBERS, dice.randint(1, 3))))
     options = dice.choice(["epsilon = 1", "rho = 0.2", "epsilon = 1, delta = 1e-6, noise = GAUSSIAN"])
