@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.kept_tree import KeptTree
 from dpsql.plan import PrivateBlock
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.gate import Forms, Gate
@@ -52,6 +53,8 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     ("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)
 )
 """Fields that only the second lock reads, by class: the sensitivity holds them too."""
+_REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
+"""Fields that say what is read from a tree that is kept, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
 _ADDED = {"determines", "privacy_period"}
@@ -157,8 +160,10 @@ class BlockKeys:
         inputs = {item.name: place for place, item in enumerate(block.inputs)}
         names = {name: place for place, (name, _) in enumerate(block.columns)}
         again = operator.can_show_again or not _has_intervals(block)
-        writer = _Writer(self, lent, inputs, names, {*operator.queries, *operator.checked}, again)
-        text = repr((writer.value(operator), tuple(kind for _, kind in block.columns)))
+        texts, reread = {*operator.queries, *operator.checked}, isinstance(operator, KeptTree)
+        writer = _Writer(self, lent, inputs, names, texts, again, reread)
+        kinds = () if writer.reread else tuple(kind for _, kind in block.columns)
+        text = repr((writer.value(operator), kinds))
         if not again:
             text += repr(block.confidence)
         private = [table for table in writer.read.values() if not table.public]
@@ -216,6 +221,8 @@ class _Writer:
     names: Mapping[str, int]
     texts: set[str]
     again: bool
+    reread: bool = False
+    """Whether other quantiles are read from what is kept, so that those that are asked for are not in the key."""
     read: dict[str, Table] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
 
@@ -231,6 +238,8 @@ class _Writer:
                 if isinstance(value, Aggregation) and item.name == "packed":
                     continue  # another route to the rows of its query: the same totals
                 if item.name in _IMPLIED.get(name, ()):
+                    continue
+                if self.reread and item.name in _REREAD.get(name, ()):
                     continue
                 found = getattr(value, item.name)
                 if item.name in _ADDED_FIELDS and not found:

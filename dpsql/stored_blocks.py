@@ -21,7 +21,8 @@ from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
-from dpsql.mechanisms.strategies import StrategyChoice
+from dpsql.mechanisms.kept_tree import KeptTree
+from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
 from dpsql.mechanisms.subsample.subsample import SubsampleAggregate
 from dpsql.packed_answers import call_by_name, call_by_place, pack, unpack
@@ -257,7 +258,9 @@ class StoredBlocks:
         self, plan: Plan, item: RequestedBlock, first: Mapping[str, RequestedBlock], chosen: frozenset[str]
     ) -> None:
         """Let equal blocks of statements that are paid together be one draw: under the strategy that one of them chose."""
-        for _, block, shape in self._list_variants(plan, item):
+        for variant, block, shape in self._list_variants(plan, item):
+            if item.block.strategy is None and variant.gain >= _WORTH:
+                continue  # what is paid anyway is better
             key = self.keys.key(shape, item.contents)
             if key in first or (item.block.strategy is None and shape.text in chosen):
                 item.block, item.shape, item.key = block, shape, key
@@ -404,11 +407,12 @@ class StoredBlocks:
 
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant) -> str:
     """Say how much less error a fresh answer would have; nothing where that is hardly any."""
-    if chosen is None or stored.gain < _WORTH:
+    if stored.gain < _WORTH:
         return ""
+    best = EVEN if chosen is None else chosen.chosen
     return (
         f"the stored answer is one by the strategy {stored.word}: a fresh one (fresh=True, %%dpsql --fresh) by "
-        f"{chosen.chosen} has {stored.gain:.3g} times less error in what is shown, and is charged"
+        f"{best} has {stored.gain:.3g} times less error in what is shown, and is charged"
     )
 
 
@@ -455,6 +459,8 @@ def _pack_answer(item: RequestedBlock) -> bytes:
 def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
     assert item.shape is not None
     relations, (*notes, confidence) = unpack(held)
+    if isinstance(item.block.operator, KeptTree):  # its answers to other questions are as good
+        return item.block.operator.read_again(relations[_NOISY])
     kept = Release(relations[_RELEASE], item.block.operator.event, tuple(notes), relations.get(_NOISY))
     return _show_again(item, call_by_name(kept, item.shape.columns), float(confidence))
 
@@ -462,6 +468,8 @@ def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
     """Return the release of an equal block under this one's names, at this one's confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
+    if isinstance(item.block.operator, KeptTree) and other.release.noisy is not None:
+        return item.block.operator.read_again(other.release.noisy)
     release = call_by_name(call_by_place(other.release, other.shape.columns), item.shape.columns)
     return _show_again(item, release, other.confidence)
 

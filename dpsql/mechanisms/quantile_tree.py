@@ -12,7 +12,8 @@ grid, leave missing ones out, and bound the rows of a unit in each group and the
 which move a level by no more than w either).
 
 Noise of a node that nobody looks at is not drawn: it is independent of all that decides where to look, so the answers have the
-law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way.
+law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way. A tree
+that is kept with its answers (:mod:`dpsql.mechanisms.kept_tree`) is drawn as a whole.
 
 Reading starts from the top. The children of a node get what they lack of its sum in equal parts; their sums from the left are
 held between those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
@@ -25,7 +26,7 @@ off by at most the largest error of a sum of children on the way, added up over 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -55,6 +56,9 @@ _TRIED = 96
 StepHistogram = tuple[Integers, Integers]
 """Distinct grid steps of one group, ascending, and the rows that have each."""
 PointPlaces = NDArray[np.int64]
+Present = NDArray[np.bool_]
+Look = Callable[[PointPlaces, PointPlaces, Present, int], Integers]
+"""Returns the noisy counts of nodes that are present, by the group of each row of edges, the edges, and the points of a node."""
 
 
 @dataclass(frozen=True)
@@ -94,24 +98,62 @@ class QuantileTree(Quantiles):
         values, counts = read_integers(table.column(GRID_STEP)), read_integers(table.column(STEP_ROWS))
         none = np.zeros(0, dtype=np.intp)
         held = (rows.get(group, none) for group in groups)
-        return self._answer(self.read([self._hold(values[i], counts[i]) for i in held], entropy))
+        histograms = [read_histogram(values[i], counts[i], self.low, self.high) for i in held]
+        return self._answer(self.read(histograms, entropy))
 
     def answer_counts(self, counts: NDArray[np.int64], entropy: Entropy) -> Answered:
-        held = np.flatnonzero(counts)
-        return self._answer(self.read([(held + self.low, counts[held])], entropy))
+        return self._answer(self.read([self.list_held(counts)], entropy))
 
-    def _hold(self, values: Integers, counts: Integers) -> StepHistogram:
-        return read_histogram(values, counts, self.low, self.high)
+    def list_held(self, counts: NDArray[np.int64]) -> StepHistogram:
+        """Return the histogram of rows that were counted at every point."""
+        held = np.flatnonzero(counts)
+        return held + self.low, counts[held]
+
+    def draw_all(self, histogram: StepHistogram, entropy: Entropy) -> Integers:
+        """Return the noisy counts of all nodes, level by level from the top."""
+        exact = _ExactCounts.of([histogram], self.low, self._points)
+        edges = (np.minimum(np.arange(n + 1) * width, self._points) for n, width in self._list_levels())
+        counts = [exact.count(own[None, :])[0] for own in edges]
+        return self.noise.add(np.concatenate(counts), entropy)
+
+    def answer_all(self, noisy: Integers) -> Answered:
+        """Return the columns that are read from the noisy counts of all nodes."""
+        first, starts = 0, {}
+        for n, width in self._list_levels():
+            starts[width] = first
+            first += n
+        if len(noisy) != first:
+            raise ValueError("these are not the counts of this tree")
+
+        def look(_: PointPlaces, edges: PointPlaces, present: Present, width: int) -> Integers:
+            found: Integers = noisy[starts[width] + edges[:, :-1][present] // width]
+            return found
+
+        return self._answer(self._read_part(look, 1))
+
+    def _list_levels(self) -> Iterator[tuple[int, int]]:
+        """Yield the nodes of each level from the top, and the points of each."""
+        for level in reversed(range(self.levels)):
+            yield -(-self._points // self.branches**level), self.branches**level
 
     def read(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> list[list[int]]:
         """Return the grid steps of all ranks, for each group's exact histogram."""
         many = max(1, _AT_ONCE // (len(self.ranks) * self.branches))
         parts = (histograms[i : i + many] for i in range(0, len(histograms), many))
-        return [row for part in parts for row in self._read_part(part, entropy)]
+        return [row for part in parts for row in self._read_part(self._look_into(part, entropy), len(part))]
 
-    def _read_part(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> list[list[int]]:
+    def _look_into(self, histograms: Sequence[StepHistogram], entropy: Entropy) -> Look:
+        """Return a function that draws the noisy counts of nodes as they are looked at, each once."""
         exact = _ExactCounts.of(histograms, self.low, self._points)
-        groups, ranks = len(histograms), len(self.ranks)
+
+        def look(group: PointPlaces, edges: PointPlaces, present: Present, _: int) -> Integers:
+            counts = exact.count(group[:, None] * self._points + edges)
+            return self.noise.add(counts[present], entropy)
+
+        return look
+
+    def _read_part(self, look: Look, groups: int) -> list[list[int]]:
+        ranks = len(self.ranks)
         group = np.repeat(np.arange(groups, dtype=np.int64), ranks)
         start = np.zeros(groups * ranks, dtype=np.int64)
         low, high = np.zeros(groups * ranks), np.zeros(groups * ranks)
@@ -119,7 +161,7 @@ class QuantileTree(Quantiles):
         for level in reversed(range(self.levels)):
             width = self.branches**level
             nodes, own = np.unique(group * self._points + start, return_inverse=True)
-            sums, there = self._draw_sums(exact, nodes, width, entropy)
+            sums, there = self._find_sums(look, nodes, width)
             if level == self.levels - 1:
                 totals = np.maximum(sums[np.arange(len(sums)), there - 1], 0.0)
                 high = totals[own]
@@ -139,18 +181,15 @@ class QuantileTree(Quantiles):
         sorted_points[:, order] = np.sort(points, axis=1)  # the ends are passed by some rows
         return [[int(v) + self.low for v in row] for row in sorted_points]
 
-    def _draw_sums(
-        self, exact: _ExactCounts, nodes: PointPlaces, width: int, entropy: Entropy
-    ) -> tuple[Floats, PointPlaces]:
+    def _find_sums(self, look: Look, nodes: PointPlaces, width: int) -> tuple[Floats, PointPlaces]:
         """Return the noisy sums of each node's children from the left, and how many children it has."""
         group, start = np.divmod(nodes, self._points)
         branches = min(self.branches, -(-self._points // width))
         there = np.minimum(branches, -(-(self._points - start) // width))
         edges = np.minimum(start[:, None] + width * np.arange(branches + 1), self._points)
-        counts = exact.count(group[:, None] * self._points + edges)
         present = np.arange(branches) < there[:, None]
         found = np.zeros(present.shape)
-        found[present] = self.noise.add(counts[present], entropy).astype(np.float64)
+        found[present] = look(group, edges, present, width).astype(np.float64)
         return np.cumsum(found, axis=1), there
 
     def _find_targets(self, totals: Floats) -> Floats:
@@ -269,16 +308,23 @@ class _ExactCounts:
 # -- which tree -------------------------------------------------------------------------------------------------------
 
 
-def _find_factor(points: int, branches: int, levels: int, rank: WantedRank) -> float:
+def _find_factor(points: int, branches: int, levels: int, rank: WantedRank | None) -> float:
     """Return the variance of an answer's rank in parts of that of one count's noise, over where in its nodes it may be.
 
     A sum up to a fraction u of a node with b children, which were fitted to the node's own, has the noise of these with weights
     of ``1 - u`` before it and ``-u`` behind it: that is ``b u (1 - u)`` at their ends, and ``(b - 1) / 6`` on average. At the
     top the fraction is p, for ranks go by the sum of all.
+
+    Args:
+        points: of the grid.
+        branches: of the tree.
+        levels: of the tree.
+        rank: that is wanted; None for all alike.
     """
     top = -(-points // branches ** (levels - 1))
-    p = 0.0 if rank.end else float(rank.p)
-    found: float = top * p * (1 - p) + (levels - 1) * (branches - 1) / 6
+    p = 0.0 if rank is None or rank.end else float(rank.p)
+    spread = 1 / 6 if rank is None else p * (1 - p)
+    found: float = top * spread + (levels - 1) * (branches - 1) / 6
     return found
 
 
@@ -323,19 +369,19 @@ def list_shapes(points: int) -> Iterator[tuple[int, int]]:
 
 
 @lru_cache(maxsize=256)
-def choose_shape(points: int, ranks: tuple[WantedRank, ...], power: int) -> tuple[int, int]:
-    """Return branches and levels of the tree with the least expected squared error of these ranks.
+def choose_shape(points: int, power: int) -> tuple[int, int]:
+    """Return branches and levels of the tree with the least expected squared error over all ranks.
+
+    It does not depend on the ranks that are asked for, so that a tree that is kept serves others.
 
     Args:
         points: of the grid.
-        ranks: that are wanted.
         power: of the number of levels in the variance of a count at one price: 2 for pure epsilon, 1 for rho and mu.
     """
 
     def measure(shape: tuple[int, int]) -> float:
         branches, levels = shape
-        factors = (_find_factor(points, branches, levels, rank) for rank in ranks)
-        return float(levels**power * sum(factors))
+        return float(levels**power * _find_factor(points, branches, levels, None))
 
     return min(list_shapes(points), key=measure)
 
@@ -343,7 +389,7 @@ def choose_shape(points: int, ranks: tuple[WantedRank, ...], power: int) -> tupl
 def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree:
     """Return the best tree for the quantiles of a part, at an epsilon for all of them."""
     points = part.high - part.low + 1
-    branches, levels = choose_shape(points, part.ranks, power)
+    branches, levels = choose_shape(points, power)
     return QuantileTree(
         part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
         part.whole, part.column, part.geometric, part.in_all, branches, levels,

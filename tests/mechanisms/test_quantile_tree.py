@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpsql.mechanisms.kept_tree import KeptTree, _pack_nodes
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import Noise
 from dpsql.mechanisms.quantile_errors import expect_plain, expect_tree
 from dpsql.mechanisms.quantile_tree import QuantileTree, choose_shape, list_shapes, make_tree_of
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import unpack_integers
 from dpsql.privacy.events import DiscreteLaplace, PureDP, compose_events
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.operator_contract import OperatorContract
@@ -134,31 +135,54 @@ def test_both_routes_and_the_number_by_number_reading_agree() -> None:
             [v + int(d) for v, d in zip(level, rng.integers(-9, 10, len(level)), strict=True)]
             for level in nodes
         ]
-        found = read_with(part, counts, noisy)
-        assert found == read_tree(part, noisy)
+        flat = np.array([v for level in noisy for v in level])
+        steps = part.answer_all(flat).columns
+        assert [steps[name][0].as_py() for name in part.names] == read_tree(part, noisy)
 
 
-def read_with(part: QuantileTree, counts: np.ndarray, noisy: list[list[int]]) -> list[int]:
-    """Return what is read where the noisy counts of all nodes are these."""
-    draw = part._draw_sums
+def test_a_kept_tree_has_the_law_of_one_that_is_drawn_where_it_is_looked_at() -> None:
+    part = make_part(4, [HALF], HALF, 2, 2)
+    counts, entropy = np.array([1, 8, 0, 1]), fixed("kept")
+    table = pa.table({"value": np.arange(4), "count": counts})
+    operator = KeptTree(None, (part,))
+    sample = np.array(
+        [int(operator.release(lambda _: table, entropy).table.column(0)[0].as_py()) for _ in range(600)]
+    )
+    law, wrong = (find_law(part, [1, 8, 0, 1], float(part.noise.scale) * f, 30) for f in (1, 0.5))
+    assert p_value(sample, lambda v: law.get(v, 0.0), signed=False) > REFUSED
+    assert p_value(sample, lambda v: wrong.get(v, 0.0), signed=False) < REFUSED
 
-    def given(self: QuantileTree, exact: Any, nodes: np.ndarray, width: int, entropy: Entropy) -> Any:
-        _, there = draw(exact, nodes, width, entropy)
-        level = next(i for i in range(part.levels) if part.branches ** (part.levels - 1 - i) == width)
-        most = int(there.max())
-        sums = np.zeros((len(nodes), min(part.branches, -(-part._points // width))))
-        for row, (start, own) in enumerate(zip(nodes % part._points, there, strict=True)):
-            first = start // width
-            sums[row, :own] = noisy[level][first : first + own]
-        assert most <= sums.shape[1]
-        return np.cumsum(sums, axis=1), there
 
-    before = QuantileTree._draw_sums
-    QuantileTree._draw_sums = given  # type: ignore[method-assign, assignment]
-    try:
-        return part.read([histogram(counts)], Entropy())[0]
-    finally:
-        QuantileTree._draw_sums = before  # type: ignore[method-assign]
+def test_a_kept_tree_holds_all_of_its_nodes_and_serves_any_quantile() -> None:
+    """And nothing else: each node's exact count with noise, and what is read is a function of these."""
+    counts = [3, 0, 5, 2, 0, 0, 7, 1, 4, 4]
+    part = make_part(10, [HALF], Fraction(10**6), 3, 3)
+    table = pa.table({"value": np.arange(10), "count": counts})
+    release = KeptTree(None, (part,)).release(lambda _: table, Entropy())
+    assert release.noisy is not None
+    held = [v for level in list_nodes(part, [counts]) for v in level]
+    assert release.noisy.column("nodes").to_pylist() == held
+    other = make_part(10, [0.1, 0.9], Fraction(10**6), 3, 3)
+    found = KeptTree(None, (other,)).read_again(release.noisy).table
+    assert [column[0].as_py() for column in found.columns] == [0, 9]
+    with pytest.raises(ValueError, match="not the counts"):
+        KeptTree(None, (make_part(11, [HALF], ONE, 3, 3),)).read_again(release.noisy)
+
+
+@pytest.mark.parametrize("size", [2**20, 2**40, 2**70])
+def test_kept_counts_of_any_size_come_back(size: int) -> None:
+    part = make_part(4, [HALF], ONE, 2, 2)
+    nodes = np.array([size, -size, 3, size, -1, 0], dtype=object if size > 2**62 else np.int64)
+    assert unpack_integers(_pack_nodes(nodes).column(0)).tolist() == nodes.tolist()
+    assert part.answer_all(nodes).columns["q0"][0].as_py() in range(4)
+
+
+def test_only_a_tree_of_all_rows_is_kept() -> None:
+    grouped = QuantileTree("q", ("g",), ("a",), (WantedRank(HALF),), 0, 8, ONE, branches=3, levels=2)
+    plain = Quantiles("q", (), ("a",), (WantedRank(HALF),), 0, 8, ONE)
+    for parts in ((grouped,), (plain,), (make_part(4, [HALF], ONE, 2, 2),) * 2):
+        with pytest.raises(ValueError, match="tree"):
+            KeptTree(None, parts)
 
 
 # -- what is read ---------------------------------------------------------------------------------------------
@@ -286,21 +310,18 @@ def test_errors_of_choices_in_order_are_those_of_draws() -> None:
 
 
 def test_the_shape_with_the_least_error_is_taken() -> None:
-    ranks = tuple(WantedRank(Fraction(i, 10)) for i in range(1, 10))
+    """Over ranks that are spread evenly; it does not depend on which are asked for."""
+    ranks = tuple(WantedRank(Fraction(2 * i + 1, 100)) for i in range(50))
+    names = ("q",) * 50
     for points in (2, 3, 10, 121, 5000, 1 << 15, 1 << 24):
         shapes = list(list_shapes(points))
         assert all(b**k >= points for b, k in shapes)
-        best = choose_shape(points, ranks, 2)
-        errors = {
-            shape: expect_tree(
-                QuantileTree(
-                    "q", (), ("q",) * 9, ranks, 0, points - 1, ONE, branches=shape[0], levels=shape[1]
-                ),
-                None,
-            )["q"]
-            for shape in shapes
+        trees = {
+            (b, k): QuantileTree("q", (), names, ranks, 0, points - 1, ONE, branches=b, levels=k)
+            for b, k in shapes
         }
-        assert errors[best] == min(errors.values())
+        errors = {shape: expect_tree(tree, None)["q"] for shape, tree in trees.items()}
+        assert errors[choose_shape(points, 2)] <= min(errors.values()) * 1.001
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 2), (3, 0)])
@@ -317,3 +338,14 @@ class TestQuantileTree(OperatorContract):
 
     def exact(self, text: str) -> pa.Table:
         return pa.table({"value": pa.array([3, 4, 50], pa.int32()), "count": pa.array([30, 4, 9])})
+
+
+class TestKeptTree(TestQuantileTree):
+    operator = KeptTree(
+        None,
+        (
+            QuantileTree(
+                "SELECT q", (), ("a", "b"), (WantedRank(HALF), WantedRank.least()), 0, 99, ONE, branches=10, levels=2
+            ),
+        ),
+    )  # fmt: skip

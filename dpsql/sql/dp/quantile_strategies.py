@@ -10,18 +10,19 @@ pays only for more quantiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from statistics import fmean
 
 from dpsql.mechanisms.aggregation import Part, Together
+from dpsql.mechanisms.kept_tree import MAX_KEPT_POINTS, KeptTree
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.quantile_errors import RankErrors, expect_plain, expect_tree
 from dpsql.mechanisms.quantile_tree import QuantileTree, make_tree_of
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.strategies import CLEARLY, EVEN, TREE, StrategyChoice
-from dpsql.plan import PrivateBlock, StrategyVariant
+from dpsql.plan import StrategyVariant
 from dpsql.privacy.amounts import SYMBOLS, Amount
 from dpsql.privacy.events import Event
 from dpsql.privacy.filters import ACCOUNTANTS
@@ -33,6 +34,7 @@ _FEWEST = 2
 """Quantiles of one column from which on a tree may be asked for."""
 _MANY = 3
 """Quantiles of one column from which on AUTO compares the ways."""
+_KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same ε, are read from it for free."
 
 
 def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
@@ -53,27 +55,32 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     if type(operator) is not Together or word not in (None, EVEN, TREE):
         return False
     fewest = _MANY if word is None else _FEWEST
-    parts = [p for p in operator.parts if type(p) is Quantiles and len(p.ranks) >= fewest]
-    if not parts or word == EVEN:
+    quantiles = [p for p in operator.parts if type(p) is Quantiles]
+    parts = [p for p in quantiles if len(p.ranks) >= fewest]
+    if word == EVEN or not quantiles:
         return bool(parts)
+    forced: dict[Part, Part] = {part: make_tree_within(part, (currency,)) for part in quantiles}
+    if not parts:
+        if word is None and isinstance(_swap(operator, forced), KeptTree):
+            binder.blocks[place] = replace(item, variants=_list_variants(operator, quantiles, {}, forced))
+        return False
     kind = ACCOUNTANTS[binder.catalog.accountant]
     own = (kind.currency or "rho",) if kind.has_rule and word is None else ()
-    trees: dict[Part, Part] = {}
     plain: RankErrors = {}
     told: RankErrors = {}
     chosen: dict[Part, Part] = {}
     for part in parts:
-        tree = trees[part] = make_tree_within(part, (currency, *own))
-        even, other = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
-        better = _is_better(other, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
+        tree = make_tree_within(part, (currency, *own))
+        even, errors = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
+        better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
         plain |= even
-        told |= other
+        told |= errors
         if word == TREE or better:
             chosen[part] = tree
     best = TREE if chosen else EVEN
     shown = {EVEN: plain, TREE: told}
     if word is None and chosen:  # the others stay as they are
-        shown[TREE] = {n: e for p in parts for n, e in expect_chosen(p, chosen).items()}
+        shown[TREE] = expect_chosen(parts, chosen)
     choice = StrategyChoice(best, word is not None, tuple((w, tuple(e.items())) for w, e in shown.items()))
     many = max(len(part.ranks) for part in parts)
     said = (
@@ -82,19 +89,25 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     )
     dearer = [line for p in parts if p not in chosen and own for line in _say_dearer(p, currency, own[0])]
     changed = _swap(operator, chosen)
+    kept = (_KEPT,) if isinstance(changed, KeptTree) else ()
+    variants = () if word else _list_variants(operator, parts, chosen, forced)
+    sentences = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
     binder.blocks[place] = replace(
-        item, operator=changed, strategy=choice, sentences=(*item.sentences, said, *dict.fromkeys(dearer)),
-        variants=() if word else _list_variants(item, changed, trees, plain, told, best),
-    )  # fmt: skip
+        item, operator=changed, strategy=choice, sentences=sentences, variants=variants
+    )
     return True
 
 
-def expect_chosen(part: Quantiles, chosen: dict[Part, Part]) -> RankErrors:
-    """Return the errors of quantiles by the way that was chosen for them."""
-    tree = chosen.get(part)
-    if isinstance(tree, QuantileTree):
-        return expect_tree(tree, TYPICAL_ROWS)
-    return expect_plain(part, TYPICAL_ROWS)
+def expect_chosen(parts: Iterable[Quantiles], chosen: Mapping[Part, Part]) -> RankErrors:
+    """Return the errors of quantiles by the way that was chosen for each part."""
+    found: RankErrors = {}
+    for part in parts:
+        tree = chosen.get(part)
+        if isinstance(tree, QuantileTree):
+            found |= expect_tree(tree, TYPICAL_ROWS)
+        else:
+            found |= expect_plain(part, TYPICAL_ROWS)
+    return found
 
 
 def _say_dearer(part: Quantiles, asked: str, currency: str) -> Iterator[str]:
@@ -116,25 +129,26 @@ def _is_better(tree: RankErrors, plain: RankErrors) -> bool:
 
 
 def _list_variants(
-    item: PrivateBlock,
-    chosen: Together,
-    trees: Mapping[Part, Part],
-    plain: RankErrors,
-    told: RankErrors,
-    best: str,
+    operator: Together, parts: Sequence[Quantiles], chosen: Mapping[Part, Part], forced: Mapping[Part, Part]
 ) -> tuple[StrategyVariant, ...]:
-    """Return the block under the other strategy: a stored answer by it serves the statement too."""
-    gain = math.exp(fmean(math.log(plain[name] / error) for name, error in told.items()))
-    assert isinstance(item.operator, Together)
-    others = [
-        StrategyVariant(EVEN, item.operator, gain),
-        StrategyVariant(TREE, _swap(item.operator, trees), 1 / gain),
-    ]
-    return tuple(v for v in others if v.operator != chosen and v.word != best)
+    """Return the block under other strategies: a stored answer by one of them serves the statement too."""
+    best, found = expect_chosen(parts, chosen), []
+    for word, others in ((TREE, forced), (EVEN, {})):
+        errors = expect_chosen(parts, others)
+        gain = math.exp(fmean(math.log(errors[name] / error) for name, error in best.items()))
+        other = _swap(operator, others)
+        if other != _swap(operator, chosen):
+            found.append(StrategyVariant(word, other, gain))
+    return tuple(found)
 
 
 def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
-    return replace(operator, parts=tuple(others.get(part, part) for part in operator.parts))
+    """Return a block with other parts; one tree over few enough points, which stands alone, is kept with its answers."""
+    parts = tuple(others.get(part, part) for part in operator.parts)
+    alone = parts[0] if len(parts) == 1 and operator.aggregation is None else None
+    if isinstance(alone, QuantileTree) and alone.high - alone.low < MAX_KEPT_POINTS:
+        return KeptTree(None, parts)
+    return replace(operator, parts=parts)
 
 
 def make_tree_within(part: Quantiles, currencies: Iterable[str]) -> QuantileTree:

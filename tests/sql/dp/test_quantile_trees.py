@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.kept_tree import KeptTree
 from dpsql.mechanisms.quantile_tree import QuantileTree
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.strategies import EVEN, TREE
@@ -324,6 +326,76 @@ def test_a_stored_tree_serves_the_same_quantiles_under_auto_and_back() -> None:
         assert fresh.loss == "ε=1"
         assert not any("strategy" in note for note in fresh.notes)
         assert session.sql(ask("epsilon = 1")).fetchall() == fresh.fetchall()
+
+
+def test_a_kept_tree_serves_any_quantile_of_its_column(tmp_path: Path) -> None:
+    """Later levels, other functions and types, in another process's session too: read from what was released."""
+    with duckdb.connect() as con:
+        con.execute(DATA)
+        con.execute(f"COPY t TO '{tmp_path / 't.parquet'}'")
+    text = POLICY.replace("{rows}", "1").replace("{groups}", "1").replace("{accountant}", "basic")
+    (tmp_path / "policy.toml").write_text(text.replace("[tables.t]", '[tables.t]\nsource = "t.parquet"'))
+    place = {"policy": tmp_path / "policy.toml", "ledger": tmp_path / "ledger"}
+    with dpsql.connect(**place) as session:
+        first = session.sql(ask("epsilon = 1"))
+        assert first.loss == "ε=1"
+        values = first.fetchall()[0][0]
+        said = str(session.explain(ask("epsilon = 1", "MEDIAN(x)")))
+        assert "cost nothing" in said
+    with dpsql.connect(**place) as session:
+        middle = session.sql(ask("epsilon = 1", "MEDIAN(x) AS m"))
+        assert middle.loss == "no charge"
+        assert middle.columns == ["m"]
+        assert middle.fetchall() == [(values[9],)]
+        assert any("one by the strategy TREE: a fresh one" in n and "by EVEN has" in n for n in middle.notes)
+        assert any("no interval for m: off by at most" in note for note in middle.notes)
+        other = session.sql(
+            ask("epsilon = 1, confidence = 0.8", "QUANTILE_CONT(x, [0.05, 0.123, 0.95]) AS q, MAX(x) AS top")
+        )
+        assert other.loss == "no charge"
+        ((low, inner, high), top) = other.fetchall()[0]
+        assert (low, high) == (values[0], values[-1])
+        assert values[1] <= inner <= values[2]
+        assert top >= high
+        disc = session.sql(ask("epsilon = 1", "QUANTILE_DISC(x, 0.5) AS m"))
+        assert disc.loss == "no charge"
+        assert disc.fetchall() == [(values[9],)]
+        many = session.sql(ask("epsilon = 1", "APPROX_QUANTILES(x, 200)"))
+        assert many.loss == "no charge"
+        assert session.budget().spent_epsilon == 1
+        for charged in (
+            ask("epsilon = 2", "MEDIAN(x)"),
+            ask("epsilon = 1", "MEDIAN(y)"),
+            ask("epsilon = 1", "MEDIAN(x)", " WHERE g = 1"),
+            ask("epsilon = 1", "MEDIAN(x) FILTER (WHERE g = 1)"),
+            ask("epsilon = 1", "MEDIAN(x, contribution_bounds_per_row => (0, 5000))"),
+            ask("epsilon = 1, strategy = EVEN", "MEDIAN(x)"),
+        ):
+            assert session.sql(charged).loss != "no charge", charged
+        fresh = session.sql(ask("epsilon = 1", "MEDIAN(x) AS m"), fresh=True)
+        assert fresh.loss == "ε=1"
+        assert session.sql(ask("epsilon = 1", "MEDIAN(x) AS m")).fetchall() == fresh.fetchall()
+
+
+def test_what_is_not_alone_is_not_kept() -> None:
+    """Groups and other numbers beside it: then the answer serves the same question only."""
+    for what, rest in ((f"{MANY}, COUNT(*)", ""), (f"g, {MANY}", " GROUP BY g"), (f"{MANY}, MEDIAN(y)", "")):
+        with opened() as session:
+            text = ask("epsilon = 4, strategy = TREE", what, rest)
+            assert not isinstance(inside.bind(session, text).blocks[0].operator, KeptTree)
+            session.sql(text)
+            assert session.sql(text).loss == "no charge"
+            assert session.sql(ask("epsilon = 4", what.replace(MANY, "MEDIAN(x)"), rest)).loss == "ε=4"
+
+
+def test_a_median_paid_together_with_a_tree_is_its_own() -> None:
+    """Within one plan nothing that is paid for is made worse; the same quantiles are one draw."""
+    with opened() as session:
+        with session.plan() as plan:
+            for what in (MANY, "MEDIAN(x)", MANY):
+                plan.sql(ask("epsilon = 1", what))
+        assert 1.5 < session.budget().spent_epsilon <= 2
+        assert plan.results[0].fetchall() == plan.results[2].fetchall()
 
 
 def test_equal_blocks_of_one_statement_are_one_draw() -> None:

@@ -1,0 +1,76 @@
+"""One column's noisy tree that is kept with the quantiles read from it, so that others are read from it later, for nothing.
+
+Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.quantile_tree`, of which this is the form with all nodes drawn. The
+noisy counts are what is released; every quantile is computed from these and from public numbers, whenever it is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.aggregation import Together
+from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
+from dpsql.mechanisms.quantile_tree import QuantileTree
+from dpsql.noise.entropy import Entropy
+from dpsql.numerics.exact_numbers import Integers, pack_integers, read_integers, unpack_integers
+
+MAX_KEPT_POINTS = 1 << 16
+"""Points of a grid whose whole tree is kept: some 300 KB."""
+_NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class KeptTree(Together):
+    """Quantiles of one column of all rows, and the noisy tree that they are read from.
+
+    ``parts`` is the tree alone, without keys; there is no aggregation.
+    """
+
+    def __post_init__(self) -> None:
+        if self.aggregation is not None or len(self.parts) != 1 or self.tree.keys:
+            raise ValueError("a tree that is kept stands alone, without groups")
+
+    @property
+    def tree(self) -> QuantileTree:
+        """The tree, with the quantiles that are asked for."""
+        (part,) = self.parts
+        if not isinstance(part, QuantileTree):
+            raise ValueError("only a tree is kept")
+        return part
+
+    def release(self, read: base.Read, entropy: Entropy) -> base.Release:
+        reader, tree = base.add_salt(read, self.queries, entropy), self.tree
+        route = tree.column_route
+        counts = None if route is None else route.take(reader, entropy)
+        if counts is not None:
+            histogram = tree.list_held(counts)
+        else:
+            table = reader(tree.query)
+            values, rows = (read_integers(table.column(name)) for name in (GRID_STEP, STEP_ROWS))
+            histogram = read_histogram(values, rows, tree.low, tree.high)
+        return self.read_again(_pack_nodes(tree.draw_all(histogram, entropy)))
+
+    def read_again(self, noisy: pa.Table) -> base.Release:
+        """Return the release whose quantiles are read from a tree that was kept: post-processing."""
+        answered = self.tree.answer_all(unpack_integers(noisy.column(_NODES)))
+        return base.Release(pa.table(dict(answered.columns)), answered.event, answered.notes, noisy)
+
+    @property
+    def can_show_again(self) -> bool:
+        return True
+
+    def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
+        if noisy is None:
+            raise ValueError("the tree was not kept")
+        return self.read_again(noisy).table
+
+
+def _pack_nodes(noisy: Integers) -> pa.Table:
+    """Make a relation of the counts of all nodes, of 32 bits where they fit."""
+    small = noisy.dtype == np.int64 and bool((np.abs(noisy) < 1 << 31).all())
+    column = pack_integers(noisy)
+    return pa.table({_NODES: column.cast(pa.int32()) if small else column})
