@@ -34,10 +34,11 @@ from dpsql.errors import (
 from dpsql.explain import Explanation, explain_declaration, explain_plan
 from dpsql.interrupts import POLL_SECONDS, Turns, check_stop
 from dpsql.ledger.ledger import Ledger, Ticket
-from dpsql.mechanisms.base import Columns, NormalForm, Operator, Prove, Read, Reader, Release, fill_parameters
+from dpsql.mechanisms.base import NormalForm, Operator, Prove, Read, Reader, Release
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan, PrivateBlock
+from dpsql.plan_check import PlanCheck, list_names
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.result import Result
@@ -51,8 +52,6 @@ from dpsql.sql.selection.declared import Declaration, bind_declare
 from dpsql.stored_blocks import CORRECT, PreparedPlan, RequestedBlock, StoredBlocks, list_shown
 
 _FREE = "no charge"
-_STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
-"""Values of parameters, where a text is only bound."""
 _LIMITS = "dpsql.connect(resources=...) sets how much memory and time a query may take."
 _WITHHELD = "the engine failed while it read private data; the statement stays charged, and why is withheld."
 
@@ -114,12 +113,13 @@ class Pipeline:
             policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
         )
         self.gate = Gate(self.catalog, parse_to_json)
+        self.checking = PlanCheck(self.gate, engine, self.finisher)
         self._plans = Plans(self.finisher)
         self._blocks = StoredBlocks(
             BlockKeys(policy, engine, self.gate, self.catalog.schema),
             ledger,
             self.finisher.lend if engine.lossless else self.finisher.finish,
-            lambda plan, block: _names(self.describe_lent(plan, block)),
+            lambda plan, block: list_names(self.checking.describe_lent(plan, block)),
             engine.version,
         )
 
@@ -161,31 +161,11 @@ class Pipeline:
             cell.thresholds[declaration.name.lower()] = declaration
             return declaration
         plan = self._plans.bind(statement, cell.catalog, cell.thresholds)
-        self.check(plan)
+        self.checking.check(plan)
         if statement.keep and statement.kind == "query":
             kept = {**cell.catalog.kept, **self.kept.foretell(statement.keep, plan)}
             cell.catalog = replace(cell.catalog, kept=kept)
         return plan
-
-    def check(self, plan: Plan) -> None:
-        """Prove a plan's texts, and refuse before it is paid what the engine would refuse on any data.
-
-        Raises:
-            Unproved: a text may do more than its operator charges for. BindError: the engine refuses it.
-        """
-        released = {b.name for b in plan.blocks}
-        for block in plan.blocks:
-            lent = self.describe_lent(plan, block)
-            apart = block.operator.apart
-            for item in block.inputs if not self.engine.lossless else ():
-                if not any(name in item.sql for name in released):
-                    self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
-            self.gate.prove(block.operator, _names({i.name: lent[i.name] for i in block.inputs}))
-            for query in block.operator.checked:
-                text = query if query in apart else self.gate.exact(query, _names(lent))
-                written = self.engine.check(fill_parameters(text, _STAND_INS), lent, query in apart)
-                if written is not None:
-                    self.gate.prove_written(block.operator, text, written, _names(lent), _STAND_INS["salt"])
 
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement that is to be answered.
@@ -200,12 +180,6 @@ class Pipeline:
         except PrivacyError as error:
             self.ledger.refuse(statement.record, error.message, None)
             raise
-
-    def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
-        """Return names and columns of the public relations that a block's exact queries read."""
-        schemas = {b.name: b.columns for b in plan.blocks}
-        lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
-        return {**lent, **block.operator.provides}
 
     def explain(
         self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
@@ -224,7 +198,11 @@ class Pipeline:
 
         def write(block: PrivateBlock, query: str) -> str:
             apart = query in block.operator.apart
-            return query if apart else self.gate.shown(query, _names(self.describe_lent(plan, block)))
+            return (
+                query
+                if apart
+                else self.gate.shown(query, list_names(self.checking.describe_lent(plan, block)))
+            )
 
         (prepared,) = self.look_up([plan], paid=paid)
         return explain_plan(prepared, self.ledger, self.policy.budget, write, as_json=statement.json)
@@ -490,7 +468,3 @@ class Pipeline:
 def _list_keys(prepared: Sequence[PreparedPlan]) -> frozenset[str]:
     """Return the keys of the blocks that have to be drawn."""
     return frozenset(item.key for one in prepared for item in one.asked if not item.free)
-
-
-def _names(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
-    return {name: [column for column, _ in columns] for name, columns in lent.items()}

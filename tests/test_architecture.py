@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "stored_blocks",
         "packed_answers",
         "pipeline",
+        "plan_check",
         "block_keys",
         "session",
         "declared_plan",

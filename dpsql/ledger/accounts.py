@@ -56,6 +56,7 @@ class Account:
         self.sealed = 0
         """The row of the last checkpoint."""
         self._asked = terms
+        self._ruled: tuple[Terms | None, Terms, list[str]] | None = None
         self._last = ""
         self._charged = False
         self._sums: dict[str, list[FilterState]] = {text: open_states(text) for text in limits}
@@ -63,18 +64,26 @@ class Account:
     @property
     def terms(self) -> Terms:
         """The terms that rule: the session's own, else the granted ones."""
-        terms = self._asked or self.granted
-        if terms is None:
-            raise damaged_error("it has no beginning")
-        return terms if self.granted is None else terms.under(self.granted)
+        return self._rule()[1]
 
     def _ruling(self) -> list[str]:
         """Return the limits that must all admit: those of the terms that rule, and the granted ones."""
-        granted, terms = self.granted, self.terms
+        return self._rule()[2]
+
+    def _rule(self) -> tuple[Terms | None, Terms, list[str]]:
+        """Return the granted terms, those that rule under them, and their limits: worked out once for each grant."""
+        granted = self.granted
+        if self._ruled is not None and self._ruled[0] is granted:
+            return self._ruled
+        terms = self._asked or granted
+        if terms is None:
+            raise damaged_error("it has no beginning")
+        terms = terms if granted is None else terms.under(granted)
         rules = [write_limits(terms)]
         if granted is not None and granted.accountant == terms.accountant:
             rules.append(write_limits(granted))
-        return list(dict.fromkeys(rules))
+        self._ruled = (granted, terms, list(dict.fromkeys(rules)))
+        return self._ruled
 
     def find_missing(self) -> list[str]:
         """Return the limits that rule and whose sums were not kept so far: they take a fold of the whole log."""

@@ -41,7 +41,7 @@ def planned(session: Session, text: str, params: Mapping[str, Any] | None = None
 
 def check(session: Session, plan: Plan) -> None:
     """Prove a plan's texts and let the engine bind them, as before anything is paid."""
-    session._pipeline.check(plan)
+    session._pipeline.checking.check(plan)
 
 
 def prepared(session: Session, plan: Plan) -> PreparedPlan:
@@ -81,7 +81,7 @@ def declared(session: Session) -> dict[str, Declaration]:
 
 def lent_columns(session: Session, plan: Plan, block: PrivateBlock) -> dict[str, Sequence[tuple[str, str]]]:
     """Return names and SQL types of the public relations that a block's exact queries read."""
-    return session._pipeline.describe_lent(plan, block)
+    return session._pipeline.checking.describe_lent(plan, block)
 
 
 def lend(session: Session, plan: Plan) -> dict[str, pa.Table]:

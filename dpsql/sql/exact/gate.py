@@ -169,6 +169,10 @@ class Gate:
         """
         return self._write(*self._whole(sql, lent))[0]
 
+    def shape(self, sql: str, lent: Mapping[str, Sequence[str]]) -> ShapedText:
+        """Return the same as its shape and values."""
+        return self._write(*self._whole(sql, lent))[1]
+
     def _write_shaped(self, sql: str, known: _Pairs) -> tuple[str, ShapedText]:
         """Return the text that the engine gets, and the same as its shape and values."""
         found, values = write_by_shape(sql, lambda text: self._made(text, known, self._unit))

@@ -42,6 +42,14 @@ class ShapedText:
     shape: str
     values: tuple[str, ...]
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The values without what the engine takes no type from: whole numbers that fit 32 bits are alike."""
+        return tuple("0" if _SMALL.fullmatch(value) else value for value in self.values)
+
+
+_SMALL = re.compile(r"[0-9]{1,9}")
+
 
 @dataclass
 class _Family:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal
 
@@ -76,6 +77,21 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
         raise ParseError(
             f"a statement is a text, not a {type(text).__name__}.", hint='session.sql("SELECT ...")'
         )
+    if params is None and len(text) <= MAX_REMEMBERED:
+        return list(_parse_remembered(text))
+    return _parse(text, params)
+
+
+MAX_REMEMBERED = 4000
+"""Characters of a text whose statements are remembered; nobody changes their trees, since binding begins with a copy."""
+
+
+@lru_cache(maxsize=64)
+def _parse_remembered(text: str) -> tuple[Statement, ...]:
+    return tuple(_parse(text, None))
+
+
+def _parse(text: str, params: Params | None) -> list[Statement]:
     try:
         text, values = name_parameters(text, params)
         parts = groupby(tokenize(text), lambda token: token.token_type == TokenType.SEMICOLON)

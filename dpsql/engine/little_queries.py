@@ -1,0 +1,78 @@
+"""Exact queries that read little and give a few rows: there reading and planning a text takes longer than running it.
+
+DuckDB's client plans a text twice before it gives a table, and once where rows come one by one. A text that one cursor is asked
+again is prepared, where the data can't change: a prepared plan may rest on the least and the greatest values that a column had.
+Either way gives the same table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+
+import duckdb
+import pyarrow as pa
+
+MAX_PREPARED, MAX_SEEN = 16, 64
+"""Texts that are prepared on one cursor, and those that are known from being asked there once."""
+MAX_ROWS = 1000
+_KINDS = {
+    "BIGINT": pa.int64(),
+    "HUGEINT": pa.decimal128(38, 0),
+    "INTEGER": pa.int32(),
+    "VARCHAR": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+}
+"""Types whose values come as Python's without a loss, and what DuckDB makes of them in Arrow."""
+
+
+class LittleQueries:
+    """The little queries of one cursor.
+
+    Args:
+        con: the cursor, on which nobody else prepares anything.
+        steady: whether the data are the same as long as it is open.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, steady: bool) -> None:
+        self.con, self._steady = con, steady
+        self._fit: OrderedDict[str, bool] = OrderedDict()
+        """Texts that were asked, and whether their rows come this way."""
+        self._prepared: OrderedDict[str, str] = OrderedDict()
+        self._made = 0
+
+    def ask(self, sql: str) -> pa.Table | None:
+        """Return the rows of a text; None where they are many, or of types that do not come this way."""
+        known = self._fit.get(sql)
+        if known is False:
+            return None
+        if known and self._steady and sql not in self._prepared:
+            self._prepare(sql)
+        found = self._run(f"EXECUTE {self._prepared[sql]}" if sql in self._prepared else sql)
+        self._fit[sql] = found is not None
+        while len(self._fit) > MAX_SEEN:
+            self._fit.popitem(last=False)
+        return found
+
+    def _run(self, sql: str) -> pa.Table | None:
+        found = self.con.execute(sql)
+        described = [(str(column[0]), str(column[1])) for column in found.description or ()]
+        if not all(kind in _KINDS for _, kind in described):
+            return None
+        rows = found.fetchmany(MAX_ROWS + 1)
+        if len(rows) > MAX_ROWS:
+            return None
+        columns = zip(*rows, strict=True) if rows else [()] * len(described)
+        made = [pa.array(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)]
+        return pa.table(made, names=[name for name, _ in described])
+
+    def _prepare(self, sql: str) -> None:
+        self._made += 1
+        name = f"dpsql_exact_{self._made}"
+        self.con.execute(f"PREPARE {name} AS {sql}")
+        self._prepared[sql] = name
+        while len(self._prepared) > MAX_PREPARED:
+            _, oldest = self._prepared.popitem(last=False)
+            with contextlib.suppress(duckdb.Error):
+                self.con.execute(f"DEALLOCATE {oldest}")
