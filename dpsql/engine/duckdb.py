@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
-from dpsql.engine.base import Engine, find_files, hash_lines, raise_unless_done
+from dpsql.engine.base import Engine, hash_lines, raise_unless_done
 from dpsql.engine.database_files import (
     attach_database,
     check_database,
@@ -26,7 +26,6 @@ from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instanc
 from dpsql.engine.little_queries import LittleQueries
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
-from dpsql.policy.tables import FILE_ENDINGS
 
 RESOURCES = ("memory_limit", "max_memory", "threads", "temp_directory", "max_temp_directory_size")
 TIME_LIMIT = "time_limit"
@@ -84,10 +83,11 @@ class DuckDBEngine(Engine):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
-        self._little: dict[int, LittleQueries] = {}
+        self._little: dict[duckdb.DuckDBPyConnection, LittleQueries] = {}
         self._instance: SharedInstance | None = None
-        given_sources = (table for table in policy.tables.values() if table.source is not None)
-        self._sources = {table.name: _find_source(table, base) for table in given_sources}
+        self._sources = {
+            t.name: sources.find_source(t, base) for t in policy.tables.values() if t.source is not None
+        }
         super().__init__(policy, base, given, limit)
         opened = False
         with contextlib.suppress(duckdb.Error):
@@ -188,8 +188,9 @@ class DuckDBEngine(Engine):
         return None
 
     def _find_places(self) -> None:
-        catalog, schema = self._con.execute("SELECT current_database(), current_schema()").fetchall()[0]
-        self._home: tuple[str, str] = (catalog, schema)
+        self._home: tuple[str, str] = self._con.execute(
+            "SELECT current_database(), current_schema()"
+        ).fetchall()[0]
         self._places: dict[str, tuple[str, str, str]] = {}
         self._paths: dict[str, tuple[str, str, str]] = {}
         for table in self.policy.tables.values():
@@ -232,7 +233,8 @@ class DuckDBEngine(Engine):
     def _open_cursor(self, given: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         """Return a cursor with settings of its own, or the connection itself where it alone sees the tables."""
         cursor = given.cursor()
-        for setting, value in {**sandbox.SETTINGS, **_MEANING}.items():
+        zone = self._zone or sandbox.fetch_settings(cursor, "TimeZone")[0]
+        for setting, value in {**sandbox.SETTINGS, **_MEANING, "TimeZone": zone}.items():
             with contextlib.suppress(duckdb.Error):
                 cursor.execute(f"SET SESSION {setting} = '{value}'")
         tables = self.policy.tables.values()
@@ -241,6 +243,7 @@ class DuckDBEngine(Engine):
             sources.exists_in_catalog(cursor, name) or not sources.exists_in_catalog(given, name)
             for name in named
         ):
+            self._zone = zone
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
         cursor.close()
@@ -286,10 +289,8 @@ class DuckDBEngine(Engine):
             row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
         ]
         if known or self._path is not None or self._attached or self._frames:
-            what = f"the policy names {name}, which the database does not have."
-            return PolicyError(
-                what, hint=did_you_mean(name, known) or f"is this the database that holds {name}?"
-            )
+            hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
+            return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
         near = list_databases(self._base)
         path = near[0] if len(near) == 1 else "data.duckdb"
         found = f" (beside the policy: {', '.join(near)})" if near else ""
@@ -380,7 +381,7 @@ class DuckDBEngine(Engine):
 
     @property
     def time_zone(self) -> str:
-        """The time zone of the connection; that of an attached one may change at any time."""
+        """The time zone of the session's cursors; that of an owner's own connection may change at any time."""
         return self._zone or str(self._ask("SELECT current_setting('TimeZone')")[0][0])
 
     @property
@@ -423,10 +424,11 @@ class DuckDBEngine(Engine):
         Where the instance broke before the first part came, perhaps over another's query, a new one is asked once more.
         """
         state, begun = "failed", False
+        little = not lent and rows is None and self.reads_little(sql, {})
         for _ in range(2):
             instance = self._instance
             with self._cursors.borrow(self._lock) as con:
-                steps = self._run_steps(self._answer(con, sql, lent, rows), con.interrupt)
+                steps = self._run_steps(self._answer(con, sql, lent, rows, little), con.interrupt)
                 try:
                     while True:
                         part = next(steps)
@@ -444,12 +446,17 @@ class DuckDBEngine(Engine):
         raise_unless_done(state)
 
     def _answer(
-        self, con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table], rows: int | None
+        self,
+        con: duckdb.DuckDBPyConnection,
+        sql: str,
+        lent: Mapping[str, pa.Table],
+        rows: int | None,
+        little: bool,
     ) -> Generator[pa.Table]:
         try:
-            little = self._ask_little(con, sql) if not lent and rows is None else None
-            if little is not None:
-                yield little
+            few = self._ask_little(con, sql) if little else None
+            if few is not None:
+                yield few
                 return
             found = sandbox.bind_query(con, sql, lent)
             if rows is None:
@@ -466,12 +473,12 @@ class DuckDBEngine(Engine):
 
     def _ask_little(self, con: duckdb.DuckDBPyConnection, sql: str) -> pa.Table | None:
         """Return the rows of a text that reads little and gives a few; None of any other, or on the owner's own cursor."""
-        if con is self._database or not self.reads_little(sql, {}):
+        if con is self._database:
             return None
-        known = self._little.get(id(con))
-        if known is None or known.con is not con:
+        known = self._little.get(con)
+        if known is None:
             steady = not self._attached and not self._sources  # files may be written anew
-            known = self._little[id(con)] = LittleQueries(con, steady)
+            known = self._little[con] = LittleQueries(con, steady)
         return known.ask(sql)
 
     def _replace(self, broken: SharedInstance | None) -> None:
@@ -486,15 +493,3 @@ class DuckDBEngine(Engine):
         """Close what this engine opened; a connection that was given stays open."""
         self._leave()
         super().close()
-
-
-def _find_source(table: Table, base: Path) -> list[str] | None:
-    """Return the files of a table's source, or None when it is a table of the database."""
-    if not table.file:
-        return None
-    if not (table.source or "").lower().endswith(FILE_ENDINGS):
-        raise PolicyError(
-            f"the source {table.source} of {table.name} is not a kind of file that is read here.",
-            hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
-        )
-    return find_files(table, base)

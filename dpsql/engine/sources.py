@@ -26,12 +26,14 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.base import find_files
 from dpsql.engine.frames import clean_array
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.engine.text_sources import copy_text
 from dpsql.errors import PolicyError
 from dpsql.ledger.state_files import make_private_directory, make_state_directory, write_private
 from dpsql.policy.model import Format, Policy, Table, explain_missing_types, fold, list_types
+from dpsql.policy.tables import FILE_ENDINGS
 from dpsql.policy.validate import settle_type
 
 if TYPE_CHECKING:
@@ -454,3 +456,19 @@ def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool
         [name.rsplit(".")[-1]] * 2,
     ).fetchall()
     return any(row[0] for row in rows) if temporary else bool(rows)
+
+
+def find_source(table: Table, base: Path) -> list[str] | None:
+    """Return the files of a table's source, or None when it is a table of the database.
+
+    Raises:
+        PolicyError: there are none, or they are of a kind that is not read.
+    """
+    if not table.file:
+        return None
+    if not (table.source or "").lower().endswith(FILE_ENDINGS):
+        raise PolicyError(
+            f"the source {table.source} of {table.name} is not a kind of file that is read here.",
+            hint=f"known endings are {', '.join(FILE_ENDINGS)}.",
+        )
+    return find_files(table, base)
