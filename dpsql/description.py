@@ -22,7 +22,8 @@ from dpsql.plan import Plan
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import compose_events
 from dpsql.result import Result
-from dpsql.sql.parse.statements import Statement, list_parameter_names, parse
+from dpsql.sql.parse.parameters import list_parameter_names
+from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 
 MAX_GUESSED = 8

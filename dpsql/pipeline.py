@@ -38,7 +38,7 @@ from dpsql.mechanisms.base import NormalForm, Operator, Prove, Read, Reader, Rel
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.noise.entropy import Entropy
 from dpsql.plan import Plan, PrivateBlock
-from dpsql.plan_check import PlanCheck, list_names
+from dpsql.plan_check import PlanCheck, name_columns
 from dpsql.policy.model import Policy
 from dpsql.privacy.events import Composed, Event
 from dpsql.result import Result
@@ -119,7 +119,7 @@ class Pipeline:
             BlockKeys(policy, engine, self.gate, self.catalog.schema),
             ledger,
             self.finisher.lend if engine.lossless else self.finisher.finish,
-            lambda plan, block: list_names(self.checking.describe_lent(plan, block)),
+            lambda plan, block: name_columns(self.checking.describe_lent(plan, block)),
             engine.version,
         )
 
@@ -201,7 +201,7 @@ class Pipeline:
             return (
                 query
                 if apart
-                else self.gate.shown(query, list_names(self.checking.describe_lent(plan, block)))
+                else self.gate.shown(query, name_columns(self.checking.describe_lent(plan, block)))
             )
 
         (prepared,) = self.look_up([plan], paid=paid)

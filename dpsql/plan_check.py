@@ -14,7 +14,7 @@ from dpsql.mechanisms.base import Columns, fill_parameters
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.gate import Gate
 
-MAX_REMEMBERED = 1000
+MAX_BOUND_SHAPES = 1000
 """Shapes of texts that are known to bind."""
 _STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
 """Values of parameters, where a text is only bound."""
@@ -54,7 +54,7 @@ class PlanCheck:
             for item in block.inputs if not self.engine.lossless else ():
                 if not any(name in item.sql for name in released):
                     self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
-            self.gate.prove(block.operator, list_names({i.name: lent[i.name] for i in block.inputs}))
+            self.gate.prove(block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}))
             local = block.operator.local if self.engine.dialect == "duckdb" else ()
             for query in block.operator.checked:
                 if query not in local:
@@ -63,12 +63,12 @@ class PlanCheck:
                 key = self._find_shape(query, lent)
                 if key not in self._bound:
                     self._bind(block, query, lent)
-                    if len(self._bound) >= MAX_REMEMBERED:
+                    if len(self._bound) >= MAX_BOUND_SHAPES:
                         self._bound.clear()
                     self._bound.add(key)
 
     def _bind(self, block: PrivateBlock, query: str, lent: Mapping[str, Columns]) -> None:
-        apart, names = query in block.operator.apart, list_names(lent)
+        apart, names = query in block.operator.apart, name_columns(lent)
         text = query if apart else self.gate.exact(query, names)
         written = self.engine.check(fill_parameters(text, _STAND_INS), lent, apart)
         if written is not None:
@@ -79,10 +79,10 @@ class PlanCheck:
 
         Of its rows, those are the plain text's, which is bound with the very numbers that stand in it.
         """
-        shaped = self.gate.shape(query, list_names(lent))
+        shaped = self.gate.shape(query, name_columns(lent))
         return shaped.shape, shaped.kinds, repr(sorted((name, *columns) for name, columns in lent.items()))
 
 
-def list_names(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
+def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
     """Return the names of the columns of what is lent."""
     return {name: [column for column, _ in columns] for name, columns in lent.items()}

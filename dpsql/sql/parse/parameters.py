@@ -5,15 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
-from dpsql.errors import BindError, Span, did_you_mean
-from dpsql.parameters import drop_zone
+from dpsql.errors import BindError, Error, Span, did_you_mean
+from dpsql.parameters import drop_zone, number_marks
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
-from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER
+from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
@@ -159,3 +161,28 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
         span=span,
         hint="parameters are numbers, strings, booleans, dates, None or lists of these.",
     )
+
+
+def list_parameters_named(tokens: Sequence[Token]) -> list[str]:
+    """Return the names after a ``$``, once each, in order."""
+    names = [
+        after.text
+        for before, after in pairwise(tokens)
+        if before.text == "$" and after.start == before.end + 1
+    ]
+    return list(dict.fromkeys(names))
+
+
+def list_parameter_names(text: str) -> tuple[str, ...]:
+    """Return the names of a cell's parameters, once each, in order; ``?`` marks are called ``1``, ``2``, ...
+
+    Raises:
+        ParseError: a quote or a comment does not end, or the text is too long.
+
+    >>> list_parameter_names("SELECT $city, '$x'"), list_parameter_names("SELECT ?, ?")
+    (('city',), ('1', '2'))
+    """
+    try:
+        return tuple(list_parameters_named(tokenize(number_marks(text)[0])))
+    except Error as error:
+        raise error.located(text) from None

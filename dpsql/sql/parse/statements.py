@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby
 from typing import Any, Literal
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import Error, ParseError, Span, clip, did_you_mean
-from dpsql.parameters import Params, name_parameters, number_marks
+from dpsql.parameters import Params, name_parameters
 from dpsql.sql.parse import synthetic_table
 from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
-from dpsql.sql.parse.parameters import make_literal, put_values
+from dpsql.sql.parse.parameters import list_parameters_named, make_literal, put_values
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -77,12 +77,12 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
         raise ParseError(
             f"a statement is a text, not a {type(text).__name__}.", hint='session.sql("SELECT ...")'
         )
-    if params is None and len(text) <= MAX_REMEMBERED:
+    if params is None and len(text) <= MAX_REMEMBERED_TEXT:
         return list(_parse_remembered(text))
     return _parse(text, params)
 
 
-MAX_REMEMBERED = 4000
+MAX_REMEMBERED_TEXT = 4000
 """Characters of a text whose statements are remembered; nobody changes their trees, since binding begins with a copy."""
 
 
@@ -136,34 +136,9 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 
 def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the parameters that tokens name, once each, with their values as SQL, cut short."""
-    names = [name for name in _list_names(tokens) if name in params]
+    names = [name for name in list_parameters_named(tokens) if name in params]
     written = ((name, to_sql(make_literal(params[name], name))) for name in names)
     return tuple((name, clip(" ".join(text.split()), MAX_VALUE)) for name, text in written)
-
-
-def _list_names(tokens: Sequence[Token]) -> list[str]:
-    """Return the names after a ``$``, once each, in order."""
-    names = [
-        after.text
-        for before, after in pairwise(tokens)
-        if before.text == "$" and after.start == before.end + 1
-    ]
-    return list(dict.fromkeys(names))
-
-
-def list_parameter_names(text: str) -> tuple[str, ...]:
-    """Return the names of a cell's parameters, once each, in order; ``?`` marks are called ``1``, ``2``, ...
-
-    Raises:
-        ParseError: a quote or a comment does not end, or the text is too long.
-
-    >>> list_parameter_names("SELECT $city, '$x'"), list_parameter_names("SELECT ?, ?")
-    (('city',), ('1', '2'))
-    """
-    try:
-        return tuple(_list_names(tokenize(number_marks(text)[0])))
-    except Error as error:
-        raise error.located(text) from None
 
 
 def may_keep(text: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import ParseError
-from dpsql.sql.parse.statements import MAX_REMEMBERED, parse
+from dpsql.sql.parse.statements import MAX_REMEMBERED_TEXT, parse
 from tests.support.clinic import open_clinic
 
 TEXTS = [
@@ -44,7 +44,7 @@ def test_what_is_wrong_is_wrong_each_time() -> None:
 
 
 def test_long_texts_and_parameters_are_read_anew() -> None:
-    long = f"SELECT 1 AS {'x' * MAX_REMEMBERED}"
+    long = f"SELECT 1 AS {'x' * MAX_REMEMBERED_TEXT}"
     assert parse(long)[0].tree is not parse(long)[0].tree
     text = "SELECT $x"
     assert [parse(text, {"x": v})[0].tree.sql() for v in (1, 2)] == ["SELECT 1", "SELECT 2"]  # type: ignore[union-attr]
