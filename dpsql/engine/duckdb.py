@@ -424,7 +424,7 @@ class DuckDBEngine(Engine):
         Where the instance broke before the first part came, perhaps over another's query, a new one is asked once more.
         """
         state, begun = "failed", False
-        little = not lent and rows is None and self.reads_little(sql, {})
+        little = self.reads_little(sql, {})  # asked before there is a cursor, since it may ask itself
         for _ in range(2):
             instance = self._instance
             with self._cursors.borrow(self._lock) as con:
@@ -454,13 +454,17 @@ class DuckDBEngine(Engine):
         little: bool,
     ) -> Generator[pa.Table]:
         try:
-            few = self._ask_little(con, sql) if little else None
+            known = None if lent or rows is not None else self._find_little(con)
+            few = known.ask(sql) if known is not None and (little or known.knows(sql)) else None
             if few is not None:
                 yield few
                 return
             found = sandbox.bind_query(con, sql, lent)
             if rows is None:
-                yield found.to_arrow_table()
+                whole = found.to_arrow_table()
+                if known is not None:
+                    known.note(sql, whole)
+                yield whole
                 return
             reader = found.to_arrow_reader(rows)
             parts = (pa.Table.from_batches([batch]) for batch in reader)
@@ -471,15 +475,14 @@ class DuckDBEngine(Engine):
                 with contextlib.suppress(duckdb.Error):  # one that is not there must not keep the others
                     con.unregister(name)
 
-    def _ask_little(self, con: duckdb.DuckDBPyConnection, sql: str) -> pa.Table | None:
-        """Return the rows of a text that reads little and gives a few; None of any other, or on the owner's own cursor."""
+    def _find_little(self, con: duckdb.DuckDBPyConnection) -> LittleQueries | None:
+        """Return the little queries of a cursor; None of the owner's own."""
         if con is self._database:
             return None
-        known = self._little.get(con)
-        if known is None:
+        if con not in self._little:
             steady = not self._attached and not self._sources  # files may be written anew
-            known = self._little[con] = LittleQueries(con, steady)
-        return known.ask(sql)
+            self._little[con] = LittleQueries(con, steady)
+        return self._little[con]
 
     def _replace(self, broken: SharedInstance | None) -> None:
         """Join a new instance after an error that invalidated one, unless another thread has done so."""

@@ -1,4 +1,4 @@
-"""Exact queries that read little and give a few rows: there reading and planning a text takes longer than running it.
+"""Exact queries that read little, or gave a few rows before: there planning a text may take longer than running it.
 
 DuckDB's client plans a text twice before it gives a table, and once where rows come one by one. A text that one cursor is asked
 again is prepared, where the data can't change: a prepared plan may rest on the least and the greatest values that a column had.
@@ -50,10 +50,22 @@ class LittleQueries:
         if known and self._steady and sql not in self._prepared:
             self._prepare(sql)
         found = self._run(f"EXECUTE {self._prepared[sql]}" if sql in self._prepared else sql)
-        self._fit[sql] = found is not None
+        self._remember(sql, found is not None)
+        return found
+
+    def knows(self, sql: str) -> bool:
+        """Tell whether a text's rows came this way, or could have."""
+        return self._fit.get(sql, False)
+
+    def note(self, sql: str, found: pa.Table) -> None:
+        """Remember what a text gave that was asked otherwise."""
+        few = found.num_rows <= MAX_ROWS and all(kind in _KINDS.values() for kind in found.schema.types)
+        self._remember(sql, few)
+
+    def _remember(self, sql: str, fits: bool) -> None:
+        self._fit[sql] = fits
         while len(self._fit) > MAX_SEEN:
             self._fit.popitem(last=False)
-        return found
 
     def _run(self, sql: str) -> pa.Table | None:
         found = self.con.execute(sql)
