@@ -8,6 +8,7 @@ Either way gives the same table.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import OrderedDict
 
 import duckdb
@@ -25,6 +26,13 @@ _KINDS = {
     "DOUBLE": pa.float64(),
 }
 """Types whose values come as Python's without a loss, and what DuckDB makes of them in Arrow."""
+
+
+_NUMBER = re.compile("[0-9]+")
+
+
+def _shape(sql: str) -> str:
+    return _NUMBER.sub("?", sql)
 
 
 class LittleQueries:
@@ -45,12 +53,14 @@ class LittleQueries:
     def ask(self, sql: str) -> pa.Table | None:
         """Return the rows of a text; None where they are many, or of types that do not come this way."""
         known = self._fit.get(sql)
-        if known is False:
+        if known is False or (known is None and self._fit.get(_shape(sql)) is False):
             return None
         if known and self._steady and sql not in self._prepared:
             self._prepare(sql)
         found = self._run(f"EXECUTE {self._prepared[sql]}" if sql in self._prepared else sql)
         self._remember(sql, found is not None)
+        if found is None:
+            self._remember(_shape(sql), False)  # the next one with another number is not tried
         return found
 
     def knows(self, sql: str) -> bool:
@@ -70,10 +80,13 @@ class LittleQueries:
     def _run(self, sql: str) -> pa.Table | None:
         found = self.con.execute(sql)
         described = [(str(column[0]), str(column[1])) for column in found.description or ()]
-        if not all(kind in _KINDS for _, kind in described):
-            return None
-        rows = found.fetchmany(MAX_ROWS + 1)
-        if len(rows) > MAX_ROWS:
+        known = all(kind in _KINDS for _, kind in described)
+        rows = found.fetchmany(MAX_ROWS + 1) if known else []
+        if not known or len(rows) > MAX_ROWS:
+            if hasattr(
+                self.con, "abort"
+            ):  # DuckDB 2 does nothing else on a cursor before its rows are fetched
+                self.con.abort()
             return None
         columns = zip(*rows, strict=True) if rows else [()] * len(described)
         made = [pa.array(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)]
