@@ -40,11 +40,13 @@ class StrategyVariant:
     """A block under another strategy than the one that was chosen, by its name.
 
     ``gain`` is how many times smaller the chosen strategy's error is in what the statement shows; 1 where nothing was chosen.
+    ``single_gain`` is the same of the block's own numbers one by one, for statements in which nothing was chosen.
     """
 
     word: str
     operator: Operator
     gain: float = 1.0
+    single_gain: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -381,6 +381,42 @@ def test_a_stored_plain_answer_is_free_and_says_what_a_fresh_one_is_worth() -> N
         assert not any("strategy" in note for note in session.sql(text).notes)
 
 
+@pytest.mark.parametrize("strategy", ["TREE", "SQUARE_ROOT"])
+def test_errors_are_those_of_the_strategy_that_the_answer_is_stored_by(strategy: str) -> None:
+    text = PLAIN.format("epsilon = 1")
+    with opened() as session:
+        plain = session.explain(text).expected_error["n"]
+        forced = session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
+        told = session.explain(text)
+        found = session.sql(text)
+        assert found.loss == "no charge"
+        assert found.expected_error == told.expected_error == forced.expected_error
+        times = found.expected_error["n"] / plain
+        assert times > 3
+        (note,) = (note for note in found.notes if "strategy" in note)
+        assert f"the strategy {strategy}: a fresh one" in note
+        assert "less error in single numbers" in note
+        more = float(note.split(" by EVEN has ")[1].split()[0])
+        assert more == pytest.approx(times, rel=0.25)  # of mean errors, and of roots of mean squares
+        assert f"{strategy}: a fresh one" in str(told)
+        assert "neighbouring steps" in str(told) or "square root" in str(told)
+        fresh = session.sql(text, fresh=True)
+        assert fresh.expected_error["n"] == plain
+
+
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp", "rdp"])
+def test_a_strategy_that_was_forced_serves_every_statement_over_its_block(accountant: str) -> None:
+    """Where the session counts in another currency AUTO would hold the strategy to what plain noise costs there."""
+    days = PLAIN.format("epsilon = 1")
+    for strategy in ("TREE", "SQUARE_ROOT"):
+        with opened(rows=2, groups=6, accountant=accountant) as session:
+            session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
+            spent = session.budget().spent
+            for text in (days, RUNNING.format("epsilon = 1"), f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'"):
+                assert session.sql(text).loss == "no charge"
+            assert session.budget().spent == spent
+
+
 def test_equal_blocks_of_one_statement_or_plan_are_one_draw() -> None:
     """The days and their running totals: one charge, in either order, and they add up."""
     block = PLAIN.format("epsilon = 1")
