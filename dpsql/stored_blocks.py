@@ -132,7 +132,9 @@ class PreparedPlan:
     @property
     def expected_errors(self) -> dict[str, float]:
         """The expected absolute errors of output columns, once all is released."""
-        return self.answered.find_errors({i.block.name: i.release for i in self.asked if i.release is not None})
+        return self.answered.find_errors(
+            {i.block.name: i.release for i in self.asked if i.release is not None}
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -286,7 +286,9 @@ class _Strategies:
             if word != EVEN:
                 ratios = [self.noises[s, word].variance / s.noise.variance for s in self.statistics]
                 gain = math.sqrt(math.exp(fmean(map(math.log, ratios))))
-                yield StrategyVariant(word, self.apply(dict.fromkeys(self.statistics, word)), single_gain=gain)
+                yield StrategyVariant(
+                    word, self.apply(dict.fromkeys(self.statistics, word)), single_gain=gain
+                )
 
     def list_forced(self, best: Words | None = None) -> Iterator[StrategyVariant]:
         """Yield the block as statements that force a strategy have it, where it costs the session more than plain noise then."""

@@ -153,9 +153,7 @@ def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
     return replace(operator, parts=parts)
 
 
-def make_tree_within(
-    part: Quantiles, currencies: Iterable[str], whole: Amount | None = None
-) -> QuantileTree:
+def make_tree_within(part: Quantiles, currencies: Iterable[str], whole: Amount | None = None) -> QuantileTree:
     """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies.
 
     Args:

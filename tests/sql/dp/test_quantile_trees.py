@@ -379,7 +379,12 @@ def test_a_kept_tree_serves_any_quantile_of_its_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("accountant", "amount", "symbol"),
-    [("zcdp", "rho = 0.1", "ρ"), ("rdp", "rho = 0.1", "ρ"), ("gdp", "mu = 0.5", "μ"), ("zcdp", "epsilon = 1", "ε")],
+    [
+        ("zcdp", "rho = 0.1", "ρ"),
+        ("rdp", "rho = 0.1", "ρ"),
+        ("gdp", "mu = 0.5", "μ"),
+        ("zcdp", "epsilon = 1", "ε"),
+    ],
 )
 def test_a_kept_tree_is_the_same_however_many_quantiles_are_asked(
     accountant: str, amount: str, symbol: str

@@ -412,7 +412,11 @@ def test_a_strategy_that_was_forced_serves_every_statement_over_its_block(accoun
         with opened(rows=2, groups=6, accountant=accountant) as session:
             session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
             spent = session.budget().spent
-            for text in (days, RUNNING.format("epsilon = 1"), f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'"):
+            for text in (
+                days,
+                RUNNING.format("epsilon = 1"),
+                f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'",
+            ):
                 assert session.sql(text).loss == "no charge"
             assert session.budget().spent == spent
 
