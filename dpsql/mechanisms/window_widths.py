@@ -9,7 +9,8 @@ Relation and guarantee: none of its own. This is post-processing, of what was re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,8 @@ class WindowSum:
         end: the last group, likewise; None for the last of all.
         descending: whether the order falls.
         mean: whether it is divided by the number of groups.
+        factor: the constant that each number is multiplied by, without its sign.
+        cast: whether each number is cast to a type that may round it.
     """
 
     value: str
@@ -49,6 +52,8 @@ class WindowSum:
     end: int | None = 0
     descending: bool = False
     mean: bool = False
+    factor: Fraction = Fraction(1)
+    cast: bool = field(default=False, compare=False)
 
     def list_ranges(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
         """Return the first and the last step, by rising order, of the frame of each of so many steps; of empty ones nothing."""
@@ -134,7 +139,7 @@ class WindowWidths:
             math.nan if math.isnan(v) else alone if count == 1 else unique[v]
             for v, count in zip(variances, counts, strict=True)
         ])  # fmt: skip
-        return widths / steps / (counts if self.window.mean else 1.0)
+        return widths / steps * float(self.window.factor) / (counts if self.window.mean else 1.0)
 
     def _list_variances(self, noise: Noise, steps: int, even: bool) -> Floats | None:
         """Return the variance of each place's sum in a run; NaN where there is none."""

@@ -50,7 +50,8 @@ class WindowEnds:
         for release in self.releases if self._has_room else ():
             finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
             window = finder.read_window(select, node)
-            if window is not None and window.value in self.noise_steps.get(release.name, {}):
+            steps = None if window is None else self.noise_steps.get(release.name, {}).get(window.value)
+            if window is not None and steps is not None and (steps == 1 or not window.cast):
                 return self._write(select, node, release, window)
         return None
 

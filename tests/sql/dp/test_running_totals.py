@@ -42,12 +42,14 @@ max_groups = {groups}
 day = { bounds = [2024-01-01, {last}] }
 w = { values = ["A", "B"] }
 x = { bounds = [0, 10] }
+z = { bounds = [0.25, 7.5] }
 y = { values = [0, 1, 2, 3] }
 """
 DATA = """
 CREATE TABLE v AS
 SELECT n % 150 AS id, CASE WHEN n % 50 = 7 THEN NULL ELSE DATE '2024-01-01' + (n * n % 31 * 2)::INTEGER END AS day,
-       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x, n % 4 AS y
+       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x, n % 4 AS y,
+       n % 7 + 0.5::DOUBLE AS z
 FROM range(600) r(n)
 """
 
@@ -59,7 +61,7 @@ def opened(
     con = duckdb.connect()
     con.execute(DATA)
     if more:
-        con.execute(f"INSERT INTO v {more} FROM range(16) AS s(i)")
+        con.execute(f"INSERT INTO v BY NAME {more} FROM range(16) AS s(i)")
     text = POLICY
     for name, value in {"last": last, "rows": rows, "groups": groups, "accountant": accountant}.items():
         text = text.replace(f"{{{name}}}", str(value))
@@ -538,6 +540,30 @@ def test_intervals_are_those_of_the_answer_and_not_of_the_plan() -> None:
         assert narrow[1] - narrow[0] < (wide[1] - wide[0]) / 2
         session.keep("totals", fresh)
         assert session.sql("SELECT n FROM totals").intervals["n"] == fresh.intervals["n"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "plain", "factor"),
+    [
+        ("SUM(n * 100)", "SUM(n)", 100), ("SUM(n / 2)", "SUM(n)", 0.5), ("SUM(-(n * 2.5))", "SUM(n)", -2.5),
+        ("SUM(n::INT * 3 / 2)", "SUM(n)", 1.5), ("AVG(n * 10)", "AVG(n)", 10), ("SUM(CAST(n AS DOUBLE) * 4)", "SUM(n)", 4),
+        ("SUM(s * 10)", "SUM(s)", 10), ("SUM(CAST(s AS DOUBLE))", "SUM(s)", 1),
+        ("SUM(CAST(n / 2 AS INTEGER))", "", None), ("SUM(CAST(s AS INTEGER))", "", None), ("SUM(short)", "", None),
+        ("SUM(n * 0)", "", None),
+    ],
+)  # fmt: skip
+def test_intervals_of_multiples_are_multiples(inner: str, plain: str, factor: float | None) -> None:
+    """Of what is multiplied or divided below the sum; numbers that are rounded one by one add their rounding up."""
+    block = "SELECT WITH DP OPTIONS (epsilon = 1) day, COUNT(*) AS n, SUM(z) AS s FROM v GROUP BY day"
+    with opened("2024-02-09") as session:
+        shown = f"{inner} OVER (ORDER BY day) AS a, {plain or 'SUM(n)'} OVER (ORDER BY day) AS b"
+        text = f"WITH d AS ({block}), e AS (SELECT day, n, s, CAST(s AS DECIMAL(18, 1)) AS short FROM d) SELECT {shown} FROM e"
+        found = session.sql(text)
+        assert "b" in found.intervals
+        assert ("a" in found.intervals) == (factor is not None)
+        for one, other in zip(found.intervals.get("a", ()), found.intervals["b"], strict=False):
+            assert factor is not None
+            assert sorted(one) == pytest.approx(sorted(end * factor for end in other))
 
 
 def test_frames_without_rows_and_filtered_ones_have_no_interval() -> None:
