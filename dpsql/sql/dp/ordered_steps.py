@@ -99,7 +99,9 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     windowed = tree.find(exp.Window) is not None
     if windowed and outputs:
         names = tuple(output.name for output in outputs)
-        binder.ordered_releases.append(OrderedRelease(block.name, tuple(block.keys), names, block.nullable))
+        steps = tuple((key, n) for key in block.keys if (n := block.count_steps(key)) is not None)
+        keys = tuple(block.keys)
+        binder.ordered_releases.append(OrderedRelease(block.name, keys, names, block.nullable, steps))
     if word == EVEN:
         return
     orders = dict(block.list_orders())

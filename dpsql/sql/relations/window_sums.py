@@ -38,12 +38,16 @@ _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
 
 @dataclass(frozen=True)
 class OrderedRelease:
-    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL."""
+    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL.
+
+    ``steps`` are the public numbers of the keys' values, of those that are known.
+    """
 
     name: str
     keys: tuple[str, ...]
     values: tuple[str, ...]
     nullable: bool
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

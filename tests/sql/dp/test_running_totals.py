@@ -473,6 +473,56 @@ def test_expected_errors_are_those_of_what_is_shown(year: dpsql.Session) -> None
     assert next(iter(found["TREE"].values())) == pytest.approx(8.91, rel=5e-3)
 
 
+WINDOW_ERRORS = {
+    "n": "SUM(n) OVER (PARTITION BY w ORDER BY day)",
+    "half": "SUM(n * 3) OVER (PARTITION BY w ORDER BY day DESC) / 2 + 1",
+    "week": "AVG(n) OVER (PARTITION BY w ORDER BY day ROWS 6 PRECEDING)",
+    "wards": "SUM(n) OVER (ORDER BY day)",
+    "ward": "SUM(n) OVER (PARTITION BY w)",
+    "one": "n",
+}
+
+
+@pytest.mark.parametrize("strategy", ["EVEN", "TREE", "SQUARE_ROOT"])
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+def test_expected_errors_of_windows_are_those_that_are_found(strategy: str, noise: str) -> None:
+    """Of no rows, so that what is shown is the error; a few more windows than have intervals have errors too."""
+    options = f"epsilon = 1, delta = 1e-6, noise = {noise}, strategy = {strategy}"
+    more = ", ".join(
+        f"SUM(n) OVER (PARTITION BY w ORDER BY day ROWS {i} PRECEDING) AS m{i}" for i in range(4)
+    )
+    shown = ", ".join(f"{item} AS {name}" for name, item in WINDOW_ERRORS.items())
+    block = f"SELECT WITH DP OPTIONS ({options}) day, w, COUNT(*) AS n FROM v WHERE id < 0 GROUP BY day, w"
+    text = f"WITH d AS ({block}), e AS (SELECT {shown}, {more} FROM d) SELECT * FROM e"
+    with opened("2024-02-09") as session:
+        told = session.explain(text).expected_error
+        assert list(told) == [*WINDOW_ERRORS, "m0", "m1", "m2", "m3"]
+        sums, rows = dict.fromkeys(WINDOW_ERRORS, 0.0), 0
+        for _ in range(40):
+            result = session.sql(text, fresh=True)
+            assert result.expected_error == told
+            for row in result.fetchall():
+                rows += 1
+                for name, value in zip(WINDOW_ERRORS, row, strict=False):
+                    sums[name] += abs(value - (name == "half"))
+        for name, whole in sums.items():
+            assert whole / rows == pytest.approx(told[name], rel=0.3), name
+
+
+def test_nothing_is_told_of_windows_that_are_not_sums_of_neighbours(year: dpsql.Session) -> None:
+    for item in (
+        "MAX(n) OVER (ORDER BY day)",
+        "SUM(n) OVER (ORDER BY day) / SUM(n) OVER ()",
+        "SUM(n) OVER (ORDER BY n)",
+    ):
+        text = f"SELECT {item} AS t FROM ({PLAIN.format('epsilon = 1')}) AS d"
+        assert year.explain(text).expected_error == {}
+    text = RUNNING.format("epsilon = 1").replace(
+        "ORDER BY day)", "ORDER BY day ROWS BETWEEN 900 FOLLOWING AND 901 FOLLOWING)"
+    )
+    assert year.explain(text).expected_error == {}
+
+
 # -- intervals ------------------------------------------------------------------------------------------------
 
 SHOWN = [
