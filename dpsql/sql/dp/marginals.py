@@ -213,12 +213,12 @@ def choose_for_sets(
     forced = find_forced(options)
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
     loss = _find_loss(joint, operator.table)
-    if forced is None and (dearer or loss):
+    choice = choose_strategy(errors, forced)
+    if forced is None and choice.chosen == MARGINALS and (dearer or loss):
         before.restore()
-        if not dearer and choose_strategy(errors, None).chosen == MARGINALS:
+        if not dearer:
             binder.limits.append(_LESS_NOISE.format(loss))
         return MarginalsChoice()
-    choice = choose_strategy(errors, forced)
     if choice.chosen != MARGINALS:
         before.restore()
         note_strategy(binder, blocks[0].name, choice)

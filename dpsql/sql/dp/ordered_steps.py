@@ -102,7 +102,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         steps = tuple((key, n) for key in block.keys if (n := block.count_steps(key)) is not None)
         keys = tuple(block.keys)
         binder.ordered_releases.append(OrderedRelease(block.name, keys, names, block.nullable, steps))
-    if word == EVEN:
+    if word == EVEN and not windowed:
         return
     orders = dict(block.list_orders())
     if not orders or not outputs:
@@ -114,6 +114,8 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         most = max(orders.values())
         some = tuple(window for window in uses.windows if len(window.list_ranges(most)[0]))
         uses = replace(uses, windows=some)  # frames beyond all steps hold nothing
+    if word == EVEN and not uses.windows:
+        return
     if word is None and not uses.windows:
         found = (_Strategies(binder, item.operator, key, n, uses) for key, n in orders.items())
         variants = tuple(strategy for one in found for strategy in (*one.list_uniform(), *one.list_forced()))
@@ -231,7 +233,7 @@ class _Strategies:
         if word == EVEN:
             return noise
         made = MAKERS[word](noise, self.steps)
-        return made if self.forced is not None else self._hold(made)
+        return self._hold(made) if self.forced in (None, EVEN) else made
 
     def _hold(self, noise: OrderedNoise) -> OrderedNoise:
         """Return noise that costs the session no more than plain noise, in the currency of its accountant."""

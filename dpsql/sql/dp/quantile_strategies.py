@@ -54,11 +54,11 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     operator = item.operator
     if type(operator) is not Together or word not in (None, EVEN, TREE):
         return False
-    fewest = _MANY if word is None else _FEWEST
+    fewest = _FEWEST if word == TREE else _MANY
     quantiles = [p for p in operator.parts if type(p) is Quantiles]
     parts = [p for p in quantiles if len(p.ranks) >= fewest]
-    if word == EVEN or not quantiles:
-        return bool(parts)
+    if not quantiles or (word == EVEN and not parts):
+        return False
     whole = item.asked if len(operator.parts) == 1 and operator.aggregation is None else None
     forced: dict[Part, Part] = {part: make_tree_within(part, (currency,), whole) for part in quantiles}
     if not parts:
@@ -66,7 +66,7 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
             binder.blocks[place] = replace(item, variants=_list_variants(operator, quantiles, {}, forced))
         return False
     kind = ACCOUNTANTS[binder.catalog.accountant]
-    own = (kind.currency or "rho",) if kind.has_rule and word is None else ()
+    own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
     plain: RankErrors = {}
     told: RankErrors = {}
     chosen: dict[Part, Part] = {}
@@ -76,7 +76,7 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
         plain |= even
         told |= errors
-        if word == TREE or better:
+        if word == TREE or (better and word is None):
             chosen[part] = tree
     best = TREE if chosen else EVEN
     shown = {EVEN: plain, TREE: told}
@@ -88,7 +88,12 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
         "rows of a group, spread evenly."
     )
-    dearer = [line for p in parts if p not in chosen and own for line in _say_dearer(p, currency, own[0])]
+    dearer = [
+        line
+        for p in parts
+        if p not in chosen and own and word is None
+        for line in _say_dearer(p, currency, own[0])
+    ]
     changed = _swap(operator, chosen)
     same = all(tree == forced[part] for part, tree in chosen.items())
     kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()

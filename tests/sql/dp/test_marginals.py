@@ -167,6 +167,7 @@ ROW_CAP = "max_rows_contributed = 1"
         ("mu = 1", "r", "CUBE (k, y)", MARGINALS),
         ("epsilon = 1, delta = 1e-6, noise = GAUSSIAN", "r", "CUBE (k, y)", MARGINALS),
         ("epsilon = 1", "r", "CUBE (k, y)", EVEN),  # Laplace noise on residuals is more
+        ("epsilon = 1", "t", "CUBE (k, y)", EVEN),  # whatever caps would leave out
         (f"rho = 0.5, strategy = EVEN, {ROW_CAP}", "t", "CUBE (k, y)", EVEN),
         ("rho = 0.5, strategy = MARGINALS", "t", "CUBE (k, y)", MARGINALS),
         (

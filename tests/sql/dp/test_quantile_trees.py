@@ -197,6 +197,19 @@ def test_beside_running_totals(plain: dpsql.Session) -> None:
 # -- the numbers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("accountant", ["basic", "zcdp"])
+def test_plain_quantiles_that_are_forced_are_named_beside_the_tree(accountant: str) -> None:
+    with opened(accountant) as session:
+        own, its = (
+            json.loads(session.explain(ask(options)).json())["strategies"][0]
+            for options in ("epsilon = 1", "epsilon = 1, strategy = EVEN")
+        )
+        assert its["chosen"] == EVEN
+        assert its["expected_rmse"] == own["expected_rmse"]
+        one = session.explain(ask("epsilon = 1, strategy = EVEN", "MEDIAN(x)"))
+        assert "Strategy" not in str(one)
+
+
 @pytest.mark.parametrize("strategy", ["AUTO", "TREE", "EVEN"])
 @pytest.mark.parametrize("where", ["", " WHERE y > 3"])
 def test_without_noise_all_is_as_plain_duckdb_has_it(plain: dpsql.Session, strategy: str, where: str) -> None:

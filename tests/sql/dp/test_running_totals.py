@@ -198,6 +198,16 @@ def test_a_year_of_running_totals(year: dpsql.Session, options: str, kind: type[
         assert list(told["expected_rmse"]) == [EVEN, TREE, SQUARE_ROOT]
 
 
+@pytest.mark.parametrize("options", ["epsilon = 1", "rho = 0.1"])
+def test_plain_noise_that_is_forced_is_named_beside_the_others(year: dpsql.Session, options: str) -> None:
+    chosen, forced = (year.explain(RUNNING.format(more)) for more in (options, f"{options}, strategy = EVEN"))
+    (own,), (its,) = (json.loads(said.json())["strategies"] for said in (chosen, forced))
+    assert its["chosen"] == EVEN
+    assert its["expected_rmse"] == own["expected_rmse"]
+    assert "Strategy: EVEN, as OPTIONS say" in str(forced)
+    assert "Strategy" not in str(year.explain(PLAIN.format(f"{options}, strategy = EVEN")))
+
+
 def test_frames_beyond_all_steps_ask_for_nothing(year: dpsql.Session) -> None:
     text = "SELECT WITH DP OPTIONS (epsilon = 1) w, SUM(COUNT(*)) OVER (ORDER BY w ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING) AS n"
     assert all(isinstance(noise, LaplaceNoise) for noise in noises(year, f"{text} FROM v GROUP BY w"))
