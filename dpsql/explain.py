@@ -208,7 +208,7 @@ def explain_plan(
 ) -> Explanation:
     """Explain a plan and its price under the session's accountant; stored blocks are free."""
     plan = prepared.plan
-    sentences = [*describe_plan(plan), *prepared.sentences()]
+    sentences = [*describe_plan(_keep_choices(prepared.answered, plan)), *prepared.sentences()]
     event, debit = prepared.event, prepared.debit
     if not plan.blocks:
         price = "It reads nothing private and costs nothing."
@@ -231,10 +231,16 @@ def explain_plan(
     sentences = list(dict.fromkeys(sentences))
     return Explanation(
         tuple(sentences), price, queries, plan.finish, as_json, errors, event, debit=debit,
-        mean_errors=_list_mean_errors(plan),
+        mean_errors=_list_mean_errors(prepared.answered),
         least_caps=any(isinstance(block.operator, CapSearch) for block in plan.blocks),
         strategies=tuple(block.strategy for block in plan.blocks if block.strategy is not None),
     )  # fmt: skip
+
+
+def _keep_choices(answered: Plan, plan: Plan) -> Plan:
+    """Return a plan as it is answered, whose blocks say what the statement by itself would have chosen."""
+    pairs = zip(answered.blocks, plan.blocks, strict=True)
+    return replace(answered, blocks=tuple(replace(own, strategy=block.strategy) for own, block in pairs))
 
 
 def _list_mean_errors(plan: Plan) -> tuple[tuple[int, tuple[tuple[str, float], ...]], ...]:

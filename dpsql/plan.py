@@ -19,7 +19,7 @@ from dpsql.mechanisms.consistency import Consistent
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.missing_values import find_null_reasons
 from dpsql.mechanisms.strategies import StrategyChoice
-from dpsql.mechanisms.window_widths import WindowWidths
+from dpsql.mechanisms.window_widths import WINDOW_ERROR, WindowWidths
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event, compose_events
 
@@ -40,11 +40,13 @@ class StrategyVariant:
     """A block under another strategy than the one that was chosen, by its name.
 
     ``gain`` is how many times smaller the chosen strategy's error is in what the statement shows; 1 where nothing was chosen.
+    ``single_gain`` is the same of the block's own numbers one by one, for statements in which nothing was chosen.
     """
 
     word: str
     operator: Operator
     gain: float = 1.0
+    single_gain: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,8 @@ class Plan:
     """The statement by the plain strategy, where another was chosen: it is answered so where that is stored already."""
     widths: tuple[WindowWidths, ...] = ()
     """Relations of half widths that ``finish`` reads beside the releases."""
+    window_errors: tuple[WindowWidths, ...] = ()
+    """The windows that output columns are traced to, whose errors are told."""
     size: int = field(default=0, compare=False, repr=False)
     """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 
@@ -221,6 +225,10 @@ class Plan:
     def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """Return the errors of output columns by those of the blocks' columns."""
         known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
+        operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
+        for window in self.window_errors:
+            error = window.expect_error(operators[window.block]) if window.block in operators else None
+            known |= {} if error is None else {(window.relation, WINDOW_ERROR): error}
         found = {}
         for shown, (name, traces) in zip(self.columns, self.traced, strict=False):
             errors = []

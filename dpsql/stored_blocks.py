@@ -120,6 +120,11 @@ class PreparedPlan:
         """The releases that are there, by their blocks' names."""
         return {item.block.name: item.release.table for item in self.asked if item.release is not None}
 
+    @property
+    def answered(self) -> Plan:
+        """The plan with its blocks as they are answered, some of them perhaps by another strategy than the plan's."""
+        return replace(self.plan, blocks=tuple(item.block for item in self.asked))
+
     def adjust(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
         """Return the releases as the SQL above them reads them, by the strategies that they were answered by."""
         return self.plan.adjusted(relations, [item.block for item in self.asked])
@@ -127,7 +132,9 @@ class PreparedPlan:
     @property
     def expected_errors(self) -> dict[str, float]:
         """The expected absolute errors of output columns, once all is released."""
-        return self.plan.find_errors({i.block.name: i.release for i in self.asked if i.release is not None})
+        return self.answered.find_errors(
+            {i.block.name: i.release for i in self.asked if i.release is not None}
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -407,12 +414,13 @@ class StoredBlocks:
 
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant) -> str:
     """Say how much less error a fresh answer would have; nothing where that is hardly any."""
-    if stored.gain < _WORTH:
+    gain, where = max((stored.gain, "what is shown"), (stored.single_gain, "single numbers"))
+    if gain < _WORTH:
         return ""
     best = EVEN if chosen is None else chosen.chosen
     return (
         f"the stored answer is one by the strategy {stored.word}: a fresh one (fresh=True, %%dpsql --fresh) by "
-        f"{best} has {stored.gain:.3g} times less error in what is shown, and is charged"
+        f"{best} has {gain:.3g} times less error in {where}, and is charged"
     )
 
 

@@ -9,7 +9,8 @@ Relation and guarantee: none of its own. This is post-processing, of what was re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,8 @@ WindowPlaces = NDArray[np.intp]
 
 WIDTHS_COLUMN = "widths"
 """The one column of a relation of half widths: a list, of one number for each place in a window's order."""
+WINDOW_ERROR = "error"
+"""The column by which the error of a window's sums is traced, in the relation of its half widths."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class WindowSum:
         end: the last group, likewise; None for the last of all.
         descending: whether the order falls.
         mean: whether it is divided by the number of groups.
+        factor: the constant that each number is multiplied by, without its sign.
+        cast: whether each number is cast to a type that may round it.
     """
 
     value: str
@@ -49,6 +54,8 @@ class WindowSum:
     end: int | None = 0
     descending: bool = False
     mean: bool = False
+    factor: Fraction = Fraction(1)
+    cast: bool = field(default=False, compare=False)
 
     def list_ranges(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
         """Return the first and the last step, by rising order, of the frame of each of so many steps; of empty ones nothing."""
@@ -74,12 +81,14 @@ class WindowWidths:
         block: the name of the block's release.
         window: the sums.
         keys: the columns of the release that are keys.
+        steps: the public numbers of their values, of those that are known.
     """
 
     relation: str
     block: str
     window: WindowSum
     keys: tuple[str, ...]
+    steps: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -97,28 +106,56 @@ class WindowWidths:
         shown = [] if widths is None else [None if math.isnan(width) else float(width) for width in widths]
         return pa.table({WIDTHS_COLUMN: pa.array([shown], pa.list_(pa.float64()))})
 
-    def _find(self, operator: Operator, released: pa.Table, confidence: float) -> Floats | None:
-        inner = operator.aggregation if isinstance(operator, Together) else operator
-        if not isinstance(inner, Aggregation) or not released.num_rows:
+    def expect_error(self, operator: Operator) -> float | None:
+        """Return the expected absolute error of the sums, on average, by public numbers; None where it is not known."""
+        output, order = self._read(operator)
+        if output is None:
             return None
+        known, others = dict(self.steps), [key for key in self.keys if key != order]
+        apart = self.window.partition == set(others)
+        if order not in known or not (apart or all(key in known for key in others)):
+            return None
+        many = 1 if apart else math.prod(known[key] for key in others)
+        noise = output.statistic.noise
+        variances = (
+            None if many > 1 and self.window.partition else self._list_variances(noise, known[order], True)
+        )
+        if variances is None or np.isnan(variances).all():
+            return None
+        first, last = self.window.list_frames(known[order])
+        counts = many * (last - first + 1.0)
+        errors = np.sqrt(2 / math.pi * many * variances)
+        if not isinstance(noise, OrderedNoise):
+            errors = np.where(counts == 1, noise.mean_error, errors)
+        steps = float(output.steps) if isinstance(output, Sum) else 1.0
+        shown = errors * float(self.window.factor) / (counts if self.window.mean else 1.0)
+        return float(shown[~np.isnan(variances)].mean() / steps)
+
+    def _read(self, operator: Operator) -> tuple[Count | Sum | None, str]:
+        """Return the output that is added up, and the key in whose order its sums go; None where these are not known."""
+        inner = operator.aggregation if isinstance(operator, Together) else operator
+        if not isinstance(inner, Aggregation):
+            return None, ""
         output = next((o for o in inner.outputs if o.name == self.window.value), None)
         if not isinstance(output, Count | Sum):
+            return None, ""
+        ordered = isinstance(output.statistic.noise, OrderedNoise)
+        free = [key for key in self.keys if key not in self.window.partition]
+        order = self.window.order or (inner.ordered if ordered else free[-1] if free else "")
+        known = order in free and (not ordered or order == inner.ordered)
+        return (output if known else None), order
+
+    def _find(self, operator: Operator, released: pa.Table, confidence: float) -> Floats | None:
+        output, order = self._read(operator)
+        if output is None or not released.num_rows:
             return None
         noise = output.statistic.noise
-        free = [key for key in self.keys if key not in self.window.partition]
-        order = self.window.order or (
-            inner.ordered if isinstance(noise, OrderedNoise) else free[-1] if free else ""
-        )
-        if order not in free:
-            return None
         others = tuple(key for key in self.keys if key != order)
         runs = (
             [len(rows) for rows in index_groups(released, others).values()] if others else [released.num_rows]
         )
         many = 1 if self.window.partition == set(others) else len(runs)
-        if (many > 1 and self.window.partition) or (
-            isinstance(noise, OrderedNoise) and order != inner.ordered
-        ):
+        if many > 1 and self.window.partition:
             return None
         variances = self._list_variances(noise, max(runs), min(runs) == max(runs))
         if variances is None:
@@ -134,7 +171,7 @@ class WindowWidths:
             math.nan if math.isnan(v) else alone if count == 1 else unique[v]
             for v, count in zip(variances, counts, strict=True)
         ])  # fmt: skip
-        return widths / steps / (counts if self.window.mean else 1.0)
+        return widths / steps * float(self.window.factor) / (counts if self.window.mean else 1.0)
 
     def _list_variances(self, noise: Noise, steps: int, even: bool) -> Floats | None:
         """Return the variance of each place's sum in a run; NaN where there is none."""

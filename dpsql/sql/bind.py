@@ -175,11 +175,13 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
     hidden_names = {key for item in intervals for key in (item.low, item.high)}
     columns = tuple(name for name in shown if name not in hidden_names)
     confidence = binder.blocks[-1].confidence if binder.blocks else next(iter(levels), 0.95)
+    traced = trace_columns(tree, releases, windows.name_window)
     return Plan(
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=trace_columns(tree, releases), size=binder.written.size, widths=tuple(windows.widths.values()),
+        traced=traced, size=binder.written.size, widths=tuple(windows.widths.values()),
+        window_errors=tuple(windows.named.values()),
         spreads=tuple(
             (name, width)
             for name in columns

@@ -213,12 +213,12 @@ def choose_for_sets(
     forced = find_forced(options)
     dearer = _costs_more(binder, operator.event, [one.event for _, one in plain])
     loss = _find_loss(joint, operator.table)
-    if forced is None and (dearer or loss):
+    choice = choose_strategy(errors, forced)
+    if forced is None and choice.chosen == MARGINALS and (dearer or loss):
         before.restore()
-        if not dearer and choose_strategy(errors, None).chosen == MARGINALS:
+        if not dearer:
             binder.limits.append(_LESS_NOISE.format(loss))
         return MarginalsChoice()
-    choice = choose_strategy(errors, forced)
     if choice.chosen != MARGINALS:
         before.restore()
         note_strategy(binder, blocks[0].name, choice)
@@ -229,8 +229,32 @@ def choose_for_sets(
         binder.intervals.pop(name, None)
         binder.noise_steps.pop(name, None)
     kept = [block for block in binder.blocks if block.name not in gone and block.name != joint.name]
-    binder.blocks[:] = [*kept, replace(_with_set(own), operator=operator, strategy=choice)]
+    sentences = (
+        *own.sentences,
+        *_say_worse(operator, [(places[i], one) for i, (_, one) in enumerate(plain)]),
+    )
+    binder.blocks[:] = [
+        *kept, replace(_with_set(own), operator=operator, strategy=choice, sentences=sentences)
+    ]  # fmt: skip
     return MarginalsChoice(choice, joint, places)
+
+
+def _say_worse(operator: Marginals, plain: Sequence[tuple[int, Operator]]) -> Iterator[str]:
+    """Yield a sentence on the sets whose numbers are less exact than by themselves: mostly those of few cells.
+
+    Args:
+        operator: of all sets.
+        plain: the place of each set's marginal, and its operator by itself.
+    """
+    worse: dict[str, float] = {}
+    for place, one in plain:
+        pairs = zip(operator.outputs[place], _outputs_of(one), strict=True)
+        ratio = math.sqrt(max(_variance(mine) / _variance(its) for mine, its in pairs))
+        if ratio > _NOTABLY:
+            worse[operator.marginals[place].name or "nothing"] = ratio
+    if worse:
+        told = ", ".join(f"{name} ({ratio:.3g} times)" for name, ratio in worse.items())
+        yield _WORSE.format(told)
 
 
 def _with_set(block: PrivateBlock) -> PrivateBlock:
@@ -332,6 +356,12 @@ def _variance(output: Output) -> float:
     return noise.variance / float(steps) ** 2
 
 
+_NOTABLY = 1.05
+"""The factor from which on it is told that a set's numbers are less exact together with others than by themselves."""
+_WORSE = (
+    "All numbers together have less squared error, but those by {} are less exact than set by set: OPTIONS (strategy = EVEN), or "
+    "a statement for these sets alone, has less error there."
+)
 _LESS_NOISE = (
     "These grouping sets would have less noise if they were measured together (strategy = MARGINALS), but {}: so that is done "
     "where it is asked for."

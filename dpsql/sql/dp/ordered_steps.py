@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
+from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -98,8 +99,10 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     windowed = tree.find(exp.Window) is not None
     if windowed and outputs:
         names = tuple(output.name for output in outputs)
-        binder.ordered_releases.append(OrderedRelease(block.name, tuple(block.keys), names, block.nullable))
-    if word == EVEN:
+        steps = tuple((key, n) for key in block.keys if (n := block.count_steps(key)) is not None)
+        keys = tuple(block.keys)
+        binder.ordered_releases.append(OrderedRelease(block.name, keys, names, block.nullable, steps))
+    if word == EVEN and not windowed:
         return
     orders = dict(block.list_orders())
     if not orders or not outputs:
@@ -111,9 +114,11 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
         most = max(orders.values())
         some = tuple(window for window in uses.windows if len(window.list_ranges(most)[0]))
         uses = replace(uses, windows=some)  # frames beyond all steps hold nothing
+    if word == EVEN and not uses.windows:
+        return
     if word is None and not uses.windows:
         found = (_Strategies(binder, item.operator, key, n, uses) for key, n in orders.items())
-        variants = tuple(strategy for one in found for strategy in one.list_uniform())
+        variants = tuple(strategy for one in found for strategy in (*one.list_uniform(), *one.list_forced()))
         binder.blocks[place] = replace(item, variants=(*item.variants, *variants))
         return
     key = _choose_order(uses, orders, _list_windows(tree, block, outputs) if windowed else [])
@@ -127,7 +132,7 @@ def choose_order(binder: Binder, block: StepBlock, tree: exp.Expr) -> None:
     shown = "what is shown of each column" if uses.windows else "its running totals"
     said = f"Sums go by the order of {block.labels[key]}, {orders[key]:,} steps; the errors of strategies are those of {shown}."
     before = () if item.strategy is None else (item.strategy.sentence(),)  # that of quantiles
-    variants = () if word else (*item.variants, *strategies.list_others(best))
+    variants = () if word else (*item.variants, *strategies.list_others(best), *strategies.list_forced(best))
     binder.blocks[place] = replace(
         item, operator=strategies.apply(best), variants=variants,
         sentences=(*item.sentences, *before, said), strategy=choice,
@@ -228,7 +233,7 @@ class _Strategies:
         if word == EVEN:
             return noise
         made = MAKERS[word](noise, self.steps)
-        return made if self.forced is not None else self._hold(made)
+        return self._hold(made) if self.forced in (None, EVEN) else made
 
     def _hold(self, noise: OrderedNoise) -> OrderedNoise:
         """Return noise that costs the session no more than plain noise, in the currency of its accountant."""
@@ -280,10 +285,27 @@ class _Strategies:
         return sum(self.squared[s, word] for s, word in words.items())
 
     def list_uniform(self) -> Iterator[StrategyVariant]:
-        """Yield the block under each strategy for steps in an order, in all of its sums."""
+        """Yield the block under each strategy for steps in an order, in all of its sums, for statements that show no window."""
         for word in self.words:
             if word != EVEN:
-                yield StrategyVariant(word, self.apply(dict.fromkeys(self.statistics, word)))
+                ratios = [self.noises[s, word].variance / s.noise.variance for s in self.statistics]
+                gain = math.sqrt(math.exp(fmean(map(math.log, ratios))))
+                yield StrategyVariant(
+                    word, self.apply(dict.fromkeys(self.statistics, word)), single_gain=gain
+                )
+
+    def list_forced(self, best: Words | None = None) -> Iterator[StrategyVariant]:
+        """Yield the block as statements that force a strategy have it, where it costs the session more than plain noise then."""
+        kind = ACCOUNTANTS[self.binder.catalog.accountant]
+        if not kind.has_rule or not any(isinstance(s.noise, LaplaceNoise) for s in self.statistics):
+            return
+        for variant in replace(self, forced=TREE).list_uniform():
+            words = dict.fromkeys(self.statistics, variant.word)
+            if best is None:
+                yield variant
+                continue
+            least, own = self.measure(best), replace(self, forced=variant.word).measure(words)
+            yield replace(variant, gain=math.sqrt(own / least) if least else 1.0, single_gain=1.0)
 
     def list_others(self, best: Words) -> tuple[StrategyVariant, ...]:
         """Return the block under other strategies than the best, the better first."""

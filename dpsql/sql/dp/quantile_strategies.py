@@ -34,7 +34,7 @@ _FEWEST = 2
 """Quantiles of one column from which on a tree may be asked for."""
 _MANY = 3
 """Quantiles of one column from which on AUTO compares the ways."""
-_KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same ε, are read from it for free."
+_KEPT = "The tree is kept with the answer: other quantiles of these rows, asked alone at the same {}, are read from it for free."
 
 
 def choose_quantiles(binder: Binder, name: str, options: Options, currency: str) -> bool:
@@ -54,28 +54,29 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
     operator = item.operator
     if type(operator) is not Together or word not in (None, EVEN, TREE):
         return False
-    fewest = _MANY if word is None else _FEWEST
+    fewest = _FEWEST if word == TREE else _MANY
     quantiles = [p for p in operator.parts if type(p) is Quantiles]
     parts = [p for p in quantiles if len(p.ranks) >= fewest]
-    if word == EVEN or not quantiles:
-        return bool(parts)
-    forced: dict[Part, Part] = {part: make_tree_within(part, (currency,)) for part in quantiles}
+    if not quantiles or (word == EVEN and not parts):
+        return False
+    whole = item.asked if len(operator.parts) == 1 and operator.aggregation is None else None
+    forced: dict[Part, Part] = {part: make_tree_within(part, (currency,), whole) for part in quantiles}
     if not parts:
         if word is None and isinstance(_swap(operator, forced), KeptTree):
             binder.blocks[place] = replace(item, variants=_list_variants(operator, quantiles, {}, forced))
         return False
     kind = ACCOUNTANTS[binder.catalog.accountant]
-    own = (kind.currency or "rho",) if kind.has_rule and word is None else ()
+    own = (kind.currency or "rho",) if kind.has_rule and word != TREE else ()
     plain: RankErrors = {}
     told: RankErrors = {}
     chosen: dict[Part, Part] = {}
     for part in parts:
-        tree = make_tree_within(part, (currency, *own))
+        tree = make_tree_within(part, (currency, *own), whole)
         even, errors = expect_plain(part, TYPICAL_ROWS), expect_tree(tree, TYPICAL_ROWS)
         better = _is_better(errors, even) and _is_better(expect_tree(tree, None), expect_plain(part, None))
         plain |= even
         told |= errors
-        if word == TREE or better:
+        if word == TREE or (better and word is None):
             chosen[part] = tree
     best = TREE if chosen else EVEN
     shown = {EVEN: plain, TREE: told}
@@ -87,9 +88,15 @@ def choose_quantiles(binder: Binder, name: str, options: Options, currency: str)
         f"Up to {many} quantiles are asked of one column; the errors of strategies are in rows of rank, for {TYPICAL_ROWS:,} "
         "rows of a group, spread evenly."
     )
-    dearer = [line for p in parts if p not in chosen and own for line in _say_dearer(p, currency, own[0])]
+    dearer = [
+        line
+        for p in parts
+        if p not in chosen and own and word is None
+        for line in _say_dearer(p, currency, own[0])
+    ]
     changed = _swap(operator, chosen)
-    kept = (_KEPT,) if isinstance(changed, KeptTree) else ()
+    same = all(tree == forced[part] for part, tree in chosen.items())
+    kept = (_KEPT.format(SYMBOLS[currency]),) if isinstance(changed, KeptTree) and same else ()
     variants = () if word else _list_variants(operator, parts, chosen, forced)
     sentences = (*item.sentences, said, *kept, *dict.fromkeys(dearer))
     binder.blocks[place] = replace(
@@ -151,11 +158,20 @@ def _swap(operator: Together, others: Mapping[Part, Part]) -> Together:
     return replace(operator, parts=parts)
 
 
-def make_tree_within(part: Quantiles, currencies: Iterable[str]) -> QuantileTree:
-    """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies."""
+def make_tree_within(part: Quantiles, currencies: Iterable[str], whole: Amount | None = None) -> QuantileTree:
+    """Return the best tree for a part's quantiles that costs no more than they do one by one, in any of these currencies.
+
+    Args:
+        part: the quantiles.
+        currencies: that they were asked in, and that the session counts in.
+        whole: what they were asked to cost, where nothing else shares it: a tree of that serves other quantiles as well.
+    """
     ruled = [word for word in dict.fromkeys(currencies) if word != "epsilon"]
     tree = make_tree_of(part, part.epsilon, 1 if ruled else 2)
     for word in ruled:
+        if whole is not None and word == whole.currency:
+            tree = replace(tree, epsilon=whole.find_epsilon(_price(tree)))
+            continue
         most = Amount(word, Amount(word, Fraction(1)).cost(part.event))
         if not most.covers(tree.event):
             tree = replace(tree, epsilon=min(tree.epsilon, most.find_epsilon(_price(tree))))

@@ -1,17 +1,19 @@
 """Traces of each output column of a statement to released columns, with factors, so that their errors add up.
 
 Only what is linear is traced: columns that go on, their sums and differences, multiples by constants, casts and rounding,
-``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything), and subqueries of one
-column as values. An output that is anything else has no trace. Of a set operation, an output has a trace for each side that
-has one; of a list, for each of its items.
+``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything), subqueries of one
+column as values, and windows whose errors are known by a name. An output that is anything else has no trace. Of a set
+operation, an output has a trace for each side that has one; of a list, for each of its items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpsql.mechanisms.window_widths import WINDOW_ERROR
 from dpsql.sql.relations.relation import fold
 
 TracedTerm = tuple[str, str, float]
@@ -21,26 +23,42 @@ Trace = tuple[TracedTerm, ...]
 TracedColumn = tuple[str, tuple[Trace, ...]]
 """The name of an output column, and its traces."""
 
+NameWindow = Callable[[exp.Select, exp.Window], str | None]
+"""Returns the relation whose one number is the error of a window's sums; None where nothing is known of it."""
 _Sum = Mapping[tuple[str, str], float]
 _Column = tuple[str, tuple[_Sum, ...]]
-_Scope = Mapping[str, Sequence[_Column]]
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What is known around a query: the columns of relations by folded name, and the names of windows."""
+
+    relations: Mapping[str, Sequence[_Column]]
+    name_window: NameWindow
+
+
 _Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
 """The columns in FROM by folded alias and name; by None and a name, those of all that stands in FROM."""
+_VALUES = (exp.Column, exp.Query, exp.Window)
+"""What an expression takes as it is: its inner columns are not its own."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
 _HELD = (exp.Greatest, exp.Least, exp.Coalesce)
 MAX_TRACES = 256
 """Traces of one output; one that has more, as by unions of unions, has none."""
 
 
-def trace_columns(tree: exp.Expr, releases: Mapping[str, Sequence[str]]) -> tuple[TracedColumn, ...]:
+def trace_columns(
+    tree: exp.Expr, releases: Mapping[str, Sequence[str]], name_window: NameWindow = lambda select, node: None
+) -> tuple[TracedColumn, ...]:
     """Return the output columns of a statement, in order, with their traces; nothing where its columns are not known.
 
     Args:
         tree: the statement, whose private blocks are relations of these names already.
         releases: the columns of each.
+        name_window: names the errors of windows.
     """
     known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
-    found = _query(tree, known)
+    found = _query(tree, _Scope(known, name_window))
     listed = []
     for name, sums in found or ():
         traces = tuple(tuple((*place, factor) for place, factor in one.items()) for one in sums)
@@ -54,11 +72,12 @@ def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
         return None
     with_ = tree.args.get("with_")
     if with_ is not None:
-        inner = dict(scope)
+        inner = dict(scope.relations)
         for cte in with_.expressions:
-            body = None if with_.args.get("recursive") else _query(cte.this, inner)
+            around = _Scope(inner, scope.name_window)
+            body = None if with_.args.get("recursive") else _query(cte.this, around)
             inner[fold(cte.alias)] = _rename(body or [], cte.alias_column_names)
-        scope = inner
+        scope = _Scope(inner, scope.name_window)
     if isinstance(tree, exp.Subquery):
         return _query(tree.this, scope)
     if isinstance(tree, exp.SetOperation):
@@ -86,7 +105,7 @@ def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
                 return None
             found += columns[0]
             continue
-        sums = () if aggregates else _alternatives(item.unalias(), named, scope)
+        sums = () if aggregates else _alternatives(item.unalias(), select, named, scope)
         found.append((item.alias_or_name, sums))
     return found
 
@@ -99,7 +118,7 @@ def _sources(select: exp.Select, scope: _Scope) -> dict[str, list[_Column]]:
     for node in items:
         columns: list[_Column] | None = None
         if isinstance(node, exp.Table) and not node.args.get("db"):
-            columns = list(scope.get(fold(node.name), ()))
+            columns = list(scope.relations.get(fold(node.name), ()))
         elif isinstance(node, exp.Subquery):
             columns = _query(node.this, scope)
         if any(node.args.get(key) for key in ("pivots", "sample")):
@@ -122,16 +141,16 @@ def _name_columns(sources: Mapping[str, list[_Column]]) -> _Named:
     return found
 
 
-def _alternatives(node: exp.Expr, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
+def _alternatives(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
     """Return what a linear expression may be made of: for several columns, where each is made of one thing.
 
     A list is made of what its items are; the values of a MAP are a list.
     """
     if isinstance(node, exp.Array):
-        return tuple(one for item in node.expressions for one in _alternatives(item, named, scope))
+        return tuple(one for item in node.expressions for one in _alternatives(item, select, named, scope))
     if isinstance(node, exp.Map | exp.VarMap) and isinstance(values := node.args.get("values"), exp.Expr):
-        return _alternatives(values, named, scope)
-    columns = {id(value): _trace_value(value, named, scope) for value in _list_values(node)}
+        return _alternatives(values, select, named, scope)
+    columns = {id(value): _trace_value(value, select, named, scope) for value in _list_values(node)}
     widest = max((len(sums) for sums in columns.values()), default=0)
     if len(columns) > 1 and widest > 1 and len({len(sums) for sums in columns.values()}) > 1:
         return ()
@@ -140,16 +159,18 @@ def _alternatives(node: exp.Expr, named: _Named, scope: _Scope) -> tuple[_Sum, .
 
 
 def _list_values(node: exp.Expr) -> list[exp.Expr]:
-    """Return the columns of an expression, and the subqueries in it, whose own columns are not of its FROM."""
-    kinds = (exp.Column, exp.Query)
-    walked = node.walk(prune=lambda inner: isinstance(inner, kinds))
-    return [inner for inner in walked if isinstance(inner, kinds)]
+    """Return the columns of an expression, the windows, and the subqueries in it, whose own columns are not of its FROM."""
+    walked = node.walk(prune=lambda inner: isinstance(inner, _VALUES))
+    return [inner for inner in walked if isinstance(inner, _VALUES)]
 
 
-def _trace_value(node: exp.Expr, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
-    """Return what a column, or a subquery of one column, may be made of."""
+def _trace_value(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
+    """Return what a column, a window, or a subquery of one column, may be made of."""
     if isinstance(node, exp.Column):
         return _find(node, named)
+    if isinstance(node, exp.Window):
+        name = scope.name_window(select, node)
+        return () if name is None else ({(name, WINDOW_ERROR): 1.0},)
     columns = _query(node, scope) or []
     return columns[0][1] if len(columns) == 1 else ()
 
@@ -161,7 +182,7 @@ def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
 
 def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:
     """Return the terms of an expression; none of a constant, None where it is not linear."""
-    if isinstance(node, exp.Column | exp.Query):
+    if isinstance(node, _VALUES):
         sums = columns.get(id(node), ())
         return sums[place] if place < len(sums) else None
     if _constant(node) is not None:

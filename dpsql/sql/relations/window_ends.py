@@ -44,15 +44,37 @@ class WindowEnds:
     make_name: MakeName
     widths: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
     """The relations of half widths that were needed so far."""
+    named: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
+    """The same of all windows whose errors were asked for by a name."""
+
+    def name_window(self, select: exp.Select, node: exp.Window) -> str | None:
+        """Return a name of the errors of a window's sums; None where it is no sum over neighbouring groups."""
+        found = self._read(select, node)
+        if found is None:
+            return None
+        release, window = found
+        made = self.widths.get((release.name, window)) or self.named.get((release.name, window))
+        made = made or self._make(release, window)
+        self.named[release.name, window] = made
+        return made.relation
 
     def find(self, select: exp.Select, node: exp.Window) -> ColumnEnds | None:
         """Return the ends of a window of a SELECT; None where it is no sum over neighbouring groups."""
-        for release in self.releases if self._has_room else ():
+        found = self._read(select, node) if self._has_room else None
+        return None if found is None else self._write(select, node, *found)
+
+    def _read(self, select: exp.Select, node: exp.Window) -> tuple[OrderedRelease, WindowSum] | None:
+        """Return the sum that a window is, and of which release."""
+        for release in self.releases:
             finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
             window = finder.read_window(select, node)
-            if window is not None and window.value in self.noise_steps.get(release.name, {}):
-                return self._write(select, node, release, window)
+            steps = None if window is None else self.noise_steps.get(release.name, {}).get(window.value)
+            if window is not None and steps is not None and (steps == 1 or not window.cast):
+                return release, window
         return None
+
+    def _make(self, release: OrderedRelease, window: WindowSum) -> WindowWidths:
+        return WindowWidths(self.make_name("widths"), release.name, window, release.keys, release.steps)
 
     @cached_property
     def _has_room(self) -> bool:
@@ -68,7 +90,7 @@ class WindowEnds:
             return None
         found = self.widths.get((release.name, window))
         if found is None:
-            found = WindowWidths(self.make_name("widths"), release.name, window, release.keys)
+            found = self._make(release, window)
             self.widths[release.name, window] = found
         listed = exp.Select(expressions=[column(WIDTHS_COLUMN)]).from_(
             table_named(found.relation), copy=False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -37,12 +38,16 @@ _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
 
 @dataclass(frozen=True)
 class OrderedRelease:
-    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL."""
+    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL.
+
+    ``steps`` are the public numbers of the keys' values, of those that are known.
+    """
 
     name: str
     keys: tuple[str, ...]
     values: tuple[str, ...]
     nullable: bool
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class WindowFinder:
     release: str
     keys: frozenset[str]
     values: frozenset[str]
+    _cast: bool = False
+    """Whether the column that was traced last is cast on its way to a type that may round it."""
 
     def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums of a SELECT's own expressions."""
@@ -121,37 +128,44 @@ class WindowFinder:
             spec = given.args.get("spec")
             if given is node or given.args.get("alias") is not None:
                 return None
-        value = self._read_sum(select, node.this)
+        read = self._read_sum(select, node.this)
         parts = [self._read_key(select, part) for part in given.args.get("partition_by") or []]
         order = given.args.get("order")
         frame = _read_frame(spec, order is not None)
-        if value is None or None in parts or frame is None:
+        if read is None or None in parts or frame is None:
             return None
+        value, factor, cast = read
         partition = frozenset(part for part in parts if part is not None)
         mean = isinstance(node.this, exp.Avg)
         if order is None:
-            return WindowSum(value, "", partition, None, None, mean=mean)
+            return WindowSum(value, "", partition, None, None, False, mean, factor, cast)
         ordered = order.expressions[0]
         by = ordered.this if isinstance(ordered, exp.Ordered) else ordered
         key = self._read_key(select, by) if len(order.expressions) == 1 else None
         by_rows, start, end = frame
         if key is None or key in partition or (by_rows and partition != self.keys - {key}):
             return None
-        return WindowSum(value, key, partition, start, end, bool(ordered.args.get("desc")), mean)
+        falling = bool(ordered.args.get("desc"))
+        return WindowSum(value, key, partition, start, end, falling, mean, factor, cast)
 
-    def _read_sum(self, select: exp.Select, node: exp.Expr) -> str | None:
-        """Return the column that a SUM or an AVG adds up, perhaps times a constant."""
+    def _read_sum(self, select: exp.Select, node: exp.Expr) -> tuple[str, Fraction, bool] | None:
+        """Return the column that a SUM or an AVG adds up, the size of the constant before it, and whether it is cast."""
         if not isinstance(node, exp.Sum | exp.Avg):
             return None
-        inner, columns = node.this, list(node.this.find_all(exp.Column))
+        inner, columns, factor, cast = node.this, list(node.this.find_all(exp.Column)), Fraction(1), False
         while isinstance(inner, (*_THROUGH, exp.Mul, exp.Div)):
-            if isinstance(inner, exp.Mul | exp.Div) and not isinstance(inner.expression, exp.Literal):
-                return None
+            if isinstance(inner, exp.Mul | exp.Div):
+                constant = _read_constant(inner.expression)
+                if constant is None or cast:
+                    return None
+                factor *= constant if isinstance(inner, exp.Mul) else 1 / constant
+            cast = cast or _may_round(inner)
             inner = inner.this
         if not isinstance(inner, exp.Column) or len(columns) != 1:
             return None
+        self._cast = False
         name = self.trace(select, inner)
-        return name if name in self.values else None
+        return (name, factor, cast or self._cast) if name in self.values else None
 
     def _read_key(self, select: exp.Select, node: exp.Expr) -> str | None:
         name = self.trace(select, node) if isinstance(node, exp.Column) else None
@@ -193,8 +207,24 @@ class WindowFinder:
             return self.trace(body, exp.column(name, quoted=True), strict) if stars else None
         inner = item.unalias()
         while isinstance(inner, exp.Paren | exp.Cast):
+            self._cast = self._cast or _may_round(inner)
             inner = inner.this
         return self.trace(body, inner, strict) if isinstance(inner, exp.Column) else None
+
+
+def _read_constant(node: exp.Expr) -> Fraction | None:
+    """Return a literal number other than 0."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    try:
+        return Fraction(node.name) or None
+    except ValueError:
+        return None
+
+
+def _may_round(node: exp.Expr) -> bool:
+    """Tell whether a node is a cast to another type than DOUBLE, which numbers with fractions do not pass as they are."""
+    return isinstance(node, exp.Cast | exp.TryCast) and not node.to.is_type("double")
 
 
 def _list_own(select: exp.Select) -> Iterator[exp.Expr]:

@@ -167,6 +167,7 @@ ROW_CAP = "max_rows_contributed = 1"
         ("mu = 1", "r", "CUBE (k, y)", MARGINALS),
         ("epsilon = 1, delta = 1e-6, noise = GAUSSIAN", "r", "CUBE (k, y)", MARGINALS),
         ("epsilon = 1", "r", "CUBE (k, y)", EVEN),  # Laplace noise on residuals is more
+        ("epsilon = 1", "t", "CUBE (k, y)", EVEN),  # whatever caps would leave out
         (f"rho = 0.5, strategy = EVEN, {ROW_CAP}", "t", "CUBE (k, y)", EVEN),
         ("rho = 0.5, strategy = MARGINALS", "t", "CUBE (k, y)", MARGINALS),
         (
@@ -325,6 +326,26 @@ def test_never_worse_whatever_is_asked(session: dpsql.Session) -> None:
                     f"mu = 0.1, {ROW_CAP}",
                 ):
                     check_never_worse(session, options, f"{kind} ({', '.join(chosen)})")
+
+
+def test_sets_that_are_less_exact_together_are_named(session: dpsql.Session) -> None:
+    """The smallest total goes to sets of many cells; a grand total has more noise than by itself, and that is told."""
+    text = ask("rho = 0.5", "d, y, COUNT(*) AS n FROM t WHERE {} GROUP BY {}").replace(
+        "0.5", f"0.5, {ROW_CAP}, strategy = MARGINALS"
+    )
+    where = "d BETWEEN '2024-01-30' AND '2024-03-02' AND y IN (0, 1, 2, 3)"
+    cube = session.explain(text.format(where, "CUBE (d, y)"))
+    (named,) = (line for line in str(cube).splitlines() if "less exact than set by set" in line)
+    assert "nothing (" in named
+    assert "d, y (" not in named
+    even = session.explain(text.format(where, "CUBE (d, y)").replace("MARGINALS", "EVEN"))
+    assert "less exact" not in str(even)
+    worse = cube.expected_error["n"] / even.expected_error["n"]
+    assert worse > 1.5
+    assert float(named.partition("nothing (")[2].split()[0]) == pytest.approx(worse, rel=0.02)
+    assert "less exact" not in str(
+        session.explain(ask("rho = 0.5", "COUNT(*) AS n FROM r GROUP BY CUBE (k, y)"))
+    )
 
 
 def test_whole_cells_are_not_left_out_unasked(session: dpsql.Session) -> None:

@@ -197,6 +197,19 @@ def test_beside_running_totals(plain: dpsql.Session) -> None:
 # -- the numbers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("accountant", ["basic", "zcdp"])
+def test_plain_quantiles_that_are_forced_are_named_beside_the_tree(accountant: str) -> None:
+    with opened(accountant) as session:
+        own, its = (
+            json.loads(session.explain(ask(options)).json())["strategies"][0]
+            for options in ("epsilon = 1", "epsilon = 1, strategy = EVEN")
+        )
+        assert its["chosen"] == EVEN
+        assert its["expected_rmse"] == own["expected_rmse"]
+        one = session.explain(ask("epsilon = 1, strategy = EVEN", "MEDIAN(x)"))
+        assert "Strategy" not in str(one)
+
+
 @pytest.mark.parametrize("strategy", ["AUTO", "TREE", "EVEN"])
 @pytest.mark.parametrize("where", ["", " WHERE y > 3"])
 def test_without_noise_all_is_as_plain_duckdb_has_it(plain: dpsql.Session, strategy: str, where: str) -> None:
@@ -375,6 +388,33 @@ def test_a_kept_tree_serves_any_quantile_of_its_column(tmp_path: Path) -> None:
         fresh = session.sql(ask("epsilon = 1", "MEDIAN(x) AS m"), fresh=True)
         assert fresh.loss == "ε=1"
         assert session.sql(ask("epsilon = 1", "MEDIAN(x) AS m")).fetchall() == fresh.fetchall()
+
+
+@pytest.mark.parametrize(
+    ("accountant", "amount", "symbol"),
+    [
+        ("zcdp", "rho = 0.1", "ρ"),
+        ("rdp", "rho = 0.1", "ρ"),
+        ("gdp", "mu = 0.5", "μ"),
+        ("zcdp", "epsilon = 1", "ε"),
+    ],
+)
+def test_a_kept_tree_is_the_same_however_many_quantiles_are_asked(
+    accountant: str, amount: str, symbol: str
+) -> None:
+    """In every currency: its ε goes by what was asked for, and not by what so many quantiles would cost one by one."""
+    with opened(accountant, rows=2, groups=6) as session:
+        text = ask(f"{amount}, strategy = TREE")
+        assert f"asked alone at the same {symbol}, are read" in str(session.explain(text))
+        paid = session.sql(text)
+        assert paid.event is not None
+        if "rho" in amount:
+            assert Fraction(99, 1000) < paid.event.rho <= Fraction(1, 10)
+        if "mu" in amount:
+            assert Fraction(249, 1000) < paid.event.mu**2 <= Fraction(1, 4)
+        for what in ("MEDIAN(x)", "QUANTILE_CONT(x, [0.2, 0.7])", "QUANTILE_CONT(x, [0.1, 0.2, 0.3, 0.4])"):
+            assert session.sql(ask(amount, what)).event is None
+        assert session.sql(ask(f"{amount}, strategy = TREE", "QUANTILE_CONT(x, [0.2, 0.7])")).event is None
 
 
 def test_what_is_not_alone_is_not_kept() -> None:

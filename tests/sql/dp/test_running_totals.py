@@ -42,12 +42,14 @@ max_groups = {groups}
 day = { bounds = [2024-01-01, {last}] }
 w = { values = ["A", "B"] }
 x = { bounds = [0, 10] }
+z = { bounds = [0.25, 7.5] }
 y = { values = [0, 1, 2, 3] }
 """
 DATA = """
 CREATE TABLE v AS
 SELECT n % 150 AS id, CASE WHEN n % 50 = 7 THEN NULL ELSE DATE '2024-01-01' + (n * n % 31 * 2)::INTEGER END AS day,
-       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x, n % 4 AS y
+       CASE WHEN n % 3 = 0 THEN 'A' WHEN n % 41 = 5 THEN NULL ELSE 'B' END AS w, n % 11 AS x, n % 4 AS y,
+       n % 7 + 0.5::DOUBLE AS z
 FROM range(600) r(n)
 """
 
@@ -59,7 +61,7 @@ def opened(
     con = duckdb.connect()
     con.execute(DATA)
     if more:
-        con.execute(f"INSERT INTO v {more} FROM range(16) AS s(i)")
+        con.execute(f"INSERT INTO v BY NAME {more} FROM range(16) AS s(i)")
     text = POLICY
     for name, value in {"last": last, "rows": rows, "groups": groups, "accountant": accountant}.items():
         text = text.replace(f"{{{name}}}", str(value))
@@ -194,6 +196,16 @@ def test_a_year_of_running_totals(year: dpsql.Session, options: str, kind: type[
         (told,) = json.loads(said.json())["strategies"]
         assert told["chosen"] == noise.word
         assert list(told["expected_rmse"]) == [EVEN, TREE, SQUARE_ROOT]
+
+
+@pytest.mark.parametrize("options", ["epsilon = 1", "rho = 0.1"])
+def test_plain_noise_that_is_forced_is_named_beside_the_others(year: dpsql.Session, options: str) -> None:
+    chosen, forced = (year.explain(RUNNING.format(more)) for more in (options, f"{options}, strategy = EVEN"))
+    (own,), (its,) = (json.loads(said.json())["strategies"] for said in (chosen, forced))
+    assert its["chosen"] == EVEN
+    assert its["expected_rmse"] == own["expected_rmse"]
+    assert "Strategy: EVEN, as OPTIONS say" in str(forced)
+    assert "Strategy" not in str(year.explain(PLAIN.format(f"{options}, strategy = EVEN")))
 
 
 def test_frames_beyond_all_steps_ask_for_nothing(year: dpsql.Session) -> None:
@@ -381,6 +393,46 @@ def test_a_stored_plain_answer_is_free_and_says_what_a_fresh_one_is_worth() -> N
         assert not any("strategy" in note for note in session.sql(text).notes)
 
 
+@pytest.mark.parametrize("strategy", ["TREE", "SQUARE_ROOT"])
+def test_errors_are_those_of_the_strategy_that_the_answer_is_stored_by(strategy: str) -> None:
+    text = PLAIN.format("epsilon = 1")
+    with opened() as session:
+        plain = session.explain(text).expected_error["n"]
+        forced = session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
+        told = session.explain(text)
+        found = session.sql(text)
+        assert found.loss == "no charge"
+        assert found.expected_error == told.expected_error == forced.expected_error
+        times = found.expected_error["n"] / plain
+        assert times > 3
+        (note,) = (note for note in found.notes if "strategy" in note)
+        assert f"the strategy {strategy}: a fresh one" in note
+        assert "less error in single numbers" in note
+        more = float(note.split(" by EVEN has ")[1].split()[0])
+        assert more == pytest.approx(times, rel=0.25)  # of mean errors, and of roots of mean squares
+        assert f"{strategy}: a fresh one" in str(told)
+        assert "neighbouring steps" in str(told) or "square root" in str(told)
+        fresh = session.sql(text, fresh=True)
+        assert fresh.expected_error["n"] == plain
+
+
+@pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp", "rdp"])
+def test_a_strategy_that_was_forced_serves_every_statement_over_its_block(accountant: str) -> None:
+    """Where the session counts in another currency AUTO would hold the strategy to what plain noise costs there."""
+    days = PLAIN.format("epsilon = 1")
+    for strategy in ("TREE", "SQUARE_ROOT"):
+        with opened(rows=2, groups=6, accountant=accountant) as session:
+            session.sql(PLAIN.format(f"epsilon = 1, strategy = {strategy}"))
+            spent = session.budget().spent
+            for text in (
+                days,
+                RUNNING.format("epsilon = 1"),
+                f"SELECT SUM(n) FROM ({days}) AS d WHERE day > '2024-03-01'",
+            ):
+                assert session.sql(text).loss == "no charge"
+            assert session.budget().spent == spent
+
+
 def test_equal_blocks_of_one_statement_or_plan_are_one_draw() -> None:
     """The days and their running totals: one charge, in either order, and they add up."""
     block = PLAIN.format("epsilon = 1")
@@ -429,6 +481,56 @@ def test_expected_errors_are_those_of_what_is_shown(year: dpsql.Session) -> None
     found = told["expected_rmse"]
     assert next(iter(found["EVEN"].values())) == pytest.approx(math.sqrt(1.8414 * 183), rel=1e-3)
     assert next(iter(found["TREE"].values())) == pytest.approx(8.91, rel=5e-3)
+
+
+WINDOW_ERRORS = {
+    "n": "SUM(n) OVER (PARTITION BY w ORDER BY day)",
+    "half": "SUM(n * 3) OVER (PARTITION BY w ORDER BY day DESC) / 2 + 1",
+    "week": "AVG(n) OVER (PARTITION BY w ORDER BY day ROWS 6 PRECEDING)",
+    "wards": "SUM(n) OVER (ORDER BY day)",
+    "ward": "SUM(n) OVER (PARTITION BY w)",
+    "one": "n",
+}
+
+
+@pytest.mark.parametrize("strategy", ["EVEN", "TREE", "SQUARE_ROOT"])
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+def test_expected_errors_of_windows_are_those_that_are_found(strategy: str, noise: str) -> None:
+    """Of no rows, so that what is shown is the error; a few more windows than have intervals have errors too."""
+    options = f"epsilon = 1, delta = 1e-6, noise = {noise}, strategy = {strategy}"
+    more = ", ".join(
+        f"SUM(n) OVER (PARTITION BY w ORDER BY day ROWS {i} PRECEDING) AS m{i}" for i in range(4)
+    )
+    shown = ", ".join(f"{item} AS {name}" for name, item in WINDOW_ERRORS.items())
+    block = f"SELECT WITH DP OPTIONS ({options}) day, w, COUNT(*) AS n FROM v WHERE id < 0 GROUP BY day, w"
+    text = f"WITH d AS ({block}), e AS (SELECT {shown}, {more} FROM d) SELECT * FROM e"
+    with opened("2024-02-09") as session:
+        told = session.explain(text).expected_error
+        assert list(told) == [*WINDOW_ERRORS, "m0", "m1", "m2", "m3"]
+        sums, rows = dict.fromkeys(WINDOW_ERRORS, 0.0), 0
+        for _ in range(40):
+            result = session.sql(text, fresh=True)
+            assert result.expected_error == told
+            for row in result.fetchall():
+                rows += 1
+                for name, value in zip(WINDOW_ERRORS, row, strict=False):
+                    sums[name] += abs(value - (name == "half"))
+        for name, whole in sums.items():
+            assert whole / rows == pytest.approx(told[name], rel=0.3), name
+
+
+def test_nothing_is_told_of_windows_that_are_not_sums_of_neighbours(year: dpsql.Session) -> None:
+    for item in (
+        "MAX(n) OVER (ORDER BY day)",
+        "SUM(n) OVER (ORDER BY day) / SUM(n) OVER ()",
+        "SUM(n) OVER (ORDER BY n)",
+    ):
+        text = f"SELECT {item} AS t FROM ({PLAIN.format('epsilon = 1')}) AS d"
+        assert year.explain(text).expected_error == {}
+    text = RUNNING.format("epsilon = 1").replace(
+        "ORDER BY day)", "ORDER BY day ROWS BETWEEN 900 FOLLOWING AND 901 FOLLOWING)"
+    )
+    assert year.explain(text).expected_error == {}
 
 
 # -- intervals ------------------------------------------------------------------------------------------------
@@ -498,6 +600,30 @@ def test_intervals_are_those_of_the_answer_and_not_of_the_plan() -> None:
         assert narrow[1] - narrow[0] < (wide[1] - wide[0]) / 2
         session.keep("totals", fresh)
         assert session.sql("SELECT n FROM totals").intervals["n"] == fresh.intervals["n"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "plain", "factor"),
+    [
+        ("SUM(n * 100)", "SUM(n)", 100), ("SUM(n / 2)", "SUM(n)", 0.5), ("SUM(-(n * 2.5))", "SUM(n)", -2.5),
+        ("SUM(n::INT * 3 / 2)", "SUM(n)", 1.5), ("AVG(n * 10)", "AVG(n)", 10), ("SUM(CAST(n AS DOUBLE) * 4)", "SUM(n)", 4),
+        ("SUM(s * 10)", "SUM(s)", 10), ("SUM(CAST(s AS DOUBLE))", "SUM(s)", 1),
+        ("SUM(CAST(n / 2 AS INTEGER))", "", None), ("SUM(CAST(s AS INTEGER))", "", None), ("SUM(short)", "", None),
+        ("SUM(n * 0)", "", None),
+    ],
+)  # fmt: skip
+def test_intervals_of_multiples_are_multiples(inner: str, plain: str, factor: float | None) -> None:
+    """Of what is multiplied or divided below the sum; numbers that are rounded one by one add their rounding up."""
+    block = "SELECT WITH DP OPTIONS (epsilon = 1) day, COUNT(*) AS n, SUM(z) AS s FROM v GROUP BY day"
+    with opened("2024-02-09") as session:
+        shown = f"{inner} OVER (ORDER BY day) AS a, {plain or 'SUM(n)'} OVER (ORDER BY day) AS b"
+        text = f"WITH d AS ({block}), e AS (SELECT day, n, s, CAST(s AS DECIMAL(18, 1)) AS short FROM d) SELECT {shown} FROM e"
+        found = session.sql(text)
+        assert "b" in found.intervals
+        assert ("a" in found.intervals) == (factor is not None)
+        for one, other in zip(found.intervals.get("a", ()), found.intervals["b"], strict=False):
+            assert factor is not None
+            assert sorted(one) == pytest.approx(sorted(end * factor for end in other))
 
 
 def test_frames_without_rows_and_filtered_ones_have_no_interval() -> None:
