@@ -1,0 +1,200 @@
+"""The rows below each of many thresholds, counted as a column streams by: exact, whatever the numbers are.
+
+Where thresholds are integers near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else the
+numbers fall into cells (:mod:`dpsql.mechanisms.fast.number_cells`), about as many as there are thresholds. Where a cell holds
+one threshold, a row of it is below, at or above that one: one look-up and a comparison or two. In a cell with several, a row's
+place among them is found by bisection, for a whole block of rows at once.
+
+No row is held. Nothing depends on the values but the time of the few rows in crowded cells.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.fast.number_cells import (
+    BLOCK_ROWS,
+    DoubleCells,
+    IntegerCells,
+    NumberCells,
+    cut_blocks,
+)
+from dpsql.mechanisms.fast.thresholds import Thresholds
+
+Compared = tuple[Thresholds, bool]
+"""Thresholds, and whether rows at most one are asked for, not those below it."""
+
+_LEAST_BITS, _MOST_BITS = 13, 21
+_WAITING = 4
+"""Parts that wait to be counted: those that came sooner than they were counted."""
+
+
+class ThresholdSums:
+    """The sums of rows below each threshold and at most it, in ascending order, and of all rows."""
+
+    def __init__(self, values: NDArray[Any], sums: NDArray[np.int64], digits: int) -> None:
+        self._values, self.sums, self._digits = values, sums, digits
+
+    @property
+    def total(self) -> int:
+        """The number of all rows."""
+        return int(self.sums[-1])
+
+    def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
+        """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
+        edges, known = read_edges(end, after, self._values.dtype.kind == "f", self._digits), self._values
+        if len(edges) == len(known) and bool((edges == known).all()):
+            places = np.arange(len(edges))
+        else:
+            places = np.searchsorted(known, edges)
+        return 2 * places + after
+
+
+def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
+    """Return the doubles, or the integer edges, that rows are compared with."""
+    return end.values.astype(np.float64, copy=False) if doubles else end.edge(digits, after)
+
+
+class _Tally:
+    """The counts and the memory of one thread."""
+
+    def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
+        self.bins, self.classes = np.zeros(bins, dtype=np.int64), np.zeros(classes, dtype=np.int64)
+        self.held = np.empty(BLOCK_ROWS, dtype=kind)
+        self.near = np.empty(BLOCK_ROWS, dtype=kind)
+        self.cells = np.empty(BLOCK_ROWS, dtype=np.int64)
+
+
+class ThresholdCounts:
+    """Counts of rows between thresholds.
+
+    Args:
+        ends: the thresholds.
+        doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
+        digits: these.
+    """
+
+    def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
+        self._digits, self._sides = digits, sorted({after for _, after in ends})
+        found = [read_edges(end, after, doubles, digits) for end, after in ends]
+        self._values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
+        self._cells = self._choose_cells(doubles)
+        self._numbers = self._cells.of(self._values)
+        each = np.bincount(self._numbers, minlength=self._cells.count)
+        self._crowded = each > 1
+        self._some_crowded = bool(self._crowded.any())
+        self._first = np.concatenate(
+            [[0], np.cumsum(each)[:-1]]
+        )  # how many thresholds are in the cells before
+        held = np.empty(len(self._values), dtype=self._cells.kind)
+        self._known = self._cells.compared(self._values, held)
+        self._steps = [1 << bit for bit in reversed(range(int(each.max(initial=0)).bit_length()))]
+        self._near = np.zeros(self._cells.count, dtype=self._cells.kind)
+        self._near[self._numbers] = self._known
+        self._free = deque[_Tally]()
+        self._all: list[_Tally] = []
+
+    def _choose_cells(self, doubles: bool) -> NumberCells:
+        """Choose about as many cells as thresholds; some more where these don't spread evenly."""
+        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
+        made = self._make_cells(doubles, bits)
+        if bits < _MOST_BITS and np.count_nonzero(np.diff(made.of(self._values)) == 0) * 4 > len(
+            self._values
+        ):
+            made = self._make_cells(doubles, bits + 1)
+        return made
+
+    def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
+        if doubles:
+            return DoubleCells.between(self._values, bits)
+        return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
+
+    # -- counting ------------------------------------------------------------------------------------------------
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Count rows; threads may do so at once."""
+        tally = self._free.pop() if self._free else self._make_tally()
+        for part in cut_blocks(values):
+            self._add(part, tally)
+        self._free.append(tally)
+
+    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
+        """Count all rows, beside the thread that fetches them."""
+        waiting = deque[Future[None]]()
+        with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as beside:
+            for values in arrays:
+                waiting.append(beside.submit(self.add, values))
+                if len(waiting) > _WAITING:
+                    waiting.popleft().result()
+            for task in waiting:
+                task.result()
+
+    def _make_tally(self) -> _Tally:
+        made = _Tally((len(self._sides) + 1) * self._cells.count, 2 * len(self._values) + 1, self._cells.kind)
+        self._all.append(made)
+        return made
+
+    def _add(self, part: NDArray[Any], tally: _Tally) -> None:
+        size = len(part)
+        x = self._cells.compared(part, tally.held[:size])
+        cells = self._cells.number(x, tally.cells[:size])
+        if self._some_crowded:
+            many = self._crowded.take(cells)
+            if many.any():
+                self._add_crowded(x[many], cells[many], tally)
+                x, cells = x[~many], cells[~many]
+                size = len(x)
+        near = self._near.take(cells, mode="clip", out=tally.near[:size])
+        index = np.multiply(cells, len(self._sides) + 1, out=cells)
+        for after in self._sides:
+            index += (np.greater if after else np.greater_equal)(x, near)
+        np.add.at(tally.bins, index, 1)
+
+    def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
+        """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""
+        known, place = self._known, self._first.take(cells)
+        last = len(known) - 1
+        for step in self._steps:
+            near = known.take(np.minimum(place + (step - 1), last))
+            place += step * ((place + step <= last + 1) & (near <= x))
+        at = (place > 0) & (known.take(np.maximum(place - 1, 0)) == x)
+        np.add.at(tally.classes, 2 * place - at, 1)
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def sums(self, below: int = 0, above: int = 0) -> ThresholdSums:
+        """Return the sums, with so many rows more that are below all thresholds, and above all."""
+        classes = np.zeros(2 * len(self._values) + 1, dtype=np.int64)
+        each = np.zeros((self._cells.count, len(self._sides) + 1), dtype=np.int64)
+        for tally in self._all:
+            classes += tally.classes
+            each += tally.bins.reshape(each.shape)
+        # Classes: below the first threshold, at it, between it and the next, ...
+        before, held = 2 * self._first, np.diff(self._first, append=len(self._values)) > 0
+        np.add.at(classes, before, each[:, 0])
+        for side in range(1, len(self._sides) + 1):
+            np.add.at(classes, before + held * (3 - len(self._sides) if side == 1 else 2), each[:, side])
+        if self._cells.kind == np.float64 and held[-1] and not self._sides[0]:
+            # All rows of the last cell are NaN, as its threshold is: at it, though no comparison says so.
+            classes[before[-1]] -= each[-1, 0]
+            classes[before[-1] + 3 - len(self._sides)] += each[-1, 0]
+        classes[0] += below
+        classes[-1] += above
+        return ThresholdSums(self._values, np.cumsum(classes), self._digits)
+
+
+def _sort(values: NDArray[Any]) -> NDArray[Any]:
+    """Return distinct values in ascending order, NaN last."""
+    if bool((values[1:] > values[:-1]).all()):
+        return values
+    values = np.sort(values, kind="stable")  # of what comes in ascending parts these are merged
+    new = np.ones(len(values), dtype=bool)
+    new[1:] = (values[1:] != values[:-1]) & (values[:-1] == values[:-1])
+    return np.asarray(values[new])
