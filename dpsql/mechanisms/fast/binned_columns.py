@@ -98,7 +98,7 @@ class BinnedColumn:
         if self._all is not None:
             return self._all.sums()
         counts = self._make_counts((end, after))
-        counts.add_all(self._cells.select(values, first, last) for values in self._held)
+        counts.add_all(self._held, self._cells.selector(first, last))
         return counts.sums(int(self.counts[:first].sum()), int(self.counts[last:].sum()))
 
 

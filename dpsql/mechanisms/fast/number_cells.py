@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from dpsql.numerics.exact_numbers import INT64_MAX
 BLOCK_ROWS = 1 << 15
 """Rows at once: what is made of them stays in a cache."""
 
-_MAGIC = 2.0**52  # added to a double from 0 to 2**51, it leaves the nearest integer in the lowest bits
+_MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
 _MANTISSA = (1 << 52) - 1
 
 
@@ -40,8 +40,8 @@ class NumberCells(ABC):
         """Write the cells of numbers, as :meth:`compared` gives them, to ``out``."""
 
     @abstractmethod
-    def select(self, part: NDArray[Any], first: int, last: int) -> NDArray[Any]:
-        """Return the numbers in the cells from ``first`` up to before ``last``."""
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Return what gives those of some numbers that are in the cells from ``first`` up to before ``last``."""
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the cells of numbers."""
@@ -66,35 +66,52 @@ class IntegerCells(NumberCells):
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.right_shift(compared, self.shift, out=out))
 
-    def select(self, part: NDArray[Any], first: int, last: int) -> NDArray[Any]:
-        own = np.iinfo(part.dtype)
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
         # what is beyond the cells is in those at the ends
-        least = self.low + (first << self.shift) if first else -INT64_MAX - 1
-        most = self.low + (last << self.shift) - 1 if last < self.count else INT64_MAX
-        if least > own.max or most < own.min:
-            return part[:0]
-        return _between(part, None if least <= own.min else least, None if most >= own.max else most)
+        least = self.low + (first << self.shift) if first else None
+        most = self.low + (last << self.shift) - 1 if last < self.count else None
+
+        def select(part: NDArray[Any]) -> NDArray[Any]:
+            own = np.iinfo(part.dtype)
+            if (least is not None and least > own.max) or (most is not None and most < own.min):
+                return part[:0]
+            above = None if least is None or least <= own.min else part >= least
+            below = None if most is None or most >= own.max else part <= most
+            return _take(part, above, below)
+
+        return select
 
 
 class DoubleCells(NumberCells):
     """Doubles from ``low`` to ``high`` in ``2**bits`` cells of one width; one cell is for what is above, and one for NaN.
 
-    To subtract ``low``, to multiply and to round never changes the order of two numbers.
+    To multiply, to add and to round never changes the order of two numbers. What is added leaves the nearest integer in the
+    lowest bits.
+
+    Args:
+        low, high: the least and the greatest threshold.
+        bits: of the number of cells.
+        beyond: whether some thresholds are NaN or infinite.
     """
 
     kind = np.dtype(np.float64)
 
-    def __init__(self, low: float, high: float, bits: int) -> None:
+    def __init__(self, low: float, high: float, bits: int, beyond: bool = True) -> None:
         last, half = (1 << bits) - 1, high / 2 - low / 2
         scale = last / half / 2 if half > 0 else 1.0
-        self._low, self._scale, self._beyond = low, scale if scale < math.inf else 1.0, last + 1
+        self._scale = scale if scale < math.inf else 1.0
+        with np.errstate(over="ignore"):
+            start = _MAGIC - np.float64(low) * self._scale
+        self._start = float(start) if np.isfinite(start) else _MAGIC
+        self._last, self._beyond = _MAGIC + last + 1, beyond
         self.count = last + 3
 
     @classmethod
     def between(cls, values: NDArray[np.float64], bits: int) -> DoubleCells:
         """Make the cells of thresholds."""
         known = values[np.isfinite(values)]
-        return cls(*((float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)), bits)
+        ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+        return cls(*ends, bits, len(known) < len(values))
 
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
         return part
@@ -102,20 +119,25 @@ class DoubleCells(NumberCells):
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         held = out.view(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(compared, self._low, out=held)
-            np.multiply(held, self._scale, out=held)
-            np.minimum(held, self._beyond, out=held)
-            np.maximum(held, 0.0, out=held)
-            np.add(held, _MAGIC, out=held)
+            np.multiply(compared, self._scale, out=held)
+            np.add(held, self._start, out=held)
+            # where no threshold is beyond all others, NaN need not be told from what is
+            (np.minimum if self._beyond else np.fmin)(held, self._last, out=held)
+            np.maximum(held, _MAGIC, out=held)
         np.bitwise_and(out, _MANTISSA, out=out)
-        return np.asarray(np.minimum(out, self._beyond + 1, out=out))  # the bits of NaN are beyond all others
+        if self._beyond:
+            np.minimum(out, self.count - 1, out=out)  # the bits of NaN are beyond all others
+        return out
 
-    def select(self, part: NDArray[Any], first: int, last: int) -> NDArray[Any]:
-        above = None if first == 0 else ~_is_below(part, self._find_first(first))
-        if last >= self.count:
-            return part if above is None else part[above]
-        below = _is_below(part, self._find_first(last))
-        return part[below if above is None else above & below]
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        least = None if first == 0 else self._find_first(first)
+        most = None if last >= self.count else self._find_first(last)
+
+        def select(part: NDArray[Any]) -> NDArray[Any]:
+            above = None if least is None else ~_is_below(part, least)
+            return _take(part, above, None if most is None else _is_below(part, most))
+
+        return select
 
     def _find_first(self, cell: int) -> float:
         """Find the least double whose cell is at least this one (NaN: none is); ``cell`` is above 0."""
@@ -143,12 +165,13 @@ def _is_below(part: NDArray[Any], value: float) -> NDArray[np.bool_]:
     return np.asarray(part == part if math.isnan(value) else part < value)
 
 
-def _between(part: NDArray[Any], least: int | None, most: int | None) -> NDArray[Any]:
-    if least is None and most is None:
-        return part
-    if least is None or most is None:
-        return part[part >= least] if most is None else part[part <= most]
-    return part[(part >= least) & (part <= most)]
+def _take(
+    part: NDArray[Any], above: NDArray[np.bool_] | None, below: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    """Return what meets both conditions (None: everything does)."""
+    if above is None or below is None:
+        return part if above is below else part[above if below is None else below]
+    return part[above & below]
 
 
 def cut_blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -30,6 +30,9 @@ from dpsql.mechanisms.fast.thresholds import Thresholds
 
 Compared = tuple[Thresholds, bool]
 """Thresholds, and whether rows at most one are asked for, not those below it."""
+
+Select = Callable[[NDArray[Any]], NDArray[Any]]
+"""Gives the rows of a block that are counted."""
 
 _LEAST_BITS, _MOST_BITS = 13, 21
 _WAITING = 4
@@ -118,19 +121,21 @@ class ThresholdCounts:
 
     # -- counting ------------------------------------------------------------------------------------------------
 
-    def add(self, values: NDArray[Any]) -> None:
-        """Count rows; threads may do so at once."""
+    def add(self, values: NDArray[Any], select: Select | None = None) -> None:
+        """Count rows, or those that are selected; threads may do so at once."""
         tally = self._free.pop() if self._free else self._make_tally()
+        if select is not None:
+            values = np.concatenate([select(part) for part in cut_blocks(values)])
         for part in cut_blocks(values):
             self._add(part, tally)
         self._free.append(tally)
 
-    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
-        """Count all rows, beside the thread that fetches them."""
+    def add_all(self, arrays: Iterable[NDArray[Any]], select: Select | None = None) -> None:
+        """Count all rows, or those that are selected, beside the thread that fetches them."""
         waiting = deque[Future[None]]()
         with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as beside:
             for values in arrays:
-                waiting.append(beside.submit(self.add, values))
+                waiting.append(beside.submit(self.add, values, select))
                 if len(waiting) > _WAITING:
                     waiting.popleft().result()
             for task in waiting:
