@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.column_counts import count_column, stream_column
+from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
 from dpsql.mechanisms.fast.thresholds import (
     MAX_BINS,
@@ -49,6 +50,11 @@ BOUNDS_FROM_BELOW = (">", ">=")
 UP_TO_BOUND = (">", "<=")
 """Operators for which an x equal to the bound is on its lower side."""
 _SAFE = 1 << 61
+
+
+_MOST_KEPT = 1 << 26
+"""The most bytes of candidates that are kept for a later choice."""
+_candidates: MadeOnce[tuple[pa.Table, Mapping[str, Thresholds]]] = MadeOnce(2)
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
@@ -169,6 +175,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         base: a column of the candidates.
         lent: the lent relation that has the candidates, with the query's columns, where it only chooses columns.
         rows: rows of one unit, in the sensitivities of candidates that differ.
+        steady: the lent relation that the candidates are made of, where they come out the same each time.
         form: what puts the terms together, where that is no plain sum; then ``bases`` are columns of public numbers, and
             ``multiples`` the public factors of what is no sum.
     """
@@ -179,6 +186,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     base: str | None = None
     lent: tuple[str, tuple[str, ...]] | None = None
     rows: int = 1
+    steady: str | None = None
     form: UtilityForm | None = None
     bases: tuple[str, ...] = ()
     multiples: tuple[CandidateFactor, ...] = ()
@@ -228,9 +236,20 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     def read_candidates(self, read: Reader) -> tuple[pa.Table, Mapping[str, Thresholds]] | None:
         """Read the candidates, and their thresholds by column; None for types that are not compared here."""
         table = self._find_lent(read)
-        table = read(self.candidates) if table is None else table
-        ends = self.read_thresholds(table)
-        return None if ends is None else (table, ends)
+        if table is not None:
+            ends = self.read_thresholds(table)
+            return None if ends is None else (table, ends)
+        source = None if self.steady is None else read.lent.get(self.steady)
+        found = None if source is None else _candidates.get(source, self.candidates)
+        if found is None:
+            table = read(self.candidates)
+            ends = self.read_thresholds(table)
+            if ends is None:
+                return None
+            found = table, ends
+            if source is not None and table.nbytes <= _MOST_KEPT:
+                _candidates.keep(source, self.candidates, found)
+        return found
 
     def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
         """Read the thresholds of candidates by column; None for types that are not compared here."""

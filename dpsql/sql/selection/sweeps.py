@@ -30,6 +30,19 @@ _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _EXACT_DIGITS = 18
 """Decimals of so many digits are integers of 64 bits, once their places are made whole."""
 _NARROW_DIGITS = 9
+_STEADY = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Paren,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Cast,
+    exp.DataType,
+)
+"""Expressions that give the same each time."""
 
 
 @dataclass
@@ -40,14 +53,18 @@ class _Shown:
     """SQL by name."""
     bare: bool = True
     """True where all of them are columns."""
+    steady: bool = True
+    """True where all of them are columns, or computed from one by what gives the same each time."""
 
     def own(self, name: str) -> str:
         self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
         return name
 
-    def column(self, node: exp.Expr | str) -> str:
-        """Return the name of an expression's column."""
+    def column(self, node: exp.Expr | str, made: exp.Expr | None = None) -> str:
+        """Return the name of an expression's column; a text is ``made`` of an expression."""
         bare = None if isinstance(node, str) else _bare(node)
+        made = made if isinstance(node, str) else node
+        self.steady &= made is not None and all(isinstance(part, _STEADY) for part in made.walk())
         if bare is not None and bare.table == CANDIDATE:
             return self.own(bare.name)
         sql = node if isinstance(node, str) else to_sql(node)
@@ -102,7 +119,7 @@ def sweep_of(
     return CandidateScores(
         f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
         CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
-        statistic.form_of(per_unit), bases, multiples,
+        source if not more and shown.steady else None, statistic.form_of(per_unit), bases, multiples,
     )  # fmt: skip
 
 
@@ -113,7 +130,10 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
     kind = types.get((node.table, node.name)) if node is not None else None
     plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
     return CandidateFactor(
-        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
+        weight.times,
+        shown.column(*((weight.raw,) if plain else (weight.sql, weight.raw))),
+        weight.low,
+        weight.high,
     )
 
 
