@@ -51,7 +51,7 @@ class BinnedColumn:
         """Make the cells of thresholds; None where these can't be counted here."""
         cells: NumberCells
         if counted.doubles:
-            cells = DoubleCells.between(read_edges(end, after, True, 0), _CELL_BITS)
+            cells = DoubleCells.between(read_edges(end, after, True, 0), 1 << _CELL_BITS)
         else:
             ends = find_span(counted, [end])
             if ends is None:

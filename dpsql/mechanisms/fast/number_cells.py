@@ -22,6 +22,9 @@ BLOCK_ROWS = 1 << 15
 
 _MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
 _MANTISSA = (1 << 52) - 1
+_MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
+_FEW_RUNGS = 1 << 10
+"""Fewer thresholds are soon looked up."""
 
 
 class NumberCells(ABC):
@@ -42,6 +45,10 @@ class NumberCells(ABC):
     @abstractmethod
     def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
         """Return what gives those of some numbers that are in the cells from ``first`` up to before ``last``."""
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the thresholds in cells, as they are compared, where these are computed sooner than looked up."""
+        return None
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the cells of numbers."""
@@ -83,35 +90,35 @@ class IntegerCells(NumberCells):
 
 
 class DoubleCells(NumberCells):
-    """Doubles from ``low`` to ``high`` in ``2**bits`` cells of one width; one cell is for what is above, and one for NaN.
+    """Doubles from ``low`` to ``high`` in cells of one width; one more is for what is above, and after an empty one NaN's.
 
     To multiply, to add and to round never changes the order of two numbers. What is added leaves the nearest integer in the
     lowest bits.
 
     Args:
         low, high: the least and the greatest threshold.
-        bits: of the number of cells.
+        count: the number of cells.
         beyond: whether some thresholds are NaN or infinite.
     """
 
     kind = np.dtype(np.float64)
 
-    def __init__(self, low: float, high: float, bits: int, beyond: bool = True) -> None:
-        last, half = (1 << bits) - 1, high / 2 - low / 2
+    def __init__(self, low: float, high: float, count: int, beyond: bool = True) -> None:
+        last, half = count - 1, high / 2 - low / 2
         scale = last / half / 2 if half > 0 else 1.0
         self._scale = scale if scale < math.inf else 1.0
         with np.errstate(over="ignore"):
             start = _MAGIC - np.float64(low) * self._scale
         self._start = float(start) if np.isfinite(start) else _MAGIC
         self._last, self._beyond = _MAGIC + last + 1, beyond
-        self.count = last + 3
+        self.count = last + 4
 
     @classmethod
-    def between(cls, values: NDArray[np.float64], bits: int) -> DoubleCells:
+    def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
         """Make the cells of thresholds."""
         known = values[np.isfinite(values)]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-        return cls(*ends, bits, len(known) < len(values))
+        return cls(*ends, count, len(known) < len(values))
 
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
         return part
@@ -147,6 +154,55 @@ class DoubleCells(NumberCells):
             inside = int(self.of(np.array([_double(_key(-math.inf) + middle)]))[0]) >= cell
             low, high = (low, middle) if inside else (middle + 1, high)
         return _double(_key(-math.inf) + low)
+
+
+class Ladder(DoubleCells):
+    """The cells round the rungs of an even ladder, one each: what the rung is, is computed."""
+
+    def __init__(self, values: NDArray[np.float64], step: float, first: float, way: str) -> None:
+        self._step, self._first, self._way = step, first, way
+        super().__init__(float(values[0]), float(values[-1]), len(values), beyond=False)
+
+    @classmethod
+    def of_rungs(cls, values: NDArray[np.float64]) -> Ladder | None:
+        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        size = len(values)
+        if size < _FEW_RUNGS or not (np.isfinite(values[0]) and np.isfinite(values[-1])):
+            return None
+        step = (float(values[-1]) - float(values[0])) / (size - 1)
+        if not 0 < step < math.inf or abs(float(values[0])) / step > 2.0**50:
+            return None
+        first = float(np.rint(values[0] / step))
+        bit = 1 << max(0, int(first) + size - 1).bit_length() - 1
+        whole = float(values[bit - int(first)]) / bit if first <= bit < first + size else step
+        ways = [
+            ("times", whole, first),
+            ("over", float(np.rint(1 / whole)), first),
+            ("from", step, float(values[0])),
+        ]
+        for way, by, start in ways:
+            made = cls(values, by, start, way) if by > 0 else None
+            if made is not None and made._is_of(values):
+                return made
+        return None
+
+    def _is_of(self, values: NDArray[np.float64]) -> bool:
+        places = np.arange(len(values))
+        if not all(
+            bool((self.near(places[part], np.empty(len(places[part]))) == values[part]).all())
+            for part in (slice(0, BLOCK_ROWS), slice(BLOCK_ROWS, None))
+        ):
+            return False
+        return bool((self.of(values) == places).all())
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
+        held = out.view(np.int64)
+        np.bitwise_or(cells, _MAGIC_BITS, out=held)
+        np.subtract(out, _MAGIC if self._way == "from" else _MAGIC - self._first, out=out)
+        (np.divide if self._way == "over" else np.multiply)(out, self._step, out=out)
+        if self._way == "from":
+            np.add(out, self._first, out=out)
+        return out
 
 
 def _key(value: float) -> int:

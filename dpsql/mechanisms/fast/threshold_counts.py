@@ -23,6 +23,7 @@ from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     DoubleCells,
     IntegerCells,
+    Ladder,
     NumberCells,
     cut_blocks,
 )
@@ -34,16 +35,21 @@ Compared = tuple[Thresholds, bool]
 Select = Callable[[NDArray[Any]], NDArray[Any]]
 """Gives the rows of a block that are counted."""
 
-_LEAST_BITS, _MOST_BITS = 13, 21
+_LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
+"""The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
+_ONE = np.int32(1)
+_MOST_ROWS = 1 << 30
 _WAITING = 4
 """Parts that wait to be counted: those that came sooner than they were counted."""
 
 
 class ThresholdSums:
-    """The sums of rows below each threshold and at most it, in ascending order, and of all rows."""
+    """The sums of rows below each threshold, or at most it, or both, in ascending order, and of all rows."""
 
-    def __init__(self, values: NDArray[Any], sums: NDArray[np.int64], digits: int) -> None:
-        self._values, self.sums, self._digits = values, sums, digits
+    def __init__(
+        self, values: NDArray[Any], sides: Sequence[bool], sums: NDArray[np.int64], digits: int
+    ) -> None:
+        self._values, self._sides, self.sums, self._digits = values, sides, sums, digits
 
     @property
     def total(self) -> int:
@@ -57,7 +63,7 @@ class ThresholdSums:
             places = np.arange(len(edges))
         else:
             places = np.searchsorted(known, edges)
-        return 2 * places + after
+        return places * len(self._sides) + self._sides.index(after)
 
 
 def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
@@ -69,10 +75,27 @@ class _Tally:
     """The counts and the memory of one thread."""
 
     def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
-        self.bins, self.classes = np.zeros(bins, dtype=np.int64), np.zeros(classes, dtype=np.int64)
+        self._bins, self._folded = np.zeros(bins, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        self.classes = np.zeros(classes, dtype=np.int64)
         self.held = np.empty(BLOCK_ROWS, dtype=kind)
         self.near = np.empty(BLOCK_ROWS, dtype=kind)
         self.cells = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._rows = 0
+
+    @property
+    def bins(self) -> NDArray[np.int64]:
+        """The number of rows in each bin."""
+        if len(self._folded) == 0:
+            return self._bins.astype(np.int64)
+        return self._folded + self._bins
+
+    def add(self, index: NDArray[np.int64]) -> None:
+        """Add a row to each of these bins: in 32 bits, half of which fits a cache, as long as so many rows fit them."""
+        self._rows += len(index)
+        if self._rows > _MOST_ROWS:
+            self._folded, self._rows = self.bins, len(index)
+            self._bins[:] = 0
+        np.add.at(self._bins, index, _ONE)
 
 
 class ThresholdCounts:
@@ -88,35 +111,37 @@ class ThresholdCounts:
         self._digits, self._sides = digits, sorted({after for _, after in ends})
         found = [read_edges(end, after, doubles, digits) for end, after in ends]
         self._values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
-        self._cells = self._choose_cells(doubles)
-        self._numbers = self._cells.of(self._values)
+        self._cells, self._numbers = self._choose_cells(doubles)
         each = np.bincount(self._numbers, minlength=self._cells.count)
         self._crowded = each > 1
         self._some_crowded = bool(self._crowded.any())
-        self._first = np.concatenate(
-            [[0], np.cumsum(each)[:-1]]
-        )  # how many thresholds are in the cells before
-        held = np.empty(len(self._values), dtype=self._cells.kind)
-        self._known = self._cells.compared(self._values, held)
-        self._steps = [1 << bit for bit in reversed(range(int(each.max(initial=0)).bit_length()))]
+        self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=self._cells.kind))
+        if self._some_crowded:
+            self._first = np.cumsum(each) - each  # how many thresholds are in the cells before
+            self._steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
         self._near = np.zeros(self._cells.count, dtype=self._cells.kind)
         self._near[self._numbers] = self._known
         self._free = deque[_Tally]()
         self._all: list[_Tally] = []
 
-    def _choose_cells(self, doubles: bool) -> NumberCells:
-        """Choose about as many cells as thresholds; some more where these don't spread evenly."""
+    def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
+        """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
         bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        made = self._make_cells(doubles, bits)
-        if bits < _MOST_BITS and np.count_nonzero(np.diff(made.of(self._values)) == 0) * 4 > len(
-            self._values
-        ):
-            made = self._make_cells(doubles, bits + 1)
-        return made
+        ladder = Ladder.of_rungs(self._values) if doubles else None
+        if ladder is not None:
+            return ladder, np.arange(len(self._values))
+        most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
+        while True:
+            made = self._make_cells(doubles, bits)
+            numbers = made.of(self._values)
+            crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
+            if bits == most or crowded * 4 <= len(self._values):
+                return made, numbers
+            bits += 1
 
     def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
         if doubles:
-            return DoubleCells.between(self._values, bits)
+            return DoubleCells.between(self._values, 1 << bits)
         return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
 
     # -- counting ------------------------------------------------------------------------------------------------
@@ -142,7 +167,8 @@ class ThresholdCounts:
                 task.result()
 
     def _make_tally(self) -> _Tally:
-        made = _Tally((len(self._sides) + 1) * self._cells.count, 2 * len(self._values) + 1, self._cells.kind)
+        classes = 2 * len(self._values) + 1 if self._some_crowded else 0
+        made = _Tally(len(self._sides) * self._cells.count + 1, classes, self._cells.kind)
         self._all.append(made)
         return made
 
@@ -156,11 +182,14 @@ class ThresholdCounts:
                 self._add_crowded(x[many], cells[many], tally)
                 x, cells = x[~many], cells[~many]
                 size = len(x)
-        near = self._near.take(cells, mode="clip", out=tally.near[:size])
-        index = np.multiply(cells, len(self._sides) + 1, out=cells)
+        near = self._cells.near(cells, tally.near[:size])
+        if near is None:
+            near = self._near.take(cells, mode="clip", out=tally.near[:size])
+        # What is above a cell's threshold is counted with what is below the next one's.
+        index = np.multiply(cells, len(self._sides), out=cells)
         for after in self._sides:
             index += (np.greater if after else np.greater_equal)(x, near)
-        np.add.at(tally.bins, index, 1)
+        tally.add(index)
 
     def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
         """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""
@@ -176,23 +205,30 @@ class ThresholdCounts:
 
     def sums(self, below: int = 0, above: int = 0) -> ThresholdSums:
         """Return the sums, with so many rows more that are below all thresholds, and above all."""
-        classes = np.zeros(2 * len(self._values) + 1, dtype=np.int64)
-        each = np.zeros((self._cells.count, len(self._sides) + 1), dtype=np.int64)
+        size, count = len(self._values), len(self._sides)
+        bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
         for tally in self._all:
-            classes += tally.classes
-            each += tally.bins.reshape(each.shape)
-        # Classes: below the first threshold, at it, between it and the next, ...
-        before, held = 2 * self._first, np.diff(self._first, append=len(self._values)) > 0
-        np.add.at(classes, before, each[:, 0])
-        for side in range(1, len(self._sides) + 1):
-            np.add.at(classes, before + held * (3 - len(self._sides) if side == 1 else 2), each[:, side])
-        if self._cells.kind == np.float64 and held[-1] and not self._sides[0]:
-            # All rows of the last cell are NaN, as its threshold is: at it, though no comparison says so.
-            classes[before[-1]] -= each[-1, 0]
-            classes[before[-1] + 3 - len(self._sides)] += each[-1, 0]
-        classes[0] += below
-        classes[-1] += above
-        return ThresholdSums(self._values, np.cumsum(classes), self._digits)
+            bins += tally.bins
+        np.cumsum(bins, out=bins)
+        sums = np.empty(count * size + 1, dtype=np.int64)
+        for place, after in enumerate(self._sides):
+            # A row below a threshold is on the first side of its cell, and so is one at it where no other side is asked for.
+            sums[place:-1:count] = bins.take(self._numbers * count + place)
+            if self._values[-1] != self._values[-1] and not after:
+                # All rows of its cell are NaN: at it, though no comparison says so.
+                sums[place - 1 - count] = bins[self._numbers[-1] * count - 1]
+        sums[-1] = bins[-1]
+        if self._some_crowded:
+            classes = np.zeros(2 * size + 1, dtype=np.int64)
+            for tally in self._all:
+                classes += tally.classes
+            np.cumsum(classes, out=classes)
+            for place, after in enumerate(self._sides):
+                sums[place:-1:count] += classes[after:-1:2]
+            sums[-1] += classes[-1]
+        sums += below
+        sums[-1] += above
+        return ThresholdSums(self._values, self._sides, sums, self._digits)
 
 
 def _sort(values: NDArray[Any]) -> NDArray[Any]:
