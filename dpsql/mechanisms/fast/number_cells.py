@@ -98,7 +98,7 @@ class DoubleCells(NumberCells):
     Args:
         low, high: the least and the greatest threshold.
         count: the number of cells.
-        beyond: whether some thresholds are NaN or infinite.
+        beyond: whether some thresholds are beyond: then NaN is told from what is.
     """
 
     kind = np.dtype(np.float64)
@@ -118,7 +118,10 @@ class DoubleCells(NumberCells):
         """Make the cells of thresholds."""
         known = values[np.isfinite(values)]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-        return cls(*ends, count, len(known) < len(values))
+        made = cls(*ends, count, len(known) < len(values))
+        # where much is lost by rounding, the greatest may be beyond too
+        made._beyond |= bool(made.of(np.array(ends))[1] >= made.count - 3)
+        return made
 
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
         return part
@@ -128,7 +131,7 @@ class DoubleCells(NumberCells):
         with np.errstate(over="ignore", invalid="ignore"):
             np.multiply(compared, self._scale, out=held)
             np.add(held, self._start, out=held)
-            # where no threshold is beyond all others, NaN need not be told from what is
+            # where no threshold is beyond, NaN need not be told from what is
             (np.minimum if self._beyond else np.fmin)(held, self._last, out=held)
             np.maximum(held, _MAGIC, out=held)
         np.bitwise_and(out, _MANTISSA, out=out)
@@ -138,7 +141,8 @@ class DoubleCells(NumberCells):
 
     def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
         least = None if first == 0 else self._find_first(first)
-        most = None if last >= self.count else self._find_first(last)
+        # NaN is in a cell of its own, or in that of what is beyond
+        most = None if last >= (self.count if self._beyond else self.count - 2) else self._find_first(last)
 
         def select(part: NDArray[Any]) -> NDArray[Any]:
             above = None if least is None else ~_is_below(part, least)

@@ -228,8 +228,8 @@ def test_bounds_that_forget_something_are_found_out(
     small: None, factor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
-    monkeypatch.setattr(candidate_scores, "_TOGETHER", 1)
-    monkeypatch.setattr(column_counts, "_CELL_BITS", 12)
+    monkeypatch.setattr(candidate_pruning, "_GROUPS", 100)
+    monkeypatch.setattr(binned_columns, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
     kind = (
         generalised_exponential.EqualNearness
