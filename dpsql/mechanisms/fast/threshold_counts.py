@@ -135,7 +135,7 @@ class ThresholdCounts:
             made = self._make_cells(doubles, bits)
             numbers = made.of(self._values)
             crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
-            if bits == most or crowded * 4 <= len(self._values):
+            if bits == most or crowded * (64 if bits < _CHEAP_BITS else 4) <= len(self._values):
                 return made, numbers
             bits += 1
 
@@ -168,7 +168,7 @@ class ThresholdCounts:
 
     def _make_tally(self) -> _Tally:
         classes = 2 * len(self._values) + 1 if self._some_crowded else 0
-        made = _Tally(len(self._sides) * self._cells.count + 1, classes, self._cells.kind)
+        made = _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
         self._all.append(made)
         return made
 
@@ -176,12 +176,10 @@ class ThresholdCounts:
         size = len(part)
         x = self._cells.compared(part, tally.held[:size])
         cells = self._cells.number(x, tally.cells[:size])
+        many: NDArray[np.intp] | None = None
         if self._some_crowded:
-            many = self._crowded.take(cells)
-            if many.any():
-                self._add_crowded(x[many], cells[many], tally)
-                x, cells = x[~many], cells[~many]
-                size = len(x)
+            many = np.flatnonzero(self._crowded.take(cells))
+            self._add_crowded(x[many], cells[many], tally)
         near = self._cells.near(cells, tally.near[:size])
         if near is None:
             near = self._near.take(cells, mode="clip", out=tally.near[:size])
@@ -189,6 +187,8 @@ class ThresholdCounts:
         index = np.multiply(cells, len(self._sides), out=cells)
         for after in self._sides:
             index += (np.greater if after else np.greater_equal)(x, near)
+        if many is not None:
+            index[many] = len(self._sides) * self._cells.count + 1  # these are counted apart
         tally.add(index)
 
     def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
@@ -208,7 +208,7 @@ class ThresholdCounts:
         size, count = len(self._values), len(self._sides)
         bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
         for tally in self._all:
-            bins += tally.bins
+            bins += tally.bins[:-1]
         np.cumsum(bins, out=bins)
         sums = np.empty(count * size + 1, dtype=np.int64)
         for place, after in enumerate(self._sides):
