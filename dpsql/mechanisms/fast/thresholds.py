@@ -28,7 +28,7 @@ from dpsql.numerics.exact_numbers import (
 MAX_BINS = 1 << 22
 """The most bins that are held here; where there are more, the engine joins them with the candidates."""
 _SAFE = 1 << 61
-_WHOLE = 1 << 53  # the integers up to this are doubles
+_WHOLE = 1 << 53  # below this, all integers are doubles, and no other integer becomes one of them
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Thresholds:
         """Return the integer edges of values that have ``digits`` places made whole.
 
         A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). Of a double
-        beyond 2**53, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses.
+        from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses.
         """
         if self.are_floats:
-            near = np.abs(self.values) <= _WHOLE
+            near = np.abs(self.values) < _WHOLE
             whole = (np.floor if after else np.ceil)(np.where(near, self.values, 0)).astype(np.int64)
             return (
                 whole

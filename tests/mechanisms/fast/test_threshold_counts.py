@@ -114,15 +114,15 @@ def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch)
 
 def test_integers_meet_doubles() -> None:
     """A double has an edge among integers: the same are below it as below the double, and none where doubles lose digits."""
-    values = np.array([1.5, -1.5, 2.0, -0.0, 2.0**53, -(2.0**53), 0.1])
-    end, x = Thresholds(values), np.array([-(2**53), -2, -1, 0, 1, 2, 3, 2**53 - 1, 2**53])
+    values = np.array([1.5, -1.5, 2.0, -0.0, 2.0**53 - 1, 1 - 2.0**53, 0.1])
+    end, x = Thresholds(values), np.array([-(2**53), -2, -1, 0, 1, 2, 3, 2**53 - 1, 2**53, 2**53 + 1, 2**62])
     for after in (False, True):
         edge = end.edge(0, after)
         for v, e in zip(values, edge, strict=True):
             assert [bool(a <= e if after else a < e) for a in x] == [
                 bool(a <= v if after else a < v) for a in x.astype(float)
             ]
-    for wide in (NAN, INF, -INF, 2.0**54, -(2.0**54)):
+    for wide in (NAN, INF, -INF, 2.0**53, -(2.0**53)):
         assert find_span(HistogramQuery("h", "x"), [Thresholds(np.array([wide, 1.0]))]) is None
 
 
