@@ -8,7 +8,9 @@ and on where the data are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,10 @@ from dpsql.noise.entropy import Entropy
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
 
-_ROWS = 1 << 23  # counted at once: each time an array as long as the range is made and added
+_ROWS, _FEW_ROWS = 1 << 23, 1 << 19
+"""The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
+_WAITING = 4
+"""Arrays that wait to be counted: those that came sooner than they were counted."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +83,49 @@ def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDA
                 raise TypeError("a counted column must hold integers, or doubles where these are asked for")
 
 
+class _RangeCounts:
+    """The number of integers that are each of ``low`` to ``high``; those beyond count at the ends."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self._low, self._high = low, high
+        self.counts = np.zeros(high - low + 1, dtype=np.int64)
+        self._places = np.empty(min(_ROWS, max(_FEW_ROWS, 2 * len(self.counts))), dtype=np.int64)
+        self._held = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Count some more."""
+        size = len(self._places)
+        for start in range(0, len(values), size):
+            some = values[start : start + size]
+            if self._held + len(some) > size:
+                self.fold()
+            clip_to_places(some, self._low, self._high, self._places[self._held : self._held + len(some)])
+            self._held += len(some)
+
+    def fold(self) -> None:
+        """Add what is held."""
+        self.counts += np.bincount(self._places[: self._held], minlength=len(self.counts))
+        self._held = 0
+
+
 def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray[np.int64]:
-    """Count the integers that are each of ``low`` to ``high``; those beyond count at the ends."""
-    counts = np.zeros(high - low + 1, dtype=np.int64)
-    places = np.empty(_ROWS, dtype=np.int64)
-    held = 0
-    for values in arrays:
-        for start in range(0, len(values), _ROWS):
-            some = values[start : start + _ROWS]
-            if held + len(some) > _ROWS:
-                counts += np.bincount(places[:held], minlength=len(counts))
-                held = 0
-            clip_to_places(some, low, high, places[held : held + len(some)])
-            held += len(some)
-    counts += np.bincount(places[:held], minlength=len(counts))
-    return counts
+    """Count the integers that are each of ``low`` to ``high``, beside the thread that fetches them."""
+    found = _RangeCounts(low, high)
+    work_beside(arrays, found.add, 1)
+    found.fold()
+    return found.counts
+
+
+def work_beside(arrays: Iterable[NDArray[Any]], work: Callable[[NDArray[Any]], None], threads: int) -> None:
+    """Do work on arrays in threads of its own, as this one fetches them; only a few wait for it."""
+    waiting = deque[Future[None]]()
+    with ThreadPoolExecutor(threads) as beside:
+        for values in arrays:
+            waiting.append(beside.submit(work, values))
+            if len(waiting) > _WAITING:
+                waiting.popleft().result()
+        for task in waiting:
+            task.result()
 
 
 def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.mechanisms.fast.column_counts import work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     DoubleCells,
@@ -39,8 +39,6 @@ _LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
 """The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
 _ONE = np.int32(1)
 _MOST_ROWS = 1 << 30
-_WAITING = 4
-"""Parts that wait to be counted: those that came sooner than they were counted."""
 
 
 class ThresholdSums:
@@ -157,14 +155,7 @@ class ThresholdCounts:
 
     def add_all(self, arrays: Iterable[NDArray[Any]], select: Select | None = None) -> None:
         """Count all rows, or those that are selected, beside the thread that fetches them."""
-        waiting = deque[Future[None]]()
-        with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as beside:
-            for values in arrays:
-                waiting.append(beside.submit(self.add, values, select))
-                if len(waiting) > _WAITING:
-                    waiting.popleft().result()
-            for task in waiting:
-                task.result()
+        work_beside(arrays, lambda values: self.add(values, select), min(2, os.cpu_count() or 1))
 
     def _make_tally(self) -> _Tally:
         classes = 2 * len(self._values) + 1 if self._some_crowded else 0
