@@ -160,7 +160,7 @@ class DoubleCells(NumberCells):
         return _double(_key(-math.inf) + low)
 
 
-class Ladder(DoubleCells):
+class RungCells(DoubleCells):
     """The cells round the rungs of an even ladder, one each: what the rung is, is computed."""
 
     def __init__(self, values: NDArray[np.float64], step: float, first: float, way: str) -> None:
@@ -168,7 +168,7 @@ class Ladder(DoubleCells):
         super().__init__(float(values[0]), float(values[-1]), len(values), beyond=False)
 
     @classmethod
-    def of_rungs(cls, values: NDArray[np.float64]) -> Ladder | None:
+    def of_rungs(cls, values: NDArray[np.float64]) -> RungCells | None:
         """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
         size = len(values)
         if size < _FEW_RUNGS or not (np.isfinite(values[0]) and np.isfinite(values[-1])):

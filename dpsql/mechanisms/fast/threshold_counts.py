@@ -23,8 +23,8 @@ from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     DoubleCells,
     IntegerCells,
-    Ladder,
     NumberCells,
+    RungCells,
     cut_blocks,
 )
 from dpsql.mechanisms.fast.thresholds import Thresholds
@@ -125,7 +125,7 @@ class ThresholdCounts:
     def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
         bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        ladder = Ladder.of_rungs(self._values) if doubles else None
+        ladder = RungCells.of_rungs(self._values) if doubles else None
         if ladder is not None:
             return ladder, np.arange(len(self._values))
         most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.mechanisms.fast import number_cells, threshold_counts
 from dpsql.mechanisms.fast.made_once import MadeOnce
-from dpsql.mechanisms.fast.number_cells import Ladder
+from dpsql.mechanisms.fast.number_cells import RungCells
 from dpsql.mechanisms.fast.threshold_counts import ThresholdCounts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
@@ -95,7 +95,7 @@ def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPat
         "times": np.arange(1, 41) * 0.01, "over": np.arange(-3, 37) / 100, "from": np.arange(40) * 0.1 + 0.7,
         "bent": np.append(np.arange(1, 40) * 0.01, np.nextafter(0.4, 1)), "short": np.arange(7) / 100,
     }[way]  # fmt: skip
-    made = Ladder.of_rungs(rungs)
+    made = RungCells.of_rungs(rungs)
     assert (made is not None) is (way in ("times", "over", "from"))
     near = np.concatenate([rungs, np.nextafter(rungs, INF), np.nextafter(rungs, -INF), rungs + 0.004])
     check(np.concatenate([near, NASTY]), rungs, sides)
