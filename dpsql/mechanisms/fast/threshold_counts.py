@@ -147,7 +147,7 @@ class ThresholdCounts:
     def add(self, values: NDArray[Any], select: Select | None = None) -> None:
         """Count rows, or those that are selected; threads may do so at once."""
         tally = self._free.pop() if self._free else self._make_tally()
-        if select is not None:
+        if select is not None and len(values):
             values = np.concatenate([select(part) for part in cut_blocks(values)])
         for part in cut_blocks(values):
             self._add(part, tally)

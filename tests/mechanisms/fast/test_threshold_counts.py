@@ -44,7 +44,7 @@ def is_below(a: float, b: float) -> bool:
 def check(x: np.ndarray, values: np.ndarray, sides: list[bool], digits: int = 0) -> None:
     end = Thresholds(values)
     counts = ThresholdCounts([(end, after) for after in sides], x.dtype.kind == "f", digits)
-    counts.add_all(np.array_split(x, 3))
+    counts.add_all([x[:0], *np.array_split(x, 3)], lambda part: part)
     found = counts.sums(3, 4)
     assert found.total == len(x) + 7
     for after in sides:
