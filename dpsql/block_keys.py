@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from dpsql.engine.base import DECLARED, IN_NO_FILE, Engine
 from dpsql.errors import Error
 from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.kept_tree import KeptTree
 from dpsql.plan import PrivateBlock
 from dpsql.policy.model import Policy, Table, fold
@@ -315,6 +316,19 @@ def digest_content(table: pa.Table) -> str:
             writer.write_table(plain)
         found.update(memoryview(sink.getvalue()))
     return found.hexdigest()
+
+
+_digests: MadeOnce[str] = MadeOnce(4)
+
+
+def digest_lent(table: pa.Table) -> str:
+    """Return the digest of a relation that is lent: that of a large one is made once, as nobody changes its rows."""
+    if table.num_rows <= _MOST_SORTED:
+        return digest_content(table)
+    found = _digests.get(table, "")
+    if found is None:
+        _digests.keep(table, "", found := digest_content(table))
+    return found
 
 
 def _sorts(kind: pa.DataType) -> bool:

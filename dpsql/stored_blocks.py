@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_content
+from dpsql.block_keys import BlockKeys, BlockShape, Lent, digest_lent
 from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
@@ -298,7 +298,7 @@ class StoredBlocks:
                     if not mentioned:
                         raise
                     raise PostprocessingError(error.message, hint=CORRECT) from None
-                contents.append(digest_content(tables[item.name]))
+                contents.append(digest_lent(tables[item.name]))
                 continue
             text = item.sql
             for name in sorted(mentioned, key=len, reverse=True):
@@ -339,7 +339,7 @@ class StoredBlocks:
                 except BindError as error:
                     prepared.failed_above = error
                     return
-                item.contents = tuple(digest_content(table) for table in item.lent.values())
+                item.contents = tuple(digest_lent(table) for table in item.lent.values())
             item.release = draw(item.block, item.lent)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:

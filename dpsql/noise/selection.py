@@ -207,7 +207,7 @@ def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: 
     what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
     """
     field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
-    heads = [field.index(int(i)) for i in np.flatnonzero(flip_coins(field.gaps, rate, entropy))]
+    heads, others = np.flatnonzero(flip_coins(field.gaps, rate, entropy)), list[int]()
     for j in toss_rare_coins(field.far, FAR_BITS, entropy) if field.far else ():
         i, gap = field.beyond(j)
         exponent = rate * gap
@@ -216,8 +216,9 @@ def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: 
             return _exp_interval(exponent, b + FAR_BITS)
 
         if _decide(left, 0, 0, entropy):
-            heads.append(i)
-    return heads[int(entropy.below(len(heads), 1)[0])]
+            others.append(i)
+    pick = int(entropy.below(len(heads) + len(others), 1)[0])
+    return field.index(int(heads[pick])) if pick < len(heads) else others[pick - len(heads)]
 
 
 def choose_exponential(

@@ -1,27 +1,16 @@
-"""One statistic for each of many candidates out of histograms, and the few candidates that may win.
+"""One statistic for each of many candidates out of histograms.
 
-Scores: the private rows are scanned once. Where they are on this machine and the candidates' thresholds lie close, the
-compared column is counted as it streams by; else the engine gives, for every distinct value x, the number of rows and the
-sum of what is added. Then ``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are
-differences of running sums: exact, in integers. Whether the route is taken depends on types only, never on values.
-
-Pruning: the number of rows at or above a threshold falls as the threshold rises. So the counts at the ends of a cell of
-neighbouring integers (:mod:`dpsql.mechanisms.fast.column_counts`) bound every candidate whose threshold is in it. Some
-dozen neighbours at a time are bounded so; with the range of their factors, these are bounds of their utilities from both
-sides. Candidates are far that would not be near the best at their upper bounds, were the best at its lower bound.
-
-The law of the choice is the one that all exact utilities give. :class:`~dpsql.noise.selection.CandidateGaps` holds the
-exact gaps of near candidates; of the others that they are farther than its reach, which is proved here; and the exact gap
-of any that a draw falls on, for which every integer is counted. Far ones are proposed, or tossed for, with a chance no
-smaller than theirs, and kept with the exact ratio. So rough counts only change the time that a choice takes.
+The private rows are scanned once. Where they are on this machine and rows are counted, the compared column is counted as
+it streams by; else the engine gives, for every distinct value x, the number of rows and the sum of what is added. Then
+``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in
+integers. Whether the route is taken depends on types and on the candidates, never on private values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cache, reduce
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -29,32 +18,22 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.column_counts import (
+from dpsql.mechanisms.fast.column_counts import count_column, stream_column
+from dpsql.mechanisms.fast.made_once import MadeOnce
+from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
+from dpsql.mechanisms.fast.thresholds import (
     MAX_BINS,
-    BinnedColumn,
     HistogramQuery,
     PrefixSums,
     Thresholds,
     accumulate,
-    bin_column,
-    count_column,
     find_span,
     is_comparable,
     is_decimal,
     read_numbers,
-    stream_column,
-)
-from dpsql.mechanisms.selection.generalised_exponential import (
-    ChoiceRates,
-    EqualNearness,
-    GroupBounds,
-    Nearness,
-    UnequalNearness,
-    compute_spread,
 )
 from dpsql.mechanisms.selection.utility_forms import Linear, UtilityForm
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
 
 CANDIDATE_PLACE = "dpsql_ord"
@@ -66,16 +45,16 @@ CANDIDATE_SENSITIVITY = "dpsql_sensitivity"
 """Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
 
 
-_LOWER = (">", ">=")
+BOUNDS_FROM_BELOW = (">", ">=")
 """Operators between x and a bound from below."""
-_AFTER = (">", "<=")
+UP_TO_BOUND = (">", "<=")
 """Operators for which an x equal to the bound is on its lower side."""
 _SAFE = 1 << 61
-_SOME = 1 << 15
-"""Rows that show whether most doubles differ."""
-_TOGETHER = 1 << 6  # candidates that are near, or far, together
-_CLOSE = 8
-"""The multiple of evenly spread thresholds' distance up to which neighbours are still close."""
+
+
+_MOST_KEPT = 1 << 26
+"""The most bytes of candidates that are kept for a later choice."""
+_candidates: MadeOnce[tuple[pa.Table, Mapping[str, Thresholds]]] = MadeOnce(2)
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
@@ -127,15 +106,23 @@ class ScoreTerm:
         """The columns of thresholds."""
         return (*(name for _, name in self.bounds), *((self.clip,) if self.clip is not None else ()))
 
+    def compared(self, found: Mapping[str, Thresholds]) -> Iterator[Compared]:
+        """Yield the thresholds, and whether rows at most these are asked for."""
+        for op, name in self.bounds:
+            yield from (
+                (found[name], after) for after in (False, True) if op == "=" or after == (op in UP_TO_BOUND)
+            )
+
     def bound_moves(self, factor: Integers | int) -> Integers | int:
         """Return how far one row moves candidates of these factors."""
         size = abs(factor) if isinstance(factor, int) else np.abs(factor)
         moved: Integers | int = multiply_integers(size, self.row)
         return moved
 
-    def aggregate(self, run: PrefixSums, found: Mapping[str, Thresholds]) -> Integers | int:
+    def aggregate(self, run: PrefixSums | ThresholdSums, found: Mapping[str, Thresholds]) -> Integers | int:
         """Return the aggregate of every candidate."""
         if self.clip is not None:
+            assert isinstance(run, PrefixSums)  # of values, which are added up
             return run.clipped(found[self.clip])
         if not self.bounds:
             return run.total
@@ -143,10 +130,10 @@ class ScoreTerm:
         for op, name in self.bounds:
             if op == "=":
                 low, high = run.place(found[name], after=False), run.place(found[name], after=True)
-            elif op in _LOWER:
-                low = run.place(found[name], after=op in _AFTER)
+            elif op in BOUNDS_FROM_BELOW:
+                low = run.place(found[name], after=op in UP_TO_BOUND)
             else:
-                high = run.place(found[name], after=op in _AFTER)
+                high = run.place(found[name], after=op in UP_TO_BOUND)
         score: Integers
         if high is None:
             score = run.total - run.sums[low]
@@ -188,6 +175,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         base: a column of the candidates.
         lent: the lent relation that has the candidates, with the query's columns, where it only chooses columns.
         rows: rows of one unit, in the sensitivities of candidates that differ.
+        steady: the lent relation that the candidates are made of, where they come out the same each time.
         form: what puts the terms together, where that is no plain sum; then ``bases`` are columns of public numbers, and
             ``multiples`` the public factors of what is no sum.
     """
@@ -198,6 +186,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
     base: str | None = None
     lent: tuple[str, tuple[str, ...]] | None = None
     rows: int = 1
+    steady: str | None = None
     form: UtilityForm | None = None
     bases: tuple[str, ...] = ()
     multiples: tuple[CandidateFactor, ...] = ()
@@ -227,10 +216,11 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         if found is None:
             return None
         table, ends = found
-        runs: list[PrefixSums] = []
+        runs: list[PrefixSums | ThresholdSums] = []
         for i, counted in enumerate(self.histograms):
-            mine = [ends[c] for t in self.terms if t.histogram == i for c in t.columns]
-            run = _count_dense(counted, mine, read) or _sort_doubles(counted, read)
+            terms = [t for t in self.terms if t.histogram == i]
+            mine = [ends[c] for t in terms for c in t.columns]
+            run = _count_dense(counted, mine, read) or _count_between(counted, terms, ends, read)
             if run is None:
                 histogram = read(counted.limited)
                 # A HUGEINT comes as a decimal, which may not fit 64 bits.
@@ -238,17 +228,28 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
-            if not all(run.is_comparable_with(end) for end in mine):
-                return None
+                if not all(run.is_comparable_with(end) for end in mine):
+                    return None
             runs.append(run)
         return self.score(table, ends, runs, varying)
 
     def read_candidates(self, read: Reader) -> tuple[pa.Table, Mapping[str, Thresholds]] | None:
         """Read the candidates, and their thresholds by column; None for types that are not compared here."""
         table = self._find_lent(read)
-        table = read(self.candidates) if table is None else table
-        ends = self.read_thresholds(table)
-        return None if ends is None else (table, ends)
+        if table is not None:
+            ends = self.read_thresholds(table)
+            return None if ends is None else (table, ends)
+        source = None if self.steady is None else read.lent.get(self.steady)
+        found = None if source is None else _candidates.get(source, self.candidates)
+        if found is None:
+            table = read(self.candidates)
+            ends = self.read_thresholds(table)
+            if ends is None:
+                return None
+            found = table, ends
+            if source is not None and table.nbytes <= _MOST_KEPT:
+                _candidates.keep(source, self.candidates, found)
+        return found
 
     def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
         """Read the thresholds of candidates by column; None for types that are not compared here."""
@@ -257,7 +258,11 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return None if len(ends) < len(names) else ends
 
     def score(
-        self, table: pa.Table, ends: Mapping[str, Thresholds], runs: list[PrefixSums], varying: bool
+        self,
+        table: pa.Table,
+        ends: Mapping[str, Thresholds],
+        runs: Sequence[PrefixSums | ThresholdSums],
+        varying: bool,
     ) -> ScoredCandidates:
         """Compute the statistic of candidates with thresholds ``ends`` out of the counts of each histogram."""
         form = self.form or UtilityForm(Linear(tuple(range(len(self.terms)))), ())
@@ -272,12 +277,12 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         if varying:
             moved = [term.bound_moves(factor) for term, factor in zip(self.terms, factors, strict=True)]
             own = reduce(add_integers, moved) if self.form is None else form.bound_own(moved, multiples)
-            mine = self.bound_unit_moves(_spread(own, size))
-        return ScoredCandidates(table, places, _spread(score, size), mine)
+            mine = self.bound_unit_moves(spread_integers(own, size))
+        return ScoredCandidates(table, places, spread_integers(score, size), mine)
 
     def bound_unit_moves(self, rows: Integers | int) -> Integers:
         """Return how far one unit moves candidates that one row moves so far: a step at least."""
-        return _spread(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
+        return spread_integers(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
     def _find_lent(self, read: Reader) -> pa.Table | None:
         """Return the candidates from the relation that is lent, where the engine would return it as it is."""
@@ -295,29 +300,28 @@ def _is_unchanged(kind: pa.DataType) -> bool:
 
 def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
     """Count the column itself, where all thresholds are near each other."""
-    if counted.column is None or (between := find_span(counted, ends)) is None:
+    if counted.column is None or not all(map(counted.can_compare, ends)):
+        return None
+    if (between := find_span(counted, ends)) is None:
         return None
     counts = count_column(read, counted.column, *between)
     return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
 
 
-def _sort_doubles(counted: HistogramQuery, read: Reader) -> PrefixSums | None:
-    """Sort the column itself, where its doubles mostly differ: there would be as many groups as rows, nearly."""
-    room = 8 * read.room
-    if not counted.doubles or counted.column is None or not room:
+def _count_between(
+    counted: HistogramQuery, terms: Sequence[ScoreTerm], found: Mapping[str, Thresholds], read: Reader
+) -> ThresholdSums | None:
+    """Count the rows of the column itself between thresholds, wherever these are."""
+    ends = [one for term in terms for one in term.compared(found)]
+    if counted.column is None or not read.room or not ends or any(t.clip is not None for t in terms):
         return None
-    held: list[NDArray[np.float64]] = []
-    for values in stream_column(read, counted.column, doubles=True):
-        some, room = values[:_SOME], room - values.nbytes
-        if room < 0 or (not held and 2 * len(np.unique(some)) < len(some)):
-            return None
-        held.append(values)
-    if not held:
+    if not all(counted.can_compare(end) and len(end.values) for end, _ in ends):
         return None
-    x = np.concatenate(held)
-    x.sort()
-    sums = np.arange(len(x) + 1)
-    return PrefixSums(x, sums, sums, 0)
+    if not counted.doubles and find_span(counted, [end for end, _ in ends]) is None:
+        return None
+    counts = ThresholdCounts(ends, counted.doubles, counted.digits)
+    counts.add_all(stream_column(read, counted.column, counted.doubles))
+    return counts.sums()
 
 
 def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:
@@ -332,168 +336,8 @@ def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:
     return PrefixSums(x[order], accumulate(v[order]), accumulate(n[order]), counted.digits)
 
 
-def _spread(v: Integers | int, size: int) -> Integers:
+def spread_integers(v: Integers | int, size: int) -> Integers:
+    """Return numbers, or one number as often as it is wanted."""
     if not isinstance(v, int):
         return v
     return np.full(size, v, dtype=np.int64 if abs(v) < _SAFE else object)
-
-
-# -- pruning ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PrunedCandidates:
-    """Candidates of which only those near the best were scored: their gaps, the rate, and the exact utility of any."""
-
-    table: pa.Table
-    gaps: CandidateGaps
-    rate: Fraction
-    utility: Callable[[int], int]
-
-
-@dataclass(frozen=True)
-class CandidatePruning(FastRoute[PrunedCandidates]):
-    """The candidates of a choice, with as few of them scored as possible.
-
-    The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
-    not taken where there are few candidates, nor where there are more doubles than may be held.
-    """
-
-    scores: CandidateScores
-    rates: ChoiceRates
-    varying: bool
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self.scores.queries
-
-    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
-        yield from self.scores.claims(plain)
-
-    def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
-        term, counted = self.scores.terms[0], self.scores.histograms[0]
-        one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
-        alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
-        if not alone or not one_sided or counted.column is None:
-            return None
-        found = self.scores.read_candidates(read)
-        if found is None or found[0].num_rows < FEW_CANDIDATES:
-            return None
-        table, ends = found
-        end = ends[term.bounds[0][1]]
-        factor = np.broadcast_to(term.factor.of(table), table.num_rows)
-        least, most = int(factor.min()), int(factor.max())
-        if end.missing is not None or least < 0 < most:
-            return None
-        near: Nearness = EqualNearness(self.rates.equal)
-        one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
-        if self.varying and one != other:
-            c = compute_spread(self.rates.unequal)
-            if c is None:
-                return None
-            near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
-        cells = bin_column(counted, end, read, counted.column)
-        if cells is None:
-            return None
-        return _Pruning(self.scores, table, end, factor, cells, self.varying).prune(near)
-
-
-@dataclass(frozen=True)
-class _Pruning:
-    """Candidates, and their statistic as far as the cells determine it."""
-
-    scores: CandidateScores
-    table: pa.Table
-    end: Thresholds
-    factor: Integers
-    cells: BinnedColumn
-    varying: bool
-
-    def prune(self, near: Nearness) -> PrunedCandidates:
-        rows, first, last = self._keep(near)
-        found = self._score(_take_rows(self.table, rows), first, last)
-        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
-        places, gaps = near.measure(found.scores, found.sensitivities)
-        size = self.table.num_rows
-        top = int(found.scores.max())
-
-        def gap(i: int) -> int:
-            return near.gap(i, top, whole().scores, whole().sensitivities)
-
-        def utility(i: int) -> int:
-            at = int(np.searchsorted(rows, i))
-            here = at < len(rows) and int(rows[at]) == i
-            return int(found.scores[at] if here else whole().scores[i])
-
-        held = CandidateGaps(size, gaps, rows[places], near.reach, gap)
-        return PrunedCandidates(self.table, held, near.rate, utility)
-
-    @property
-    def _term(self) -> ScoreTerm:
-        return self.scores.terms[0]
-
-    def _score(self, table: pa.Table, first: int, last: int) -> ScoredCandidates:
-        """Score candidates whose thresholds are in the cells from ``first`` up to before ``last``."""
-        ends = self.scores.read_thresholds(table)
-        assert ends is not None  # as those of all were
-        return self.scores.score(table, ends, [self.cells.run(first, last)], self.varying)
-
-    def _group(self) -> _Groups:
-        """Group neighbours with thresholds in close cells; unordered candidates are sorted by cells before."""
-        size = self.table.num_rows
-        starts = np.arange(0, size, _TOGETHER)
-        found = self._bound_groups(None, starts)
-        wide = found.highest - found.lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
-        if np.count_nonzero(wide) * _CLOSE > len(starts):
-            order = np.argsort(self._find_cells(self.end).astype(np.uint16), kind="stable")
-            return self._bound_groups(order, starts)
-        if not wide.any():
-            return found
-        alone = np.repeat(wide, _TOGETHER)[:size]
-        alone[starts] = True
-        return self._bound_groups(None, np.flatnonzero(alone))
-
-    def _find_cells(self, end: Thresholds) -> NDArray[np.int64]:
-        return self.cells.of(end, self._term.bounds[0][0] in _AFTER)
-
-    def _bound_groups(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> _Groups:
-        values = self.end.values if order is None else self.end.values[order]
-        ends = (pick.reduceat(values, starts) for pick in (np.fmin, np.maximum))  # NaN is the greatest
-        return _Groups(order, starts, *(self._find_cells(Thresholds(v, self.end.scale)) for v in ends))
-
-    def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
-        """Return the candidates that may be near, groups at a time, and the cells of their thresholds."""
-        groups = self._group()
-        order, starts, lowest, highest = groups.order, groups.starts, groups.lowest, groups.highest
-        factor = self.factor if order is None else self.factor[order]
-        below = np.concatenate([[0], np.cumsum(self.cells.counts)])
-        counts = [below[lowest], below[highest + 1]]
-        if self._term.bounds[0][0] in _LOWER:
-            counts = [below[-1] - n for n in counts]
-        factors = [pick.reduceat(factor, starts) for pick in (np.minimum, np.maximum)]
-        corners = [multiply_integers(f, n) for f in factors for n in counts]
-        moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
-        low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
-        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved)))
-        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(factor))))
-        rows = kept if order is None else np.sort(order[kept])
-        return rows, int(lowest[may].min()), int(highest[may].max()) + 1
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Candidates in an order (None: as they came), the start of each group, and the cells of its thresholds."""
-
-    order: NDArray[np.intp] | None
-    starts: NDArray[np.intp]
-    lowest: NDArray[np.int64]
-    highest: NDArray[np.int64]
-
-
-def _take_rows(table: pa.Table, rows: Integers) -> pa.Table:
-    """Take some rows of a table, ascending: in slices, where they stand together."""
-    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-    if len(starts) > _TOGETHER:
-        return table.take(pa.array(rows))
-    lengths = np.diff(starts, append=len(rows))
-    return pa.concat_tables([table.slice(int(rows[s]), int(n)) for s, n in zip(starts, lengths, strict=True)])

@@ -17,19 +17,32 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.column_counts import HistogramQuery
+from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import to_sql
-from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Term, Weight, all_of
+from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Range, Term, Weight, all_of
 
 _INTEGERS = {"INTEGER", "NULL"}
 _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
 _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
 """Types that Arrow has no integer or double of 64 bits for."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
-_EXACT_DIGITS = 15
-"""Decimals of so many digits are exact integers as doubles, once their places are made whole."""
+_EXACT_DIGITS = 18
+"""Decimals of so many digits are integers of 64 bits, once their places are made whole."""
 _NARROW_DIGITS = 9
+_STEADY = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Paren,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Cast,
+    exp.DataType,
+)
+"""Expressions that give the same each time."""
 
 
 @dataclass
@@ -40,14 +53,18 @@ class _Shown:
     """SQL by name."""
     bare: bool = True
     """True where all of them are columns."""
+    steady: bool = True
+    """True where all of them are columns, or computed from one by what gives the same each time."""
 
     def own(self, name: str) -> str:
         self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
         return name
 
-    def column(self, node: exp.Expr | str) -> str:
-        """Return the name of an expression's column."""
+    def column(self, node: exp.Expr | str, made: exp.Expr | None = None) -> str:
+        """Return the name of an expression's column; a text is ``made`` of an expression."""
         bare = None if isinstance(node, str) else _bare(node)
+        made = made if isinstance(node, str) else node
+        self.steady &= made is not None and all(isinstance(part, _STEADY) for part in made.walk())
         if bare is not None and bare.table == CANDIDATE:
             return self.own(bare.name)
         sql = node if isinstance(node, str) else to_sql(node)
@@ -82,7 +99,10 @@ def sweep_of(
         if counted is None:
             return None
         place = histograms.setdefault(counted, len(histograms))
-        bounds = tuple((r.op, shown.column(r.bound)) for r in term.ranges)
+        bounds = tuple(
+            (r.op, shown.column(_as_double(r.bound) if _meet_as_doubles(r, types) else r.bound))
+            for r in term.ranges
+        )
         clip = shown.column(term.clip) if term.clip is not None else None
         swept.append(ScoreTerm(place, _public(term.weight, shown, types), bounds, clip, term.weight.row))
     more = dict(extra)
@@ -99,7 +119,7 @@ def sweep_of(
     return CandidateScores(
         f"SELECT {', '.join(items)} FROM {source} AS {CANDIDATE}", tuple(histograms), tuple(swept),
         CANDIDATE_BASE if CANDIDATE_BASE in more else None, (source, tuple(shown.items)) if as_it_is else None, per_unit,
-        statistic.form_of(per_unit), bases, multiples,
+        source if not more and shown.steady else None, statistic.form_of(per_unit), bases, multiples,
     )  # fmt: skip
 
 
@@ -110,7 +130,10 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
     kind = types.get((node.table, node.name)) if node is not None else None
     plain = kind is not None and kind.kind == "INTEGER" and kind.sql not in _UNLIKE
     return CandidateFactor(
-        weight.times, shown.column(weight.raw if plain else weight.sql), weight.low, weight.high
+        weight.times,
+        shown.column(*((weight.raw,) if plain else (weight.sql, weight.raw))),
+        weight.low,
+        weight.high,
     )
 
 
@@ -150,8 +173,7 @@ def _compared(
     compared here, or all dates.
     """
     kinds = {kind for public in publics for kind in _kinds(public, types)}
-    x, mine, node = to_sql(side), _kinds(side, types), _bare(side)
-    own = types.get((node.table, node.name)) if node is not None else None
+    x, mine, own = to_sql(side), _kinds(side, types), _type_of(side, types)
     if mine == {"DATE"}:
         return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
     if not kinds <= _NUMBERS:
@@ -159,12 +181,49 @@ def _compared(
     if mine <= {"INTEGER", "DOUBLE", "NULL"}:
         exact = mine <= _INTEGERS
         kind = "" if own is None else "whole" if exact else "doubles"
-        return (x, 0, kind) if exact or "DECIMAL" not in kinds else None
-    if own is None or own.kind != "DECIMAL" or sum(own.digits) > _EXACT_DIGITS or "DOUBLE" in kinds:
+        return (x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
+    if own is None or own.kind != "DECIMAL":
+        return None
+    if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared as they are
+        doubles = all(_is_double(public, types) for public in publics)
+        return (to_sql(_as_double(side)), 0, "doubles") if doubles else None
+    if sum(own.digits) > _EXACT_DIGITS:
         return None
     narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
     places = own.digits[1]
-    return f"CAST(CAST({x} AS DOUBLE) * {10**places} AS {narrow})", places, "whole"
+    return f"CAST({x} * {10**places} AS {narrow})", places, "whole"
+
+
+def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:
+    """Return whether the engine makes doubles of decimals before it compares the two sides."""
+    own = _type_of(found.x, types)
+    return own is not None and (
+        (own.kind == "DOUBLE" and "DECIMAL" in _kinds(found.bound, types))
+        or (own.kind == "DECIMAL" and _is_double(found.bound, types))
+    )
+
+
+def _is_double(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> bool:
+    """Return whether an expression of numbers surely is a double: a column, or what is computed with one."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Column):
+        kind = types.get((inner.table, inner.name))
+        return kind is not None and kind.kind == "DOUBLE" and kind.sql not in _UNLIKE
+    if isinstance(inner, exp.Neg):
+        return _is_double(inner.this, types)
+    if isinstance(inner, exp.Add | exp.Sub | exp.Mul):
+        return _is_double(inner.this, types) or _is_double(inner.expression, types)
+    return False
+
+
+def _as_double(node: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+
+
+def _type_of(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> Type | None:
+    """Return the type of what is a column."""
+    bare = _bare(node)
+    return types.get((bare.table, bare.name)) if bare is not None else None
 
 
 def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:

@@ -12,22 +12,17 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.fast import candidate_scores, column_counts
+from dpsql.mechanisms.fast import binned_columns, candidate_pruning, number_cells
+from dpsql.mechanisms.fast.binned_columns import BinnedColumn
+from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
-    CandidatePruning,
     CandidateScores,
-    PrunedCandidates,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.column_counts import (
-    BinnedDoubles,
-    BinnedIntegers,
-    HistogramQuery,
-    Thresholds,
-    count_arrays,
-)
+from dpsql.mechanisms.fast.number_cells import DoubleCells
+from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds
 from dpsql.mechanisms.selection import generalised_exponential
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.mechanisms.selection.generalised_exponential import (
@@ -65,50 +60,55 @@ class Rows(Reader):
             yield pa.table({"x": some})
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+KINDS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("low", "high"), [(0, 99), (-40, 30), (7, 7), (90, 400), (-300, -200), (0, 63)])
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_cells_and_what_is_in_them(
     kind: type, low: int, high: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_counts, "_CELL_BITS", 3)
-    monkeypatch.setattr(column_counts, "_BLOCK", 100)
+    monkeypatch.setattr(binned_columns, "_CELL_BITS", 3)
+    monkeypatch.setattr(number_cells, "BLOCK_ROWS", 100)
     dice = np.random.default_rng(high + 500)
     x = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
-    wanted = count_arrays([x], low, high)
-    found = BinnedIntegers(low, high, 0)
-    assert found.count(iter(np.array_split(x, 4)), room)
-    assert len(found.counts) <= 8
-    assert found.counts.sum() == 1000
-    for first in range(len(found.counts)):
-        for last in range(first + 1, len(found.counts) + 1):
-            run = found.run(first, last)
-            start, stop = first << found.shift, min(last << found.shift, len(wanted))
-            assert run.first == low + start - 1
-            inside = np.concatenate([[wanted[:start].sum()], wanted[start:stop], [wanted[stop:].sum()]])
-            assert np.diff(run.counts).tolist() == inside.tolist()
+    thresholds = np.array([low, (low + high) // 2, high])
+    _check_cells(HistogramQuery("h", "x"), x, thresholds, room)
 
 
 NAN, INF = math.nan, math.inf
 
 
-def test_cells_of_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_cells_of_doubles(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN is the greatest value and equal to itself, 0.0 is -0.0, and huge numbers are in the cells at the ends."""
-    monkeypatch.setattr(column_counts, "_CELL_BITS", 3)
-    monkeypatch.setattr(column_counts, "_BLOCK", 10)
+    monkeypatch.setattr(binned_columns, "_CELL_BITS", 3)
+    monkeypatch.setattr(number_cells, "BLOCK_ROWS", 10)
     x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.1, 0.3, 0.9, 1.0, NAN, 1.1, -0.1] * 3)
-    thresholds = np.array([0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324])
-    found = BinnedDoubles.between(Thresholds(thresholds))
-    assert found is not None
-    assert found.count(iter([x[:20], x[20:]]), 1 << 20)
+    counted = HistogramQuery("h", "x", doubles=True)
+    for thresholds in (
+        [0.0, -0.0, 0.3, 1.0, 0.30000000000000004, NAN, INF, -INF, 5e-324],
+        [0.1, 0.3, 1.0], [2.0, 2.0], [0.0, 1e-320], [-1e308, 1e308], [NAN, INF], [-1.7e308, 1.7e308, 0.0],
+    ):  # fmt: skip
+        _check_cells(counted, x, np.array(thresholds), room)
+
+
+def _check_cells(counted: HistogramQuery, x: np.ndarray, thresholds: np.ndarray, room: int) -> None:
+    """Compare the bounds that cells give, and the counts inside of them, with counts one by one."""
     for after in (False, True):
+        found = BinnedColumn.between(counted, Thresholds(thresholds), after)
+        assert found is not None
+        found.count(iter(np.array_split(x, 4)), room)
+        assert found.counts.sum() == len(x)
+        size = len(found.counts)
         for v in thresholds:
             end = Thresholds(np.array([v]))
-            below = sum(_below(a, v) or (after and not _below(v, a)) for a in x)
+            below = sum(_below(a, v) or (after and not _below(v, a)) for a in x.tolist())
             cell = int(found.of(end, after)[0])
             assert found.counts[:cell].sum() <= below <= found.counts[: cell + 1].sum()
-            for first, last in ((cell, cell + 1), (0, cell + 1), (0, 8)):
-                run = found.run(first, last)
+            for first, last in ((cell, cell + 1), (0, cell + 1), (cell, size), (0, size)):
+                run = found.run(first, last, end, after)
                 assert run.sums[run.place(end, after)[0]] == below
                 assert run.total == len(x)
 
@@ -117,27 +117,31 @@ def _below(a: float, b: float) -> bool:
     return bool(a < b or (math.isnan(b) and not math.isnan(a)))
 
 
-@pytest.mark.parametrize("values", [[NAN, INF], [2.0, 2.0], [0.0, 1e-320], [-1e308, 1e308]])
-def test_thresholds_that_no_cells_are_between(values: list[float]) -> None:
-    assert BinnedDoubles.between(Thresholds(np.array(values))) is None
+def test_what_lies_in_some_cells() -> None:
+    """Rows are taken by values, and their cells are those by number: NaN, both zeros and the ends included."""
+    x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, 5e-324, -5e-324, 0.1, 0.5, 0.50001, 0.9, 1.0, 1.1, -0.1])
+    for cells in (
+        DoubleCells(0.0, 1.0, 8),
+        DoubleCells(-1.0, 1.0, 4, beyond=False),
+        DoubleCells(0.0, 0.0, 8),
+    ):
+        numbers = cells.of(x)
+        for first in range(int(numbers.max()) + 1):
+            for last in range(first + 1, cells.count + 1):
+                found = cells.selector(first, last)(x)
+                inside = x[(numbers >= first) & (numbers < last)]
+                assert np.array_equal(found, inside, equal_nan=True), (first, last)
 
 
-def test_rows_that_must_stay_or_are_too_many() -> None:
-    end, far = Thresholds(np.array([0, 9])), Thresholds(np.array([0, 1 << 22]))
-    assert (
-        column_counts.bin_column(HistogramQuery("h", "x"), end, Rows(pa.table({}), np.arange(3), room=0), "x")
-        is None
-    )
-    assert (
-        column_counts.bin_column(HistogramQuery("h", "x"), far, Rows(pa.table({}), np.arange(3)), "x") is None
-    )
+def test_rows_that_must_stay() -> None:
+    end, far = Thresholds(np.array([0, 9])), Thresholds(np.array([0, 1 << 62]))
+    for thresholds, room in ((end, 0), (far, 9)):
+        rows = Rows(pa.table({}), np.arange(3), room=room)
+        assert binned_columns.bin_column(HistogramQuery("h", "x"), thresholds, False, rows, "x") is None
+        assert rows.asked == []
     doubles, held = HistogramQuery("h", "x", doubles=True), Thresholds(np.array([0.0, 9.0]))
-    assert column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30.0), room=29), "x") is None
-    assert (
-        column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30.0), room=30), "x") is not None
-    )
     with pytest.raises(TypeError):
-        column_counts.bin_column(doubles, held, Rows(pa.table({}), np.arange(30)), "x")
+        binned_columns.bin_column(doubles, held, False, Rows(pa.table({}), np.arange(30)), "x")
 
 
 FACTORS = {
@@ -198,9 +202,9 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small cells, small groups of neighbours, and far begins near."""
-    monkeypatch.setattr(candidate_scores, "FEW_CANDIDATES", 0)
-    monkeypatch.setattr(candidate_scores, "_TOGETHER", 4)
-    monkeypatch.setattr(column_counts, "_CELL_BITS", 5)
+    monkeypatch.setattr(candidate_pruning, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(candidate_pruning, "_GROUPS", 25)
+    monkeypatch.setattr(binned_columns, "_CELL_BITS", 5)
     monkeypatch.setattr(selection, "FAR_BITS", 2)
 
 
@@ -224,8 +228,8 @@ def test_bounds_that_forget_something_are_found_out(
     small: None, factor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: what is within reach, or what one unit moves candidates by, left out of what may be near."""
-    monkeypatch.setattr(candidate_scores, "_TOGETHER", 1)
-    monkeypatch.setattr(column_counts, "_CELL_BITS", 12)
+    monkeypatch.setattr(candidate_pruning, "_GROUPS", 100)
+    monkeypatch.setattr(binned_columns, "_CELL_BITS", 12)
     looked_at(1, ">=", factor, False)
     kind = (
         generalised_exponential.EqualNearness

@@ -1,0 +1,239 @@
+"""Cells of neighbouring numbers: which cell a number is in never falls as the number grows.
+
+So of the rows and thresholds in two cells it is known how they compare, and only those of one cell are looked at. What a cell
+is costs a few operations of a whole block of numbers at once, which stays in a cache of the core.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.fast.column_counts import clip_to_places
+from dpsql.numerics.exact_numbers import INT64_MAX
+
+BLOCK_ROWS = 1 << 15
+"""Rows at once: what is made of them stays in a cache."""
+
+_MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
+_MANTISSA = (1 << 52) - 1
+_MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
+_FEW_RUNGS = 1 << 10
+"""Fewer thresholds are soon looked up."""
+
+
+class NumberCells(ABC):
+    """Cells from 0 up to before ``count``, in ascending order of the numbers in them."""
+
+    count: int
+    kind: np.dtype[Any]
+    """The type of what :meth:`compared` gives."""
+
+    @abstractmethod
+    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers as they are compared with thresholds of these cells; ``out`` may hold them."""
+
+    @abstractmethod
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Write the cells of numbers, as :meth:`compared` gives them, to ``out``."""
+
+    @abstractmethod
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Return what gives those of some numbers that are in the cells from ``first`` up to before ``last``."""
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the thresholds in cells, as they are compared, where these are computed sooner than looked up."""
+        return None
+
+    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the cells of numbers."""
+        held = np.empty(len(values), dtype=self.kind)
+        return self.number(self.compared(values, held), np.empty(len(values), dtype=np.int64))
+
+
+class IntegerCells(NumberCells):
+    """The integers from ``low`` to ``high``, ``2**shift`` to a cell, at most ``2**bits`` cells; what is beyond is at the ends."""
+
+    kind = np.dtype(np.int64)
+
+    def __init__(self, low: int, high: int, bits: int) -> None:
+        self.low, self.high = low, high
+        self.shift = max(0, (high - low + 1).bit_length() - bits)
+        self.count = (high - low >> self.shift) + 1
+
+    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        clip_to_places(part, self.low, self.high, out)
+        return out
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.right_shift(compared, self.shift, out=out))
+
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        # what is beyond the cells is in those at the ends
+        least = self.low + (first << self.shift) if first else None
+        most = self.low + (last << self.shift) - 1 if last < self.count else None
+
+        def select(part: NDArray[Any]) -> NDArray[Any]:
+            own = np.iinfo(part.dtype)
+            if (least is not None and least > own.max) or (most is not None and most < own.min):
+                return part[:0]
+            above = None if least is None or least <= own.min else part >= least
+            below = None if most is None or most >= own.max else part <= most
+            return _take(part, above, below)
+
+        return select
+
+
+class DoubleCells(NumberCells):
+    """Doubles from ``low`` to ``high`` in cells of one width; one more is for what is above, and after an empty one NaN's.
+
+    To multiply, to add and to round never changes the order of two numbers. What is added leaves the nearest integer in the
+    lowest bits.
+
+    Args:
+        low, high: the least and the greatest threshold.
+        count: the number of cells.
+        beyond: whether some thresholds are beyond: then NaN is told from what is.
+    """
+
+    kind = np.dtype(np.float64)
+
+    def __init__(self, low: float, high: float, count: int, beyond: bool = True) -> None:
+        last, half = count - 1, high / 2 - low / 2
+        scale = last / half / 2 if half > 0 else 1.0
+        self._scale = scale if scale < math.inf else 1.0
+        with np.errstate(over="ignore"):
+            start = _MAGIC - np.float64(low) * self._scale
+        self._start = float(start) if np.isfinite(start) else _MAGIC
+        self._last, self._beyond = _MAGIC + last + 1, beyond
+        self.count = last + 4
+
+    @classmethod
+    def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
+        """Make the cells of thresholds."""
+        known = values[np.isfinite(values)]
+        ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+        made = cls(*ends, count, len(known) < len(values))
+        # where much is lost by rounding, the greatest may be beyond too
+        made._beyond |= bool(made.of(np.array(ends))[1] >= made.count - 3)
+        return made
+
+    def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        return part
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        held = out.view(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(compared, self._scale, out=held)
+            np.add(held, self._start, out=held)
+            # where no threshold is beyond, NaN need not be told from what is
+            (np.minimum if self._beyond else np.fmin)(held, self._last, out=held)
+            np.maximum(held, _MAGIC, out=held)
+        np.bitwise_and(out, _MANTISSA, out=out)
+        if self._beyond:
+            np.minimum(out, self.count - 1, out=out)  # the bits of NaN are beyond all others
+        return out
+
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        least = None if first == 0 else self._find_first(first)
+        # NaN is in a cell of its own, or in that of what is beyond
+        most = None if last >= (self.count if self._beyond else self.count - 2) else self._find_first(last)
+
+        def select(part: NDArray[Any]) -> NDArray[Any]:
+            above = None if least is None else ~_is_below(part, least)
+            return _take(part, above, None if most is None else _is_below(part, most))
+
+        return select
+
+    def _find_first(self, cell: int) -> float:
+        """Find the least double whose cell is at least this one (NaN: none is); ``cell`` is above 0."""
+        low, high = 0, _key(math.inf) - _key(-math.inf) + 1
+        while low < high:
+            middle = (low + high) // 2
+            inside = int(self.of(np.array([_double(_key(-math.inf) + middle)]))[0]) >= cell
+            low, high = (low, middle) if inside else (middle + 1, high)
+        return _double(_key(-math.inf) + low)
+
+
+class RungCells(DoubleCells):
+    """The cells round the rungs of an even ladder, one each: what the rung is, is computed."""
+
+    def __init__(self, values: NDArray[np.float64], step: float, first: float, way: str) -> None:
+        self._step, self._first, self._way = step, first, way
+        super().__init__(float(values[0]), float(values[-1]), len(values), beyond=False)
+
+    @classmethod
+    def of_rungs(cls, values: NDArray[np.float64]) -> RungCells | None:
+        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        size = len(values)
+        if size < _FEW_RUNGS or not (np.isfinite(values[0]) and np.isfinite(values[-1])):
+            return None
+        step = (float(values[-1]) - float(values[0])) / (size - 1)
+        if not 0 < step < math.inf or abs(float(values[0])) / step > 2.0**50:
+            return None
+        first = float(np.rint(values[0] / step))
+        bit = 1 << max(0, int(first) + size - 1).bit_length() - 1
+        whole = float(values[bit - int(first)]) / bit if first <= bit < first + size else step
+        ways = [
+            ("times", whole, first),
+            ("over", float(np.rint(1 / whole)), first),
+            ("from", step, float(values[0])),
+        ]
+        for way, by, start in ways:
+            made = cls(values, by, start, way) if by > 0 else None
+            if made is not None and made._is_of(values):
+                return made
+        return None
+
+    def _is_of(self, values: NDArray[np.float64]) -> bool:
+        places = np.arange(len(values))
+        if not all(
+            bool((self.near(places[part], np.empty(len(places[part]))) == values[part]).all())
+            for part in (slice(0, BLOCK_ROWS), slice(BLOCK_ROWS, None))
+        ):
+            return False
+        return bool((self.of(values) == places).all())
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
+        held = out.view(np.int64)
+        np.bitwise_or(cells, _MAGIC_BITS, out=held)
+        np.subtract(out, _MAGIC if self._way == "from" else _MAGIC - self._first, out=out)
+        (np.divide if self._way == "over" else np.multiply)(out, self._step, out=out)
+        if self._way == "from":
+            np.add(out, self._first, out=out)
+        return out
+
+
+def _key(value: float) -> int:
+    """Return the place of a double among all doubles, from the least to the greatest; ``-0.0`` is just below ``0.0``."""
+    bits = int(np.array(value).view(np.int64))
+    return bits if bits >= 0 else -(bits & INT64_MAX) - 1
+
+
+def _double(key: int) -> float:
+    """Return the double at a place; the one after infinity is NaN."""
+    bits = key if key >= 0 else (-key - 1) | -INT64_MAX - 1
+    return float(np.array(bits, dtype=np.int64).view(np.float64))
+
+
+def _is_below(part: NDArray[Any], value: float) -> NDArray[np.bool_]:
+    return np.asarray(part == part if math.isnan(value) else part < value)
+
+
+def _take(
+    part: NDArray[Any], above: NDArray[np.bool_] | None, below: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    """Return what meets both conditions (None: everything does)."""
+    if above is None or below is None:
+        return part if above is below else part[above if below is None else below]
+    return part[above & below]
+
+
+def cut_blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    """Yield the parts of an array that stay in a cache."""
+    return (values[start : start + BLOCK_ROWS] for start in range(0, len(values), BLOCK_ROWS))

@@ -1,0 +1,232 @@
+"""The rows below each of many thresholds, counted as a column streams by: exact, whatever the numbers are.
+
+Where thresholds are integers near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else the
+numbers fall into cells (:mod:`dpsql.mechanisms.fast.number_cells`), about as many as there are thresholds. Where a cell holds
+one threshold, a row of it is below, at or above that one: one look-up and a comparison or two. In a cell with several, a row's
+place among them is found by bisection, for a whole block of rows at once.
+
+No row is held. Nothing depends on the values but the time of the few rows in crowded cells.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.fast.column_counts import work_beside
+from dpsql.mechanisms.fast.number_cells import (
+    BLOCK_ROWS,
+    DoubleCells,
+    IntegerCells,
+    NumberCells,
+    RungCells,
+    cut_blocks,
+)
+from dpsql.mechanisms.fast.thresholds import Thresholds
+
+Compared = tuple[Thresholds, bool]
+"""Thresholds, and whether rows at most one are asked for, not those below it."""
+
+Select = Callable[[NDArray[Any]], NDArray[Any]]
+"""Gives the rows of a block that are counted."""
+
+_LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
+"""The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
+_ONE = np.int32(1)
+_MOST_ROWS = 1 << 30
+
+
+class ThresholdSums:
+    """The sums of rows below each threshold, or at most it, or both, in ascending order, and of all rows."""
+
+    def __init__(
+        self, values: NDArray[Any], sides: Sequence[bool], sums: NDArray[np.int64], digits: int
+    ) -> None:
+        self._values, self._sides, self.sums, self._digits = values, sides, sums, digits
+
+    @property
+    def total(self) -> int:
+        """The number of all rows."""
+        return int(self.sums[-1])
+
+    def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
+        """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
+        edges, known = read_edges(end, after, self._values.dtype.kind == "f", self._digits), self._values
+        if len(edges) == len(known) and bool((edges == known).all()):
+            places = np.arange(len(edges))
+        else:
+            places = np.searchsorted(known, edges)
+        return places * len(self._sides) + self._sides.index(after)
+
+
+def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
+    """Return the doubles, or the integer edges, that rows are compared with."""
+    return end.values.astype(np.float64, copy=False) if doubles else end.edge(digits, after)
+
+
+class _Tally:
+    """The counts and the memory of one thread."""
+
+    def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
+        self._bins, self._folded = np.zeros(bins, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        self.classes = np.zeros(classes, dtype=np.int64)
+        self.held = np.empty(BLOCK_ROWS, dtype=kind)
+        self.near = np.empty(BLOCK_ROWS, dtype=kind)
+        self.cells = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._rows = 0
+
+    @property
+    def bins(self) -> NDArray[np.int64]:
+        """The number of rows in each bin."""
+        if len(self._folded) == 0:
+            return self._bins.astype(np.int64)
+        return self._folded + self._bins
+
+    def add(self, index: NDArray[np.int64]) -> None:
+        """Add a row to each of these bins: in 32 bits, half of which fits a cache, as long as so many rows fit them."""
+        self._rows += len(index)
+        if self._rows > _MOST_ROWS:
+            self._folded, self._rows = self.bins, len(index)
+            self._bins[:] = 0
+        np.add.at(self._bins, index, _ONE)
+
+
+class ThresholdCounts:
+    """Counts of rows between thresholds.
+
+    Args:
+        ends: the thresholds.
+        doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
+        digits: these.
+    """
+
+    def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
+        self._digits, self._sides = digits, sorted({after for _, after in ends})
+        found = [read_edges(end, after, doubles, digits) for end, after in ends]
+        self._values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
+        self._cells, self._numbers = self._choose_cells(doubles)
+        each = np.bincount(self._numbers, minlength=self._cells.count)
+        self._crowded = each > 1
+        self._some_crowded = bool(self._crowded.any())
+        self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=self._cells.kind))
+        if self._some_crowded:
+            self._first = np.cumsum(each) - each  # how many thresholds are in the cells before
+            self._steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
+        self._near = np.zeros(self._cells.count, dtype=self._cells.kind)
+        self._near[self._numbers] = self._known
+        self._free = deque[_Tally]()
+        self._all: list[_Tally] = []
+
+    def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
+        """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
+        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
+        ladder = RungCells.of_rungs(self._values) if doubles else None
+        if ladder is not None:
+            return ladder, np.arange(len(self._values))
+        most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
+        while True:
+            made = self._make_cells(doubles, bits)
+            numbers = made.of(self._values)
+            crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
+            if bits == most or crowded * (64 if bits < _CHEAP_BITS else 4) <= len(self._values):
+                return made, numbers
+            bits += 1
+
+    def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
+        if doubles:
+            return DoubleCells.between(self._values, 1 << bits)
+        return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
+
+    # -- counting ------------------------------------------------------------------------------------------------
+
+    def add(self, values: NDArray[Any], select: Select | None = None) -> None:
+        """Count rows, or those that are selected; threads may do so at once."""
+        tally = self._free.pop() if self._free else self._make_tally()
+        if select is not None and len(values):
+            values = np.concatenate([select(part) for part in cut_blocks(values)])
+        for part in cut_blocks(values):
+            self._add(part, tally)
+        self._free.append(tally)
+
+    def add_all(self, arrays: Iterable[NDArray[Any]], select: Select | None = None) -> None:
+        """Count all rows, or those that are selected, beside the thread that fetches them."""
+        work_beside(arrays, lambda values: self.add(values, select), min(2, os.cpu_count() or 1))
+
+    def _make_tally(self) -> _Tally:
+        classes = 2 * len(self._values) + 1 if self._some_crowded else 0
+        made = _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
+        self._all.append(made)
+        return made
+
+    def _add(self, part: NDArray[Any], tally: _Tally) -> None:
+        size = len(part)
+        x = self._cells.compared(part, tally.held[:size])
+        cells = self._cells.number(x, tally.cells[:size])
+        many: NDArray[np.intp] | None = None
+        if self._some_crowded:
+            many = np.flatnonzero(self._crowded.take(cells))
+            self._add_crowded(x[many], cells[many], tally)
+        near = self._cells.near(cells, tally.near[:size])
+        if near is None:
+            near = self._near.take(cells, mode="clip", out=tally.near[:size])
+        # What is above a cell's threshold is counted with what is below the next one's.
+        index = np.multiply(cells, len(self._sides), out=cells)
+        for after in self._sides:
+            index += (np.greater if after else np.greater_equal)(x, near)
+        if many is not None:
+            index[many] = len(self._sides) * self._cells.count + 1  # these are counted apart
+        tally.add(index)
+
+    def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
+        """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""
+        known, place = self._known, self._first.take(cells)
+        last = len(known) - 1
+        for step in self._steps:
+            near = known.take(np.minimum(place + (step - 1), last))
+            place += step * ((place + step <= last + 1) & (near <= x))
+        at = (place > 0) & (known.take(np.maximum(place - 1, 0)) == x)
+        np.add.at(tally.classes, 2 * place - at, 1)
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def sums(self, below: int = 0, above: int = 0) -> ThresholdSums:
+        """Return the sums, with so many rows more that are below all thresholds, and above all."""
+        size, count = len(self._values), len(self._sides)
+        bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
+        for tally in self._all:
+            bins += tally.bins[:-1]
+        np.cumsum(bins, out=bins)
+        sums = np.empty(count * size + 1, dtype=np.int64)
+        for place, after in enumerate(self._sides):
+            # A row below a threshold is on the first side of its cell, and so is one at it where no other side is asked for.
+            sums[place:-1:count] = bins.take(self._numbers * count + place)
+            if self._values[-1] != self._values[-1] and not after:
+                # All rows of its cell are NaN: at it, though no comparison says so.
+                sums[place - 1 - count] = bins[self._numbers[-1] * count - 1]
+        sums[-1] = bins[-1]
+        if self._some_crowded:
+            classes = np.zeros(2 * size + 1, dtype=np.int64)
+            for tally in self._all:
+                classes += tally.classes
+            np.cumsum(classes, out=classes)
+            for place, after in enumerate(self._sides):
+                sums[place:-1:count] += classes[after:-1:2]
+            sums[-1] += classes[-1]
+        sums += below
+        sums[-1] += above
+        return ThresholdSums(self._values, self._sides, sums, self._digits)
+
+
+def _sort(values: NDArray[Any]) -> NDArray[Any]:
+    """Return distinct values in ascending order, NaN last."""
+    if bool((values[1:] > values[:-1]).all()):
+        return values
+    values = np.sort(values, kind="stable")  # of what comes in ascending parts these are merged
+    new = np.ones(len(values), dtype=bool)
+    new[1:] = (values[1:] != values[:-1]) & (values[:-1] == values[:-1])
+    return np.asarray(values[new])

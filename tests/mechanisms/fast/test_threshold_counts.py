@@ -1,0 +1,142 @@
+"""Rows below thresholds, as they stream by: the same numbers as comparing each row with each threshold."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsql.mechanisms.fast import number_cells, threshold_counts
+from dpsql.mechanisms.fast.made_once import MadeOnce
+from dpsql.mechanisms.fast.number_cells import RungCells
+from dpsql.mechanisms.fast.threshold_counts import ThresholdCounts
+from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
+
+NAN, INF = math.nan, math.inf
+NASTY = [
+    NAN,
+    INF,
+    -INF,
+    0.0,
+    -0.0,
+    1e308,
+    -1.7e308,
+    1.7e308,
+    5e-324,
+    -5e-324,
+    0.1,
+    0.3,
+    1.0,
+    2.0**53,
+    2.0**53 + 2,
+]
+
+
+def is_below(a: float, b: float) -> bool:
+    """Compare as DuckDB does: NaN is the greatest value, and equal to itself."""
+    return bool(a < b or (math.isnan(b) and not math.isnan(a)))
+
+
+def check(x: np.ndarray, values: np.ndarray, sides: list[bool], digits: int = 0) -> None:
+    end = Thresholds(values)
+    counts = ThresholdCounts([(end, after) for after in sides], x.dtype.kind == "f", digits)
+    counts.add_all([x[:0], *np.array_split(x, 3)], lambda part: part)
+    found = counts.sums(3, 4)
+    assert found.total == len(x) + 7
+    for after in sides:
+        wanted = [
+            3 + sum(is_below(a, v) or (after and not is_below(v, a)) for a in x.tolist())
+            for v in values.tolist()
+        ]
+        assert found.sums[found.place(end, after)].tolist() == wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nasty_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doubles and integers of every width; crowded cells and few, in blocks of few rows, and counts that are folded."""
+    dice = random.Random(seed)
+    monkeypatch.setattr(threshold_counts, "_LEAST_BITS", dice.choice([1, 3, 13]))
+    monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", dice.choice([1, 18]))
+    monkeypatch.setattr(threshold_counts, "_MOST_ROWS", dice.choice([5, 1 << 30]))
+    for module in (threshold_counts, number_cells):
+        monkeypatch.setattr(
+            module, "BLOCK_ROWS", dice.choice([7, 1 << 15]) if module is number_cells else 1 << 15
+        )
+    sides = dice.choice([[False], [True], [False, True]])
+    size = dice.randint(1, 14)
+    if seed % 2:
+        pool = [
+            *dice.sample(NASTY, 6),
+            *(dice.gauss(0, 1) for _ in range(6)),
+            *(dice.randrange(8) / 4 for _ in range(5)),
+        ]
+        check(np.array(dice.choices(pool, k=60)), np.array(dice.choices(pool, k=size)), sides)
+        return
+    low, width = dice.choice([0, -5, -(2**61), 2**40]), dice.choice([3, 50, 2**33, 2**61])
+    near = [low + dice.randint(0, width) for _ in range(12)] + [low, low + width]
+    kind: Any = dice.choice([np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64])
+    own = np.iinfo(kind)
+    held = [
+        min(max(v, int(own.min)), int(own.max)) for v in dice.choices([*near, 2**63 - 1, -(2**63), 0], k=60)
+    ]
+    check(np.array(held, dtype=kind), np.array(dice.choices(near, k=size)), sides)
+
+
+@pytest.mark.parametrize("sides", [[False], [True], [False, True]])
+@pytest.mark.parametrize("way", ["times", "over", "from", "bent", "short"])
+def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rungs are computed where they come out as they are, to the last bit; else they are looked up."""
+    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 8)
+    rungs = {
+        "times": np.arange(1, 41) * 0.01, "over": np.arange(-3, 37) / 100, "from": np.arange(40) * 0.1 + 0.7,
+        "bent": np.append(np.arange(1, 40) * 0.01, np.nextafter(0.4, 1)), "short": np.arange(7) / 100,
+    }[way]  # fmt: skip
+    made = RungCells.of_rungs(rungs)
+    assert (made is not None) is (way in ("times", "over", "from"))
+    near = np.concatenate([rungs, np.nextafter(rungs, INF), np.nextafter(rungs, -INF), rungs + 0.004])
+    check(np.concatenate([near, NASTY]), rungs, sides)
+
+
+def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 2)
+    for rungs in (
+        [1e308, 1.1e308], [-1.7e308, 1.7e308], [0.0, 5e-324], [5e-324, 1e-323], [1e300, 1e300 + 1e290], [-INF, 0.0, INF],
+        [2.0**60, 2.0**60 + 256, 2.0**60 + 512], [-0.0, 1.0, 2.0],
+    ):  # fmt: skip
+        values = np.array(rungs)
+        x = np.concatenate([values, np.nextafter(values, INF), np.nextafter(values, -INF), NASTY])
+        check(x, values, [False, True])
+
+
+def test_integers_meet_doubles() -> None:
+    """A double has an edge among integers: the same are below it as below the double, and none where doubles lose digits."""
+    values = np.array([1.5, -1.5, 2.0, -0.0, 2.0**53 - 1, 1 - 2.0**53, 0.1])
+    end, x = Thresholds(values), np.array([-(2**53), -2, -1, 0, 1, 2, 3, 2**53 - 1, 2**53, 2**53 + 1, 2**62])
+    for after in (False, True):
+        edge = end.edge(0, after)
+        for v, e in zip(values, edge, strict=True):
+            assert [bool(a <= e if after else a < e) for a in x] == [
+                bool(a <= v if after else a < v) for a in x.astype(float)
+            ]
+    for wide in (NAN, INF, -INF, 2.0**53, -(2.0**53)):
+        assert find_span(HistogramQuery("h", "x"), [Thresholds(np.array([wide, 1.0]))]) is None
+
+
+def test_what_was_made_is_kept_as_long_as_its_table() -> None:
+    held: MadeOnce[str] = MadeOnce(2)
+    one, same = pa.table({"a": [1]}), pa.table({"a": [1]})
+    held.keep(one, "x", "made")
+    assert held.get(one, "x") == "made"
+    assert held.get(one, "y") is None
+    assert held.get(same, "x") is None  # equal rows, but perhaps not for ever
+    held.keep(same, "x", "other")
+    held.keep(same, "y", "third")
+    assert held.get(one, "x") is None
+    assert held.get(same, "x") == "other"
+    del same
+    held.keep(one, "x", "made")
+    assert len(held._held) == 1
