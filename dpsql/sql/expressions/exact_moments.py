@@ -18,9 +18,9 @@ from dpsql.sql.expressions.types import Bounds, Typed
 from dpsql.sql.parse.dialect import to_sql
 
 GRID_BITS = 38
-"""Half of the distance between the bounds is at least 2^38 steps, and fewer than 2^40."""
+"""Half of the distance between the bounds is more than 2^38 steps, and at most twice as many."""
 _MOST_STEPS = 1 << 43
-"""Values farther than this from the centre are missing: squares of 2^40 of them fit 128 bits."""
+"""Values farther than this from the centre, 16 times as far as the bounds, are missing: squares of 2^40 others fit 128 bits."""
 _FARTHEST = 2**200
 _FEWEST_PART = Fraction(1, 2**20)
 """Bounds that lie closer together than this part of their size get no finer grid: a double has no more digits there."""
@@ -176,7 +176,9 @@ def _write_steps(typed: Typed) -> _Steps | None:
     if kind.kind == "INTEGER" and max(abs(low), abs(high)) <= 1 << GRID_BITS:
         return _hold(f"TRY_CAST({own} AS BIGINT)")
     size = max((high - low) / 2, max(abs(low), abs(high)) * _FEWEST_PART, 1 / Fraction(_FARTHEST))
-    steps = 2.0 ** (GRID_BITS + 1 - size.numerator.bit_length() + size.denominator.bit_length())
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
+    steps = 2.0 ** (GRID_BITS + 1 - exponent)
     centre = float((low + high) / 2)
     # NaN, the infinities and what is too far for 64 bits are missing
     return _hold(f"TRY_CAST((CAST({own} AS DOUBLE) - ({centre!r})) * {steps!r} AS BIGINT)", steps, centre)
