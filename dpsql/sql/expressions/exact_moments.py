@@ -21,7 +21,9 @@ GRID_BITS = 38
 """Half of the distance between the bounds is more than 2^38 steps, and at most twice as many."""
 _MOST_STEPS = 1 << 43
 """Values farther than this from the centre, 16 times as far as the bounds, are missing: squares of 2^40 others fit 128 bits."""
-_FARTHEST = 2**200
+_FARTHEST = 2**64
+"""Bounds beyond it were not declared: of EXP(x) most values would lie below the first step."""
+_NEAREST = Fraction(1, 2**200)
 _FEWEST_PART = Fraction(1, 2**20)
 """Bounds that lie closer together than this part of their size get no finer grid: a double has no more digits there."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
@@ -175,7 +177,7 @@ def _write_steps(typed: Typed) -> _Steps | None:
     low, high = ends
     if kind.kind == "INTEGER" and max(abs(low), abs(high)) <= 1 << GRID_BITS:
         return _hold(f"TRY_CAST({own} AS BIGINT)")
-    size = max((high - low) / 2, max(abs(low), abs(high)) * _FEWEST_PART, 1 / Fraction(_FARTHEST))
+    size = max((high - low) / 2, max(abs(low), abs(high)) * _FEWEST_PART, _NEAREST)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
     steps = 2.0 ** (GRID_BITS + 1 - exponent)

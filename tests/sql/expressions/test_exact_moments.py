@@ -197,7 +197,7 @@ def test_values_far_beyond_their_bounds_are_missing_and_break_nothing(alone: boo
     ("kind", "bounds"),
     [
         (DOUBLE, None), (DOUBLE, Bounds(Fraction(0), None)), (BIGINT, None), (Type.parse("DECIMAL(18,2)"), None),
-        (DOUBLE, Bounds(Fraction(0), Fraction(10) ** 70)),
+        (DOUBLE, Bounds(Fraction(0), Fraction(10) ** 20)),
     ],
 )  # fmt: skip
 def test_numbers_without_a_public_size_have_no_grid(kind: Type, bounds: Bounds | None) -> None:
@@ -211,7 +211,7 @@ def test_other_aggregates_are_no_moments(name: str) -> None:
     assert write_exact_moments(name, [Typed(expression_of("y"), INTEGER)], None, "a0") is None
 
 
-@pytest.mark.parametrize("size", ["1e-50", "3", "999.99", "1e30"])
+@pytest.mark.parametrize("size", ["1e-50", "3", "999.99", "1e18"])
 def test_squares_of_the_farthest_values_fit_128_bits(size: str) -> None:
     """As many as 2^40 of them: the limit of what counts is public, and of the type's size."""
     made = write_exact_moments("VAR_POP", [Typed(expression_of("y"), DOUBLE, bounded(f"-{size}", size))], None, "a0")  # fmt: skip
