@@ -169,7 +169,7 @@ def test_the_golden_text_of_a_variance() -> None:
     for part in (
         "a0_myy / a0_mn AS a0",
         "(CAST(a0_yy - (a0_y // a0_n) * a0_y - (a0_y // a0_n) * (a0_y % a0_n) - ((a0_y % a0_n) * (a0_y % a0_n)) // a0_n AS "
-        "DOUBLE) - CAST(((a0_y % a0_n) * (a0_y % a0_n)) % a0_n AS DOUBLE) / a0_n) / 2.951479051793528e+20 AS a0_myy",
+        "DOUBLE) - CAST(((a0_y % a0_n) * (a0_y % a0_n)) % a0_n AS DOUBLE) / a0_n) / 7.378697629483821e+19 AS a0_myy",
         "NULLIF(COUNT(rows.y), 0) AS a0_n, SUM(rows.y) AS a0_y, SUM(CAST(rows.y AS HUGEINT) * rows.y) AS a0_yy",
         "WHERE rows.y BETWEEN -8796093022208 AND 8796093022208 GROUP BY rows.dpsql_block",
     ):
