@@ -27,6 +27,8 @@ _NEAREST = Fraction(1, 2**200)
 _FEWEST_PART = Fraction(1, 2**20)
 """Bounds that lie closer together than this part of their size get no finer grid: a double has no more digits there."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_LONGEST = 2_000
+"""Characters of the values: they stand some thirty times in a text with other aggregates, and longer ones are sorted."""
 _NARROW_DIGITS, _MOST_DIGITS = 9, 12
 """Digits of decimals whose products fit 64 bits, and of those that lie within ``_MOST_STEPS`` whatever they are."""
 
@@ -123,6 +125,8 @@ def write_exact_moments(
     values = {axis: number.value for axis, number in axes.items()}
     if condition is not None:
         values["y"] = f"CASE WHEN {condition} THEN {values['y']} END"
+    if sum(map(len, values.values())) > _LONGEST:
+        return None
     products = [(a, b) for a, b in _PRODUCTS if f"{{{a}{b}}}" in result]
     means = [axis for axis in axes if f"{{{axis}}}" in result]
     sums = {"n": "NULLIF(COUNT({y}), 0)"}

@@ -220,3 +220,9 @@ def test_squares_of_the_farthest_values_fit_128_bits(size: str) -> None:
     assert most**2 << 40 < 1 << 127
     steps = float(made.values["y"].split("* ")[1].split()[0])
     assert 2**38 < float(size) * steps <= most / 16
+
+
+def test_long_values_are_not_written_over_and_over() -> None:
+    short, long = (Typed(expression_of(" + ".join(["y"] * many)), INTEGER) for many in (50, 600))
+    assert write_exact_moments("VAR_POP", [short], None, "a0") is not None
+    assert write_exact_moments("VAR_POP", [long], None, "a0") is None
