@@ -39,6 +39,8 @@ ROLLED = (
 )
 """Nested sets under one cap on rows: those of declared wards are kept first."""
 IN_GROUPS = ROLLED.replace("max_rows_contributed = 4", "max_groups_contributed = 2")
+MOMENTS = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) VARIANCE(amount) AS v FROM visits"
+"""A moment that is added up as integers, in layers."""
 FAULTS = {
     "a row more in all groups": (BUDGETED, r"4 - COALESCE", "5 - COALESCE"),
     "a lower end further away": (BUDGETED, r"-6 \* counted", "-8 * counted"),
@@ -110,6 +112,15 @@ FAULTS = {
         "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
         r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)',
     ),
+    "exact moments of blocks by the ward": (MOMENTS, r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)'),
+    "exact moments of blocks without the salt": (MOMENTS, r"\$salt", "7"),
+    "exact moments of all blocks together": (MOMENTS, r"SUM\(rows\.y\) AS", "SUM(SUM(rows.y)) OVER () AS"),
+    "exact moments of rows that stand before others": (
+        MOMENTS, r"AS y FROM", "AS y, lag(c2) OVER (ORDER BY c2) AS z FROM",
+    ),
+    "a moment as the number of its block": (MOMENTS, r"SELECT dpsql_block, (CASE .*? END) AS a0", r"SELECT \1 AS dpsql_block, \1 AS a0"),
+    "blocks that others' moments leave out": (MOMENTS, r"AS sums\)", "AS sums QUALIFY row_number() OVER (ORDER BY a0_n) > 2)"),
+    "a moment of each block beside others": (MOMENTS, r"ON g\.dpsql_block = every\.dpsql_block", "ON g.dpsql_block <> every.dpsql_block"),
 }  # fmt: skip
 """A statement, a pattern in its exact texts, and what a deceived binder writes there, by name."""
 

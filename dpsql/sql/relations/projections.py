@@ -8,14 +8,14 @@ of a table do. Grouped by the unit only, there is one row per unit. The same exa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
+from dpsql.sql.expressions.exact_moments import ExactMoments, write_exact_moments, write_layers
 from dpsql.sql.expressions.fixed_point import (
     unify_zeros,
     write_canonical,
@@ -30,18 +30,12 @@ from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations import windows as own
+from dpsql.sql.relations.aggregate_bounds import bound_rows, bound_unit_aggregate
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
 from dpsql.sql.relations.plan_size import refuse_growth
 
 EXACT_AGGREGATES = names_of("SUBSAMPLE")
-_KEPT = ("MIN", "MAX", "AVG", "MEDIAN", "MODE", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ARG_MAX")
-_SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
-    "VAR_POP": lambda width: width**2 / 4, "STDDEV_POP": lambda width: width / 2,
-    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
-    **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
-}  # fmt: skip
-"""The largest spread of values that lie so far apart: half of them at each end, or one of two for a sample."""
 _LARGEST = "1e70"
 """Numbers beyond this count as missing: their squares would make some aggregates raise."""
 
@@ -79,22 +73,33 @@ class Grouped:
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
     rows: Bounds | None = None
     """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
+    layered: bool = False
+    """True where aggregates of many rows may be written in layers, which takes the engine less time than to sort them."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+    _moments: dict[str, ExactMoments] = field(default_factory=dict)
     _by_column: dict[str, Typed] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, nodes: Iterable[exp.Expr], names: rel.Names, rows: Bounds | None = None) -> Grouped:
+    def by(
+        cls, nodes: Iterable[exp.Expr], names: rel.Names, rows: Bounds | None = None, layered: bool = False
+    ) -> Grouped:
         """Return the scope above an aggregation that groups by these expressions."""
-        return cls(
-            names, [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)], rows=rows
-        )
+        keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
+        return cls(names, keys, rows, layered)
 
     def inner(self, owner: str, name: str, source: str) -> str:
         """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
+        if self._moments and len(self.made) == 1 and not self.keys:
+            (alone,) = self._moments.values()
+            return write_layers(alone.add_up_alone(owner, name, source), [name], self._moments)
         items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
-        items += [f"{sql} AS {typed.node.name}" for sql, typed in self.made.values()]
+        plain = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name not in self._moments]
+        items += [f"{sql} AS {made}" for sql, made in plain]
+        items += [item for moments in self._moments.values() for item in moments.add_up()]
         by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
-        return f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+        grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+        kept = [name, *(n for n, _, _ in self.keys), *(made for _, made in plain)]
+        return write_layers(grouped, kept, self._moments) if self._moments else grouped
 
     def column(self, node: exp.Column) -> Typed:
         """Return what a column of the aggregation holds.
@@ -129,6 +134,9 @@ class Grouped:
                 sql, kind = write_exact_aggregate(call, self.names)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
                 above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
+                moments = _write_moments(call, self.names, above.node.name) if self.layered else None
+                if moments is not None:
+                    self._moments[above.node.name] = moments
                 self.made[text] = (sql, above)
                 self._by_column[above.node.name] = above
             return self.made[text][1].node.copy()
@@ -144,6 +152,18 @@ def _above(name: str) -> exp.Column:
     made = rel.column(name, "g")
     made.meta[_ABOVE] = True
     return made
+
+
+def _write_moments(call: Call, names: rel.Names, prefix: str) -> ExactMoments | None:
+    """Write a valid call of an aggregate from exact sums; None where it is written otherwise."""
+    if call.distinct:
+        return None
+    condition = None if call.where is None else to_sql(make_condition(call.where, names).node)
+    typed = [make_total(argument, names) for argument in call.args if not argument.is_star]
+    return write_exact_moments(_AS_SAMPLE.get(call.name, call.name), typed, condition, prefix)
+
+
+_AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 
 
 def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
@@ -164,7 +184,7 @@ def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
         return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
     if call.name == "COUNT":
         return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
-    name = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}.get(call.name, call.name)
+    name = _AS_SAMPLE.get(call.name, call.name)
     call.require(_NUMERIC.get(call.name) or _ANY[call.name])
     typed = [make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
@@ -476,25 +496,3 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
         alias, alias, tuple(fields), subquery, True, rel.column(rel.UNIT, alias), bound.tables, bound.inputs, False,
         bound.max_rows, alone, unit_type=bound.unit_type, fan_out=1 if alone else bound.fan_out,
     )  # fmt: skip
-
-
-def bound_rows(bound: rel.From) -> Bounds:
-    """Return how many rows one unit has, as far as the policy or the query says."""
-    return Bounds(Fraction(0), None if bound.max_rows is None else Fraction(bound.max_rows))
-
-
-def bound_unit_aggregate(call: Call, names: rel.Names, rows: Bounds) -> Bounds | None:
-    """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
-    if call.name in ("COUNT", "COUNT_IF", "REGR_COUNT"):
-        return rows
-    if call.name == "CORR":
-        return Bounds(Fraction(-1), Fraction(1))
-    inner = make_total(call.args[0], names).bounds
-    if inner is None or inner.low is None or inner.high is None:
-        return None
-    if call.name in _KEPT:
-        return inner
-    if call.name in _SPREADS:
-        width = inner.high - inner.low
-        return Bounds(Fraction(0), _SPREADS[call.name](width))
-    return inner * rows if call.name == "SUM" and rows.bounded else None

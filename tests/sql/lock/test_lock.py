@@ -41,6 +41,8 @@ STATEMENTS = [
     "SELECT WITH PTR MODE(note) AS m FROM visits",
     "SELECT WITH STABLE ward, IQR(amount) AS w, TRIMMED_MEAN(amount, 0.1) AS m FROM visits GROUP BY ward",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) CORR(amount, ward) AS a FROM visits",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(v) FROM (SELECT ward, STDDEV(amount) AS v, AVG(amount) AS a FROM visits GROUP BY ward)",
     "WITH p(x) AS (VALUES (1.0), (2.5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE amount >= x)) OVER p AS w FROM visits",
 ]
 

@@ -1,0 +1,224 @@
+"""Variances, correlations and regressions of many groups, from exact integers: the same whatever the order of the rows.
+
+Floating-point addition depends on the order of rows, which rows of other groups may decide, so such an aggregate would need
+its rows sorted: some forty times the work. Here each value is put on a fine public grid, and counts, sums and sums of
+products are added up as integers of 128 bits, which is exact in any order. What is subtracted to get from these to a sum of
+squares about the mean is subtracted exactly, too, so nothing is lost where the spread is small beside the mean.
+
+The grid needs a public size: a type of few digits, or declared bounds. Other numbers stay with the sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpsql.sql.expressions.types import Bounds, Typed
+from dpsql.sql.parse.dialect import to_sql
+
+GRID_BITS = 38
+"""Half of the distance between the bounds is more than 2^38 steps, and at most twice as many."""
+_MOST_STEPS = 1 << 43
+"""Values farther than this from the centre, 16 times as far as the bounds, are missing: squares of 2^40 others fit 128 bits."""
+_FARTHEST = 2**64
+"""Bounds beyond it were not declared: of EXP(x) most values would lie below the first step."""
+_NEAREST = Fraction(1, 2**200)
+_FEWEST_PART = Fraction(1, 2**20)
+"""Bounds that lie closer together than this part of their size get no finer grid: a double has no more digits there."""
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_LONGEST = 2_000
+"""Characters of the values: they stand some thirty times in a text with other aggregates, and longer ones are sorted."""
+_NARROW_DIGITS, _MOST_DIGITS = 9, 12
+"""Digits of decimals whose products fit 64 bits, and of those that lie within ``_MOST_STEPS`` whatever they are."""
+
+
+@dataclass(frozen=True)
+class ExactMoments:
+    """An aggregate in layers of SQL: rows, integers that are added up over them, doubles made of these, and the result.
+
+    Args:
+        values: SQL of an integer of each row, by ``y`` and ``x``, NULL where it is missing.
+        there: SQL of the condition under which a row counts, over ``{y}`` and ``{x}``.
+        sums: names, and SQL of what is added up, over ``{y}`` and ``{x}``.
+        moments: names, and SQL over the sums.
+        result: SQL over the moments.
+    """
+
+    values: Mapping[str, str]
+    there: str
+    sums: tuple[tuple[str, str], ...]
+    moments: tuple[tuple[str, str], ...]
+    result: str
+
+    def add_up(self) -> list[str]:
+        """Write the sums over rows of which not all count."""
+        there = self.there.format(**self.values)
+        held = {axis: f"CASE WHEN {there} THEN {value} END" for axis, value in self.values.items()}
+        return [f"{sql.format(**held)} AS {name}" for name, sql in self.sums]
+
+    def add_up_alone(self, owner: str, name: str, source: str) -> str:
+        """Write the sums of each owner of rows (called ``name``), where no other aggregate asks for rows that do not count.
+
+        What a condition leaves is known to lie between bounds, so the engine need not look for overflows: two thirds of the
+        time that the sums take.
+        """
+        items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
+        rows = {axis: f"rows.{axis}" for axis in self.values}
+        sums = [f"{sql.format(**rows)} AS {part}" for part, sql in self.sums]
+        of = f"(SELECT {', '.join(items)} FROM {source}) AS rows WHERE {self.there.format(**rows)}"
+        return f"SELECT rows.{name} AS {name}, {', '.join(sums)} FROM {of} GROUP BY rows.{name}"
+
+
+def write_layers(sums: str, kept: Sequence[str], made: Mapping[str, ExactMoments]) -> str:
+    """Write aggregates above the query of their sums.
+
+    Args:
+        sums: SQL of the query.
+        kept: columns of it that are shown as they are.
+        made: the aggregates, by their names.
+    """
+    moments = [f"{sql} AS {part}" for given in made.values() for part, sql in given.moments]
+    results = [f"{given.result} AS {name}" for name, given in made.items()]
+    middle = f"SELECT {', '.join([*kept, *moments])} FROM ({sums}) AS sums"
+    return f"SELECT {', '.join([*kept, *results])} FROM ({middle}) AS moments"
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A number as an integer of steps from a centre.
+
+    Args:
+        value: SQL of a BIGINT.
+        there: SQL of the condition under which it counts, over ``{}``.
+        steps: to a unit.
+        centre: the number at step 0.
+        narrow: products of two fit 64 bits.
+    """
+
+    value: str
+    there: str = "{} IS NOT NULL"
+    steps: float = 1.0
+    centre: float = 0.0
+    narrow: bool = False
+
+
+def write_exact_moments(
+    name: str, typed: Sequence[Typed], condition: str | None, prefix: str
+) -> ExactMoments | None:
+    """Write an aggregate of one or two numbers; None where it is no moment, or a number has no public grid.
+
+    Args:
+        name: of the aggregate.
+        typed: its arguments.
+        condition: SQL of its FILTER.
+        prefix: begins the names of the layers' columns.
+    """
+    result = _RESULTS.get(name)
+    if result is None:
+        return None
+    numbers = [_write_steps(t) for t in typed]
+    known = [n for n in numbers if n is not None]
+    if len(known) < len(numbers):
+        return None
+    axes = dict(zip("yx", known, strict=False))  # as in REGR_SLOPE(y, x)
+    values = {axis: number.value for axis, number in axes.items()}
+    if condition is not None:
+        values["y"] = f"CASE WHEN {condition} THEN {values['y']} END"
+    if sum(map(len, values.values())) > _LONGEST:
+        return None
+    products = [(a, b) for a, b in _PRODUCTS if f"{{{a}{b}}}" in result]
+    means = [axis for axis in axes if f"{{{axis}}}" in result]
+    sums = {"n": "NULLIF(COUNT({y}), 0)"}
+    summed = {*means, *(axis for pair in products for axis in pair)}
+    sums |= {axis: f"SUM({{{axis}}})" for axis in axes if axis in summed}
+    for a, b in products:
+        narrow = axes[a].narrow and axes[b].narrow
+        sums[a + b] = f"SUM({{{a}}} * {{{b}}})" if narrow else f"SUM(CAST({{{a}}} AS HUGEINT) * {{{b}}})"
+    names = {part: f"{prefix}_{part}" for part in sums}
+    n, moments = names["n"], {"n": names["n"]}
+    for axis in means:
+        at = axes[axis]
+        moments[axis] = f"CAST({names[axis]} AS DOUBLE) / {n} / {at.steps!r} + ({at.centre!r})"
+    for a, b in products:
+        about = _write_about_means(n, names[a], names[b], names[a + b])
+        moments[a + b] = f"{about} / {axes[a].steps * axes[b].steps!r}"
+    return ExactMoments(
+        values,
+        " AND ".join(number.there.format(f"{{{axis}}}") for axis, number in axes.items()),
+        tuple((names[part], sql) for part, sql in sums.items()),
+        tuple((f"{prefix}_m{part}", sql) for part, sql in moments.items()),
+        result.format(**{part: f"{prefix}_m{part}" for part in moments}),
+    )
+
+
+def _write_about_means(n: str, a: str, b: str, ab: str) -> str:
+    """Write the sum of products of distances from the means, from exact sums; rounded to a double at the end.
+
+    With ``a = n q + r`` and ``b = n p + s`` it is ``ab - q b - p r - r s / n``. All but the last quotient's fraction are
+    integers, and no product of them has more bits than the sum of products may have.
+    """
+    q, r, p, s = f"({a} // {n})", f"({a} % {n})", f"({b} // {n})", f"({b} % {n})"
+    whole = f"{ab} - {q} * {b} - {p} * {r} - ({r} * {s}) // {n}"
+    return f"(CAST({whole} AS DOUBLE) - CAST(({r} * {s}) % {n} AS DOUBLE) / {n})"
+
+
+def _write_steps(typed: Typed) -> _Steps | None:
+    """Return a number on its grid; None where it has none."""
+    kind, own = typed.type, to_sql(typed.node)
+    if kind.sql in _SMALL:
+        return _Steps(f"CAST({own} AS BIGINT)", narrow=True)
+    if kind.sql == "UINTEGER":
+        return _Steps(f"CAST({own} AS BIGINT)")
+    if kind.kind == "DECIMAL" and sum(kind.digits) <= _MOST_DIGITS:
+        # over DOUBLE, which is exact here: two roundings are off by far less than half a step
+        steps = float(10 ** kind.digits[1])
+        value = f"CAST(CAST({own} AS DOUBLE) * {steps!r} AS BIGINT)"
+        return _Steps(value, steps=steps, narrow=sum(kind.digits) <= _NARROW_DIGITS)
+    ends = _find_ends(typed.bounds)
+    if ends is None:
+        return None
+    low, high = ends
+    if kind.kind == "INTEGER" and max(abs(low), abs(high)) <= 1 << GRID_BITS:
+        return _hold(f"TRY_CAST({own} AS BIGINT)")
+    size = max((high - low) / 2, max(abs(low), abs(high)) * _FEWEST_PART, _NEAREST)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent += size > Fraction(2) ** exponent  # now size <= 2^exponent
+    steps = 2.0 ** (GRID_BITS + 1 - exponent)
+    centre = float((low + high) / 2)
+    # NaN, the infinities and what is too far for 64 bits are missing
+    return _hold(f"TRY_CAST((CAST({own} AS DOUBLE) - ({centre!r})) * {steps!r} AS BIGINT)", steps, centre)
+
+
+def _hold(value: str, steps: float = 1.0, centre: float = 0.0) -> _Steps:
+    return _Steps(value, f"{{}} BETWEEN {-_MOST_STEPS} AND {_MOST_STEPS}", steps, centre)
+
+
+def _find_ends(bounds: Bounds | None) -> tuple[Fraction, Fraction] | None:
+    """Return the bounds of a number, where both are known and of a reasonable size."""
+    if bounds is None or bounds.low is None or bounds.high is None:
+        return None
+    fits = max(abs(bounds.low), abs(bounds.high)) <= _FARTHEST
+    return (bounds.low, bounds.high) if fits else None
+
+
+_PRODUCTS = (("y", "y"), ("x", "x"), ("x", "y"))
+_NAN = "CAST('NaN' AS DOUBLE)"
+_SAMPLE = "CASE WHEN {{n}} > 1 THEN {0} / ({{n}} - 1) END"
+_SIZE = "SQRT({xx}) * SQRT({yy})"
+_RESULTS = {
+    "VAR_POP": "{yy} / {n}",
+    "VAR_SAMP": _SAMPLE.format("{yy}"),
+    "STDDEV_POP": "SQRT({yy} / {n})",
+    "STDDEV_SAMP": f"SQRT({_SAMPLE.format('{yy}')})",
+    "COVAR_POP": "{xy} / {n}",
+    "COVAR_SAMP": _SAMPLE.format("{xy}"),
+    "CORR": f"CASE WHEN {{xx}} = 0 OR {{yy}} = 0 THEN {_NAN} WHEN ABS({{xy}}) > {_SIZE} THEN CAST(SIGN({{xy}}) AS DOUBLE) "
+    f"ELSE {{xy}} / ({_SIZE}) END",
+    "REGR_SLOPE": f"CASE WHEN {{xx}} = 0 THEN {_NAN} ELSE {{xy}} / {{xx}} END",
+    "REGR_INTERCEPT": "CASE WHEN {xx} <> 0 THEN {y} - {xy} / {xx} * {x} END",
+    "REGR_R2": "CASE WHEN {xx} = 0 THEN NULL WHEN {yy} = 0 THEN 1.0 ELSE {xy} / {xx} * ({xy} / {yy}) END",
+    "REGR_AVGX": "{x}",
+    "REGR_AVGY": "{y}",
+}
+"""Aggregates over their count, means and sums about these, as DuckDB has them where there is no spread."""
