@@ -35,6 +35,8 @@ _WORTH = 4
 _KEPT = 2
 """Columns of one table whose codes are kept."""
 _BLOCK = 1 << 15
+_STEPS = 4
+"""Hashes that are passed one by one before the rest is found by halving: few share the bits by which they are first sought."""
 _LAST = (1 << 64) - 1
 
 
@@ -80,10 +82,13 @@ class UnitCodes:
             place[:] = self._starts.take((some >> self._shift).view(np.int64), mode="clip")
             found = self._hashes.take(place, mode="clip")
             behind = np.flatnonzero(found < some)
-            while len(behind):
+            for _ in range(_STEPS):
                 place[behind] += 1
                 found[behind] = self._hashes.take(place[behind], mode="clip")
                 behind = behind[found[behind] < some[behind]]
+            if len(behind):
+                place[behind] = np.searchsorted(self._hashes, some[behind])
+                found[behind] = self._hashes[place[behind]]
             if (found != some).any() or int(place.max()) >= self.size:
                 raise UnknownUnit
         return codes
