@@ -204,6 +204,8 @@ class PackedAggregation(FastRoute[pa.Table]):
         layout, rows, codes = found
         try:
             parts = total_parts(read, self._rows(layout), layout, rows, codes)
+            if self.coded is not None and self.coded.recall(read) is not codes:
+                raise UnknownUnit  # the data changed meanwhile
         except UnknownUnit:
             self._read_none(read)
             return None

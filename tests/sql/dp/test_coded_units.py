@@ -23,6 +23,8 @@ from dpsql.noise.entropy import Entropy
 from dpsql.sql.exact.packed_route import CODED_UNIT_TYPES
 from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
+from tests.support.hostile import FORMS, TABLES, written
+from tests.support.hostile import POLICY as HOSTILE
 from tests.support.moves import make_reader
 
 POLICY = """
@@ -392,3 +394,44 @@ def test_codes_of_another_table_are_refused(con: duckdb.DuckDBPyConnection) -> N
                     continue
                 with pytest.raises(Unproved):
                     gate._lock.prove(replace(claimed, text=text, claim=claim), {})
+
+
+def test_data_that_change_while_they_are_read_are_read_by_the_query(con: duckdb.DuckDBPyConnection) -> None:
+    fill(con, "VARCHAR")
+    found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
+    assert found.packed is not None
+    kept: dict[str, object] = {}
+    steady = remembering(con, kept)
+    assert found.packed.take(steady, Entropy()) is not None
+    states = iter([kept, kept, {}])
+    assert found.packed.take(replace(steady, memory=lambda text: next(states)), Entropy()) is None
+
+
+def test_every_form_over_units_that_are_texts_is_proved() -> None:
+    """None is written whose unit the second lock could not follow to its column, and totals are those of the query."""
+    text = TABLES.replace("::BIGINT AS patient_id", "::VARCHAR AS patient_id")
+    seen = equal = 0
+    with duckdb.connect() as con:
+        con.execute(text)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(HOSTILE)) as session:
+            for form in FORMS:
+                try:
+                    plan = inside.planned(session, written(form, "a9", "b9"))
+                except dpsql.Error as error:
+                    assert not isinstance(error, Unproved), form
+                    continue
+                for block in plan.blocks if plan is not None else ():
+                    found = block.operator
+                    lent = inside.lent_columns(session, plan, block)
+                    names = {i.name: [c for c, _ in lent[i.name]] for i in block.inputs}
+                    inside.gate(session).prove(found, names)
+                    if isinstance(found, Aggregation) and found.packed is not None and not names:
+                        assert found.packed.coded is not None
+                        if found.packed.groups is None or not found.keys:
+                            totals = found.packed.take(remembering(con), Entropy())
+                            query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
+                            assert totals is None or rows(totals, found.keys) == rows(query, found.keys)
+                            equal += totals is not None
+                        seen += 1
+    assert seen > 20
+    assert equal > 5
