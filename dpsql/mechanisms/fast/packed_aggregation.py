@@ -35,7 +35,7 @@ from dpsql.mechanisms.fast.packed_rows import (
     split_keys,
     total_parts,
 )
-from dpsql.mechanisms.fast.unit_codes import CodedUnit, UnitCodes, UnknownUnit
+from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import IntegerArray, choose_groups, share_rows
 from dpsql.numerics.exact_numbers import make_longs
@@ -205,8 +205,8 @@ class PackedAggregation(FastRoute[pa.Table]):
         try:
             parts = total_parts(read, self._rows(layout), layout, rows, codes)
             if self.coded is not None and self.coded.recall(read) is not codes:
-                raise UnknownUnit  # the data changed meanwhile
-        except UnknownUnit:
+                raise ChangedData  # the data changed meanwhile
+        except ChangedData:
             self._read_none(read)
             return None
         if not layout.route.keys:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
-from dpsql.mechanisms.fast.unit_codes import UnitCodes, UnknownUnit, list_chunks, stream_columns
+from dpsql.mechanisms.fast.unit_codes import ChangedData, UnitCodes, list_chunks, stream_columns
 from dpsql.noise.selection import IntegerArray, find_runs
 
 BITS = 63
@@ -131,12 +131,12 @@ def total_parts(
         codes: of the units, where these are hashes.
 
     Raises:
-        UnknownUnit: a row's unit has no code.
+        ChangedData: a row's unit has no code, or there are other rows than were counted.
     """
     with contextlib.closing(stream_columns(read, sql)) as tables:
         parts = (part for table in tables for part in _list_packed(table, layout, codes))
         if layout.counted:
-            return count_cells(parts, layout)
+            return count_cells(parts, layout, rows)
         return sort_pairs(_gather(parts, rows), layout)
 
 
@@ -151,7 +151,7 @@ def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> It
         packed = codes.encode(hashes)
         if top:
             if len(rest[at]) != len(packed) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top:
-                raise UnknownUnit
+                raise ChangedData
             packed <<= top
             packed |= rest[at]
         yield packed
@@ -206,32 +206,52 @@ def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
 
 @dataclass
 class _Cells:
-    """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly."""
+    """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly.
+
+    Where the rows and the sum of the first value have bits of their own in one integer, they share one: to reach a place that is
+    in no cache is what takes the time.
+    """
 
     layout: Layout
+    most_rows: int
+    """The rows that may come, at most."""
     rows: IntegerArray = field(init=False)
     sums: list[IntegerArray] = field(init=False)
     absent: list[IntegerArray | None] = field(init=False)
     """For each value the rows that lack it, where there is one."""
+    shared: int = 0
+    """The bits below the rows in their array that hold the first sum; 0 where it has an array of its own."""
 
     def __post_init__(self) -> None:
-        self.rows = np.zeros(self.layout.cells, dtype=np.int64)
-        self.sums = [np.zeros(self.layout.cells, dtype=np.int64) for _ in self.layout.value_bits]
-        self.absent = [None] * len(self.sums)
+        bits = self.layout.value_bits
+        if bits and bits[0] + 2 * self.most_rows.bit_length() <= BITS:
+            self.shared = bits[0] + self.most_rows.bit_length()
+        self.rows = self._array()
+        self.sums = [self._array() for _ in bits[1 if self.shared else 0 :]]
+        self.absent = [None] * len(bits)
+
+    def _array(self) -> IntegerArray:
+        return np.zeros(self.layout.cells, dtype=np.int64)
 
     def add(self, packed: IntegerArray) -> None:
         """Count packed rows."""
         cell = self._place(packed >> self.layout.shift)
-        np.add.at(self.rows, cell, 1)
+        own = list(self.sums)
         for i, (at, mask) in enumerate(self.layout.values()):
             value = (packed >> at if at else packed) & mask
-            np.add.at(self.sums[i], cell, value)
             lacking = np.flatnonzero(value == 0)
             if len(lacking):
                 missing = self.absent[i]
                 if missing is None:
-                    missing = self.absent[i] = np.zeros(self.layout.cells, dtype=np.int64)
+                    missing = self.absent[i] = self._array()
                 np.add.at(missing, cell[lacking], 1)
+            if i == 0 and self.shared:
+                value |= 1 << self.shared
+                np.add.at(self.rows, cell, value)
+            else:
+                np.add.at(own.pop(0), cell, value)
+        if not self.shared:
+            np.add.at(self.rows, cell, 1)
 
     def _place(self, pairs: IntegerArray) -> IntegerArray:
         """Return the cells of units with their groups' bits: numbers without gaps, in the same order."""
@@ -247,28 +267,46 @@ class _Cells:
 
     def parts(self) -> Iterator[UnitPart]:
         """Yield the totals of whole units."""
-        groups = math.prod(self.layout.sizes)
-        step = groups * max(1, _PART // groups)
-        for start in range(0, len(self.rows), step):
-            there = np.flatnonzero(self.rows[start : start + step])
-            cell = there + start
-            rows = self.rows[cell]
-            sums: list[IntegerArray] = []
-            for total, absent in zip(self.sums, self.absent, strict=True):
-                sums += [rows if absent is None else rows - absent[cell], total[cell]]
-            units, codes = cell, np.zeros(len(cell), dtype=np.int64)
-            at = 0
-            for size in reversed(self.layout.sizes):
-                units, own = np.divmod(units, size)
-                codes |= own << at
-                at += count_bits(size)
-            yield UnitPart(units, codes, rows, sums)
+        codes = self._list_codes()
+        many = max(1, _PART // len(codes))
+        units, codes = np.repeat(np.arange(many), len(codes)), np.tile(codes, many)
+        for start in range(0, len(self.rows), len(codes)):
+            part = slice(start, start + len(codes))
+            there = np.flatnonzero(self.rows[part])
+            rows, sums = self.rows[part][there], [total[part][there] for total in self.sums]
+            if self.shared:
+                sums.insert(0, rows & ((1 << self.shared) - 1))
+                rows >>= self.shared
+            each: list[IntegerArray] = []
+            for total, absent in zip(sums, self.absent, strict=True):
+                each += [rows if absent is None else rows - absent[part][there], total]
+            yield UnitPart(units[there] + start // len(codes) * many, codes[there], rows, each)
+
+    def _list_codes(self) -> IntegerArray:
+        """Return the bits of all groups of one unit, in the order of its cells."""
+        codes = np.zeros(1, dtype=np.int64)
+        for size in self.layout.sizes:
+            codes = ((codes << count_bits(size))[:, None] | np.arange(size)).ravel()
+        return codes
 
 
-def count_cells(parts: Iterator[IntegerArray], layout: Layout) -> Iterator[UnitPart]:
-    """Count packed rows into the groups of all units, and yield their totals part by part."""
-    cells = _Cells(layout)
+def count_cells(parts: Iterator[IntegerArray], layout: Layout, rows: int) -> Iterator[UnitPart]:
+    """Count packed rows into the groups of all units, and yield their totals part by part.
+
+    Args:
+        parts: the packed rows.
+        layout: of their bits.
+        rows: how many there are, about.
+
+    Raises:
+        ChangedData: more came than twice as many: their sums might not fit.
+    """
+    cells = _Cells(layout, 2 * rows)
+    left = 2 * rows
     for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise ChangedData
         for start in range(0, len(part), _BLOCK):
             cells.add(part[start : start + _BLOCK])
     return cells.parts()

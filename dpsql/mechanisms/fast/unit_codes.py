@@ -40,8 +40,8 @@ _STEPS = 4
 _LAST = (1 << 64) - 1
 
 
-class UnknownUnit(Exception):
-    """A row's unit has no code."""
+class ChangedData(Exception):
+    """Rows are not those that were looked at before: a unit has no code, or there are many more."""
 
 
 class UnitCodes:
@@ -74,7 +74,7 @@ class UnitCodes:
         """Return the code of each hash.
 
         Raises:
-            UnknownUnit: one of them has none.
+            ChangedData: one of them has none.
         """
         codes = np.empty(len(hashes), dtype=np.int64)
         for start in range(0, len(hashes), _BLOCK):
@@ -90,7 +90,7 @@ class UnitCodes:
                 place[behind] = np.searchsorted(self._hashes, some[behind])
                 found[behind] = self._hashes[place[behind]]
             if (found != some).any() or int(place.max()) >= self.size:
-                raise UnknownUnit
+                raise ChangedData
         return codes
 
 

@@ -248,7 +248,8 @@ def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch:
         n, there, total = wanted.get((u, code), (0, 0, 0))
         wanted[u, code] = (n + 1, there + (v > 0), total + v)
     for parts in (
-        count_cells(iter(np.array_split(packed, 3)), layout),
+        count_cells(iter(np.array_split(packed, 3)), layout, len(packed)),
+        count_cells(iter([packed]), layout, 1 << 40),
         sort_pairs(dice.permutation(packed), layout),
     ):
         seen, found = [], []
@@ -340,8 +341,10 @@ def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         assert inside.engine(session).room > 10**5
         asked: list[str] = []
-        execute = inside.engine(session).execute
-        inside.engine(session).execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        engine = inside.engine(session)
+        execute, batches = engine.execute, engine.batches
+        engine.execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        engine.batches = lambda sql, lent=None: asked.append(sql) or batches(sql, lent)  # type: ignore
         answer = session.sql(
             "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
         )
