@@ -13,7 +13,7 @@ import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from dpsql.policy.model import Policy, Table
 WITHHELD = "the engine failed while it read private data; why is withheld."
 LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
 """Rows of a table, and bytes of files, up to which its plain query is quicker than to look at the data first."""
+MAX_MEMORIES = 4
+"""Tables, or sets of them, about which something is kept at once."""
 DECLARED, IN_NO_FILE = "version ", "session "
 """Prefixes of a table's version: one that the policy declares, and one of data that no file holds."""
 
@@ -67,6 +69,7 @@ class Engine(abc.ABC):
         self._lock, self._replica_lock = threading.RLock(), threading.RLock()
         self._stop = threading.Event()
         self._stops: set[threading.Event] = set()
+        self._memories: dict[tuple[str, ...], tuple[object, dict[str, object]]] = {}
         self._token = uuid.uuid4().hex
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
         self._sandbox = sandbox.Sandbox(self._spill.subdirectory("apart"), self._resources)
@@ -105,6 +108,32 @@ class Engine(abc.ABC):
             files = self.files(table)
             return files is not None and sum(os.stat(file).st_size for file in files) <= LITTLE_BYTES
         return False
+
+    def remember(self, sql: str) -> MutableMapping[str, object] | None:
+        """Return a place for what was found out of the tables that a text in normal form reads.
+
+        It is a new one once their files are others than before; None for data in no file, which may change unseen. It is
+        private, and no SQL reads it.
+        """
+        named = [table for table in self.policy.tables.values() if self.relation(table) in sql]
+        paths: set[str] = set()
+        for table in named:
+            files = self.files(table)
+            if not files:
+                return None
+            paths.update(files)
+        key = tuple(table.name for table in named)
+        with contextlib.suppress(OSError):
+            found = [os.stat(path) for path in sorted(paths)]
+            state = tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
+            kept = self._memories.pop(key, None)
+            if kept is None or kept[0] != state:
+                kept = (state, {})
+            self._memories[key] = kept
+            for old in list(self._memories)[:-MAX_MEMORIES]:
+                self._memories.pop(old, None)
+            return kept[1] if named else None
+        return None
 
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
         """Return about how many rows the tables of the owner's database have, by their places; none where nothing says so."""
@@ -291,6 +320,7 @@ class Engine(abc.ABC):
             self._replica.put_away()
             self._replica = None
         self._sandbox.close()
+        self._memories.clear()
         self._spill.close()
 
 

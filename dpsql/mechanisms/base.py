@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -24,6 +24,11 @@ import pyarrow as pa
 
 from dpsql.errors import EngineError, PrivacyError
 from dpsql.interrupts import check_stop
+from dpsql.mechanisms.packed_claims import CodesClaim as CodesClaim
+from dpsql.mechanisms.packed_claims import LentTotals as LentTotals
+from dpsql.mechanisms.packed_claims import PackingClaim as PackingClaim
+from dpsql.mechanisms.packed_claims import SensitivityClaim as SensitivityClaim
+from dpsql.mechanisms.packed_claims import UnitPlace as UnitPlace
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
 
@@ -117,6 +122,8 @@ class Reader:
         prove: proves what the engine runs in a text's place.
         hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
+        memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
+            None where they may change unseen.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -129,6 +136,7 @@ class Reader:
     prove: Prove | None = None
     hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
+    memory: Callable[[str], MutableMapping[str, object] | None] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -208,17 +216,6 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SensitivityClaim:
-    """The claim that one privacy unit moves a number by at most ``steps`` in each of at most ``groups`` groups.
-
-    Both are charged: an L1 distance of ``steps * groups``, and an L2 distance of ``steps`` times the root of ``groups``.
-    """
-
-    steps: int
-    groups: int = 1
 
 
 @dataclass(frozen=True)
@@ -312,46 +309,16 @@ class RouteClaim:
     """The claim that a text only decides between routes that release the same distribution (ranges, row counts, bins)."""
 
 
-@dataclass(frozen=True)
-class PackingClaim:
-    """One integer per row: the unit in the highest bits, then the group codes, then the values, the first lowest.
-
-    Args:
-        keys: the number of group codes.
-        values: the greatest of each value.
-        tallies: what a unit's total is held to.
-        charged: what the noise of each column is made for.
-        groups: the most groups that one unit keeps.
-    """
-
-    keys: int
-    values: tuple[int, ...]
-    tallies: tuple[tuple[str, int], ...]
-    charged: tuple[tuple[str, SensitivityClaim], ...]
-    groups: int | None
-
-
-Claim = SumsClaim | RowsClaim | BlocksClaim | ParticipationClaim | PublicClaim | RouteClaim | PackingClaim
-
-
-@dataclass(frozen=True)
-class LentTotals:
-    """A relation of exact totals, held to bounds already, that an operator lends to its own queries.
-
-    ``halves`` are totals in two columns, by the first's name: the second, and how many of its steps make one of the first, so
-    that ``columns`` is about both, in these steps. A unit is in ``groups`` at most, or ``shares`` as far a way among any.
-    """
-
-    keys: tuple[str, ...]
-    columns: Mapping[str, int]
-    groups: int | None
-    halves: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    shares: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return (*self.keys, *self.columns, *(rest for rest, _ in self.halves.values()))
+Claim = (
+    SumsClaim
+    | RowsClaim
+    | BlocksClaim
+    | ParticipationClaim
+    | PublicClaim
+    | RouteClaim
+    | PackingClaim
+    | CodesClaim
+)
 
 
 @dataclass(frozen=True)

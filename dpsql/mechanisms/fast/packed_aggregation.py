@@ -15,8 +15,8 @@ distribution, and read as often.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,21 +25,25 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.fast.packed_rows import (
+    BITS,
+    GROUP_BITS,
+    Layout,
+    PackedRoute,
+    UnitPart,
+    count_bits,
+    split_keys,
+    total_parts,
+)
+from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import IntegerArray, choose_groups, find_runs, share_rows
+from dpsql.noise.selection import IntegerArray, choose_groups, share_rows
 from dpsql.numerics.exact_numbers import make_longs
 
 PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
 
-_BITS = 63
-_GROUP_BITS = 24
-"""The bits of group codes beyond which an array of all groups would be larger than its content."""
-_SPARSE = 4
-"""The most unit numbers per row for which units are counted by number."""
 _SAFE = 1 << 62
-_EXACT = 1 << 53
-_HALF = 26
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class PackedValues:
     @property
     def fit(self) -> bool:
         """Return whether they leave a bit for the unit in one integer."""
-        return sum(value.most.bit_length() for value in self.packed) < _BITS
+        return sum(value.most.bit_length() for value in self.packed) < BITS
 
     def add_held(self, y: str, low: int, high: int) -> int:
         """Return the place of a value that is held to these bounds; it is added if it is new."""
@@ -130,21 +134,6 @@ class UnitTotal:
 
 
 @dataclass(frozen=True)
-class PackedRoute:
-    """One way to the totals: the source of packed rows, and the query that finishes their totals.
-
-    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` turns
-    :data:`PACKED_TOTALS` (the keys' columns, each tally, the units) into the rows of the plan's query. ``dense``: only where
-    the public groups are all there is between the keys' ends.
-    """
-
-    keys: tuple[str, ...]
-    source: str
-    final: str
-    dense: bool = False
-
-
-@dataclass(frozen=True)
 class PackedAggregation(FastRoute[pa.Table]):
     """The same totals as the query beside it, by way of packed rows.
 
@@ -161,14 +150,18 @@ class PackedAggregation(FastRoute[pa.Table]):
     groups: int | None
     shared: tuple[int, int] | None = None
     """The rows of a unit that count in one group, and in all, where its groups share them."""
+    coded: CodedUnit | None = None
+    """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
 
     @property
     def queries(self) -> tuple[str, ...]:
         """The text that is read, with zeros for what the ranges would say."""
         found = [self.ranges]
+        if self.coded is not None:
+            found += [self.coded.hashes, self.coded.counts]
         for route in self.routes:
             keys = len(route.keys)
-            found.append(self._rows(_Layout(route, 0, (0,) * keys, (1,) * keys, 1, ())))
+            found.append(self._rows(Layout(route, 0, (0,) * keys, (1,) * keys, 1, ())))
             found += [route.final] if route.keys else []
         return tuple(found)
 
@@ -182,11 +175,16 @@ class PackedAggregation(FastRoute[pa.Table]):
         assert isinstance(plain, base.SumsClaim)
         ranges, *texts = self.queries
         yield base.ClaimedText(ranges, base.RouteClaim())
+        place = None
+        if self.coded is not None:
+            place = self.coded.place
+            yield base.ClaimedText(texts.pop(0), base.CodesClaim(place))
+            yield base.ClaimedText(texts.pop(0), base.RouteClaim())
         tallies = (*((t.name, t.far) for t in self.tallies), (self.units, 1))
         halves = {t.name: (t.columns[1], t.scale) for t in self.tallies if len(t.columns) > 1}
         most = tuple(v.most for v in self.values)
         for route in self.routes:
-            packing = base.PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups)
+            packing = base.PackingClaim(len(route.keys), most, tallies, plain.columns, self.groups, place)
             yield base.ClaimedText(texts.pop(0), packing)
             if route.keys:
                 totals = base.LentTotals(
@@ -199,35 +197,54 @@ class PackedAggregation(FastRoute[pa.Table]):
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges):
             return None
-        layout = self._layout(read)
-        if layout is None:
-            if self.routes[-1].keys:
-                none = np.empty(0, dtype=np.int64)
-                nothing = self._totals(none, [none for tally in self.tallies for _ in tally.columns])
-                read(self.routes[-1].final, {PACKED_TOTALS: nothing})
+        found = self._layout(read)
+        if found is None:
+            self._read_none(read)
             return None
-        packed = read(self._rows(layout))
+        layout, rows, codes = found
+        try:
+            parts = total_parts(read, self._rows(layout), layout, rows, codes)
+            if self.coded is not None and self.coded.recall(read) is not codes:
+                raise ChangedData  # the data changed meanwhile
+        except ChangedData:
+            self._read_none(read)
+            return None
         if not layout.route.keys:
-            return self._whole(*(_count_units if layout.counted else _sort_pairs)(packed, layout)[1:])
-        pairs, count, sums = _sort_pairs(packed, layout)
-        del packed
-        codes = pairs & ((1 << layout.group_bits) - 1)
+            return self._whole(parts)
+        totals = _Totals(1 << layout.group_bits, self.columns)
+        for part in parts:
+            totals.add(*self._bound(part, entropy))
+        return read(layout.route.final, {PACKED_TOTALS: self._table(totals, layout)})
+
+    def _read_none(self, read: base.Reader) -> None:
+        """Read as often as where the data fit."""
+        if self.routes[-1].keys:
+            read(self.routes[-1].final, {PACKED_TOTALS: self._table(_Totals(0, self.columns))})
+
+    def _bound(self, part: UnitPart, entropy: Entropy) -> tuple[IntegerArray, list[IntegerArray]]:
+        """Return the groups that are left of each unit in a part, and what it adds to each column there."""
+        codes, count, sums = part.codes, part.rows, part.sums
         rows, kept = None, None
         if self.shared is not None:
             most, budget = self.shared
-            rows = share_rows(pairs >> layout.group_bits, np.minimum(count, most), budget, entropy)
+            rows = share_rows(part.units, np.minimum(count, most), budget, entropy)
             kept = None if rows is None else rows > 0
         elif self.groups is not None:
-            kept = choose_groups(pairs >> layout.group_bits, self.groups, entropy)
+            kept = choose_groups(part.units, self.groups, entropy)
         if kept is not None:
             codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
             rows = None if rows is None else rows[kept]
-        clamped = [part for _, part in _contributions(self.tallies, count, sums, rows, self.shared)]
-        return read(layout.route.final, {PACKED_TOTALS: self._totals(codes, clamped, layout)})
+        return codes, [added for _, added in _contributions(self.tallies, count, sums, rows, self.shared)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of all tallies."""
+        return tuple(name for tally in self.tallies for name in tally.columns)
 
     # -- packing ------------------------------------------------------------------------------------------------
 
-    def _layout(self, read: base.Reader) -> _Layout | None:
+    def _layout(self, read: base.Reader) -> tuple[Layout, int, UnitCodes | None] | None:
+        """Return where the parts of a row stand, the number of rows, and the codes of units that have some."""
         row = read(self.ranges).to_pylist()[0]
         n, low, high = row["n"], row["u_low"], row["u_high"]
         if not n or n > read.room or low is None:
@@ -236,7 +253,10 @@ class PackedAggregation(FastRoute[pa.Table]):
         if n * most >= _SAFE or any(t.far >= _SAFE for t in self.tallies):
             return None
         bits = tuple(v.most.bit_length() for v in self.values)
-        units = int(high) - int(low) + 1
+        codes = None if self.coded is None else self.coded.find(read, n)
+        if self.coded is not None and codes is None:
+            return None
+        units = int(high) - int(low) + 1 if codes is None else codes.size
         for route in self.routes:
             ends = [(row[f"{key}_low"], row[f"{key}_high"]) for key in route.keys]
             lows = tuple(0 if least is None else int(least) for least, _ in ends)
@@ -244,57 +264,72 @@ class PackedAggregation(FastRoute[pa.Table]):
             sizes = tuple(2 if least is None else int(last) - int(least) + 2 for least, last in ends)
             if route.dense and math.prod(size - 1 for size in sizes) != row["listed"]:
                 continue
-            counted = units <= _SPARSE * n and n * most < _EXACT
-            layout = _Layout(route, int(low), lows, sizes, units, bits, counted)
-            if layout.group_bits <= _GROUP_BITS and layout.bits <= _BITS:
-                return layout
+            layout = Layout(route, int(low), lows, sizes, units, bits)
+            if layout.group_bits <= GROUP_BITS and layout.bits <= BITS:
+                return replace(layout, counted=layout.counts_for(n)), n, codes
         return None
 
-    def _rows(self, layout: _Layout) -> str:
-        """Write the query for one integer per row. Rows that left the ranges since they were read are left out."""
-        shift = sum(layout.value_bits)
-        route, parts = layout.route, []
-        inside = [f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}"]
+    def _rows(self, layout: Layout) -> str:
+        """Write the query for the packed rows. Rows that left the ranges since they were read are left out."""
+        shift = layout.shift
+        route, parts, inside = layout.route, [], []
+        if self.coded is None:
+            inside.append(f"u BETWEEN {layout.low} AND {layout.low + layout.units - 1}")
         for key, least, size in reversed(list(zip(route.keys, layout.lows, layout.sizes, strict=True))):
             code = f"COALESCE(CAST({key} AS BIGINT) - ({least}) + 1, 0)"
             parts.append(f"{code} * {1 << shift}")
             null = "" if route.dense else f"{key} IS NULL OR "
             inside.append(f"({null}{key} BETWEEN {least} AND {least + size - 2})")
-            shift += _bits(size)
-        parts.append(f"(CAST(u AS BIGINT) - ({layout.low})) * {1 << shift}")
+            shift += count_bits(size)
+        if self.coded is None:
+            parts.append(f"(CAST(u AS BIGINT) - ({layout.low})) * {1 << shift}")
         shift = 0
         for value, bits in zip(self.values, layout.value_bits, strict=False):
             parts.append(f"({value.sql}) * {1 << shift}")
             shift += bits
-        return f"SELECT {' + '.join(parts)} AS p FROM ({route.source}) AS rows WHERE {' AND '.join(inside)}"
+        items = [] if self.coded is None else ["HASH(u) AS h"]
+        items += [f"{' + '.join(parts)} AS p"] if parts else []
+        where = f" WHERE {' AND '.join(inside)}" if inside else ""
+        return f"SELECT {', '.join(items)} FROM ({route.source}) AS rows{where}"
 
     # -- adding up ----------------------------------------------------------------------------------------------
 
-    def _whole(self, rows: IntegerArray, sums: list[IntegerArray]) -> pa.Table:
+    def _whole(self, parts: Iterable[UnitPart]) -> pa.Table:
         """Return the totals of all units, in one row."""
-        totals = {name: int(part.sum()) for name, part in _contributions(self.tallies, rows, sums)}
+        totals, units = dict.fromkeys(self.columns, 0), 0
+        for part in parts:
+            units += len(part.rows)
+            for name, added in _contributions(self.tallies, part.rows, part.sums):
+                totals[name] += int(added.sum())
         columns = {t.name: _integer(t.total(*(totals[name] for name in t.columns))) for t in self.tallies}
-        return pa.table({**columns, self.units: make_longs(np.array([len(rows)]))})
+        return pa.table({**columns, self.units: make_longs(np.array([units]))})
 
-    def _totals(
-        self, codes: IntegerArray, clamped: list[IntegerArray], layout: _Layout | None = None
-    ) -> pa.Table:
-        size = 0 if layout is None else 1 << layout.group_bits
-        units = np.bincount(codes, minlength=size)
-        present = np.flatnonzero(units)
+    def _table(self, totals: _Totals, layout: Layout | None = None) -> pa.Table:
+        """Return the totals of the groups that some unit is in."""
+        present = np.flatnonzero(totals.units)
         columns: dict[str, Any] = {}
-        code = present
-        for key, least, many in [] if layout is None else layout.fields():
-            own = code & ((1 << _bits(many)) - 1)
-            columns[key] = make_longs(own - 1 + least, own > 0)
-            code = code >> _bits(many)
+        for key, own, there in [] if layout is None else split_keys(present, layout):
+            columns[key] = make_longs(own, there)
         for key in self.routes[-1].keys if layout is None else ():
             columns[key] = make_longs(present)
-        names = [name for tally in self.tallies for name in tally.columns]
-        for name, values in zip(names, clamped, strict=True):
-            columns[name] = make_longs(sum_by_code(codes, values, size)[present])
-        columns[self.units] = make_longs(units[present])
+        for name, sums in totals.sums.items():
+            columns[name] = make_longs(sums[present])
+        columns[self.units] = make_longs(totals.units[present])
         return pa.table(columns)
+
+
+class _Totals:
+    """The totals of all groups by their codes: exact as long as all of a column stay within 62 bits."""
+
+    def __init__(self, size: int, names: Iterable[str]) -> None:
+        self.units = np.zeros(size, dtype=np.int64)
+        self.sums = {name: np.zeros(size, dtype=np.int64) for name in names}
+
+    def add(self, codes: IntegerArray, added: Sequence[IntegerArray]) -> None:
+        """Add what each unit adds to each column in a group."""
+        np.add.at(self.units, codes, 1)
+        for sums, values in zip(self.sums.values(), added, strict=True):
+            np.add.at(sums, codes, values)
 
 
 def _reads_little(read: base.Reader, sql: str) -> bool:
@@ -354,122 +389,3 @@ def _integer(value: int) -> pa.Array:
     """Make a column of one integer, in 64 bits where it fits."""
     wide = not -_SAFE < value < _SAFE
     return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The layout of the bits: from the top the unit, the keys, and the values with the first lowest."""
-
-    route: PackedRoute
-    low: int
-    lows: tuple[int, ...]
-    sizes: tuple[int, ...]
-    units: int
-    value_bits: tuple[int, ...]
-    counted: bool = False
-    """True where arrays of all units are worth having."""
-
-    @property
-    def group_bits(self) -> int:
-        return sum(map(_bits, self.sizes))
-
-    @property
-    def bits(self) -> int:
-        return _bits(self.units) + self.group_bits + sum(self.value_bits)
-
-    def fields(self) -> list[tuple[str, int, int]]:
-        """Return each key with its least value and the number of its values, the lowest bits first."""
-        return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
-
-    def values(self) -> Iterator[tuple[int, int]]:
-        """Yield the start of each value, and its mask."""
-        at = 0
-        for bits in self.value_bits:
-            yield at, (1 << bits) - 1
-            at += bits
-
-
-def _bits(size: int) -> int:
-    return (size - 1).bit_length()
-
-
-def _chunks(table: pa.Table) -> Iterator[IntegerArray]:
-    for chunk in table.column(0).cast(pa.int64()).chunks:
-        if len(chunk):
-            whole: IntegerArray = np.from_dlpack(chunk)  # type: ignore[assignment]  # to_numpy would import pandas
-            yield whole
-
-
-def _sort_pairs(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, IntegerArray, list[IntegerArray]]:
-    """Total by unit and group: the pairs, their rows, and for each value the rows that have it and their sum."""
-    packed = np.concatenate([np.empty(0, dtype=np.int64), *_chunks(table)])
-    packed.sort()
-    shift = sum(layout.value_bits)
-    starts = find_runs(packed, shift)
-    rows = np.diff(starts, append=len(packed))
-    pairs = packed[starts] >> shift
-    sums: list[IntegerArray] = []
-    fields = list(layout.values())
-    for at, mask in fields:
-        last = at == fields[-1][0]  # new memory is dear: the array itself is used up at the end
-        value = np.right_shift(packed, at, out=packed if last else None) if at else packed
-        value = np.bitwise_and(value, mask, out=packed if last else None)
-        there = value > 0
-        sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
-        sums.append(np.add.reduceat(value, starts))
-    return pairs, rows, sums
-
-
-def _count_units(table: pa.Table, layout: _Layout) -> tuple[IntegerArray, IntegerArray, list[IntegerArray]]:
-    """Total by unit alone, without sorting: an array of all units is counted into.
-
-    Sums are taken in doubles, which is exact: all the values together are below 2**53.
-    """
-    n, shift = table.num_rows, sum(layout.value_bits)
-    unit = np.empty(n, dtype=np.int64)
-    values = [np.empty(n) for _ in layout.value_bits]
-    full = [True] * len(values)
-    at = 0
-    for part in _chunks(table):
-        end = at + len(part)
-        np.right_shift(part, shift, out=unit[at:end])
-        for i, (low, mask) in enumerate(layout.values()):
-            held = (part >> low) & mask if low else part & mask
-            full[i] = full[i] and bool(held.all())
-            values[i][at:end] = held
-        at = end
-
-    def total(weights: NDArray[np.float64] | None = None) -> IntegerArray:
-        return np.bincount(unit, weights=weights, minlength=layout.units).astype(np.int64, copy=False)
-
-    rows = total()
-    units = np.flatnonzero(rows)
-    counts = rows[units]
-    sums: list[IntegerArray] = []
-    for value, everywhere in zip(values, full, strict=True):
-        sums.append(counts if everywhere else total((value > 0).astype(np.float64))[units])
-        sums.append(total(value)[units])
-    return units, counts, sums
-
-
-def sum_by_code(codes: IntegerArray, values: IntegerArray, size: int) -> IntegerArray:
-    """Sum integers by code, exactly as long as all of them together stay within 62 bits.
-
-    Adding is done on doubles, at once where no sum can leave 53 bits. Else in two halves that are both exact: each term is
-    below 2**26 or 2**36 in size, and a partial sum stays below 2**53 for up to 2**27 terms; more are taken in turns.
-    """
-    out = np.zeros(size, dtype=np.int64)
-    if not values.any():
-        return out
-    if max(int(values.max()), -int(values.min())) * len(values) < _EXACT:
-        return np.bincount(codes, weights=values, minlength=size).astype(np.int64)
-    for start in range(0, len(codes), 1 << _HALF):
-        some, what = codes[start : start + (1 << _HALF)], values[start : start + (1 << _HALF)]
-        low = what & ((1 << _HALF) - 1)
-        high = what >> _HALF
-        out += np.bincount(some, weights=low, minlength=size).astype(np.int64)
-        if int(np.abs(high).max()) * len(high) < _EXACT:
-            out += np.bincount(some, weights=high, minlength=size).astype(np.int64) << _HALF
-        else:
-            np.add.at(out, some, high << _HALF)
-    return out

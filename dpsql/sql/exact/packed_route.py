@@ -13,9 +13,19 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.fast import packed_aggregation as packed
+from dpsql.mechanisms.fast.packed_rows import PackedRoute
+from dpsql.mechanisms.fast.unit_codes import CodedUnit
 from dpsql.sql.exact.exact_query import UNITS_COLUMN, Exact, Partial
+from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import is_shared
+from dpsql.sql.relations.relation import UNIT
 from dpsql.sql.relations.unit_rows import WHOLE_UNIT_TYPES
+
+CODED_UNIT_TYPES = (
+    *("VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT"),
+    *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+)
+"""SQL types of units whose equal values have one hash, so that different ones may have codes."""
 
 _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
@@ -23,15 +33,16 @@ _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     """Return the packed route to the same totals, or None where the block has no such shape.
 
-    It takes one table whose unit is a small integer, and no groups, public ones of any type or private ones of integers,
-    and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
+    It takes one table whose unit is a small integer or has codes, and no groups, public ones of any type or private ones of
+    integers, and aggregates that count rows or add clamped values: what a GROUP BY would spend its time on.
     """
     bound = exact.bound
     plain = not bound.joins and not any(
         isinstance(n, exp.Join | exp.Group) or is_shared(n) for n in bound.source.walk()
     )
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
-    if kind not in WHOLE_UNIT_TYPES or exact.row_budget is not None or not plain:
+    coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES and plain else None
+    if (kind not in WHOLE_UNIT_TYPES and coded is None) or exact.row_budget is not None or not plain:
         return None
     if exact.later and exact.groups is not None:
         return None  # it draws groups alike
@@ -45,13 +56,14 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     tallies = [t for partial in exact.partials if (t := _tally(exact, partial, values)) is not None]
     if len(tallies) < len(exact.partials) or not values.fit:
         return None
-    known, head = ["COUNT(*) AS n, MIN(u) AS u_low, MAX(u) AS u_high"], ""
+    least, greatest = ("MIN(u)", "MAX(u)") if coded is None else ("0", "0")
+    known, head = [f"COUNT(*) AS n, {least} AS u_low, {greatest} AS u_high"], ""
     ends = [(f"{f}({name})", f"{name}_{at}") for name in names for f, at in (("MIN", "low"), ("MAX", "high"))]
     if exact.domain is None:
         columns = [f"CAST({key.name} AS {key.type}) AS {key.name}" for key in exact.keys]
         columns += [f"{t.sql} AS {t.name}" if t.rows is not None else t.name for t in tallies]
         final = f"SELECT {', '.join([*columns, UNITS_COLUMN])} FROM {packed.PACKED_TOTALS}"
-        routes = [packed.PackedRoute(names, rows, final)]
+        routes = [PackedRoute(names, rows, final)]
         known += [f"{sql} AS {name}" for sql, name in ends]
     else:
         listed = f"WITH domain AS ({exact.domain.sql}), listed AS (SELECT DISTINCT * FROM domain)"
@@ -64,21 +76,38 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         ):  # integers without gaps are their own codes; NULL is no integer
             on = " AND ".join(f"{packed.PACKED_TOTALS}.{name} = listed.{name}" for name in names)
             routes.append(
-                packed.PackedRoute(
-                    names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True
-                )
+                PackedRoute(names, rows, f"{listed} {_all_groups(names, tallies, 'listed', on)}", dense=True)
             )
             known += [f"(SELECT {sql} FROM listed) AS {name}" for sql, name in ends]
         # Groups of any type are numbered in the order of their values.
-        coded = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
-        source = f"{coded} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
+        numbered = f"{listed}, codes AS (SELECT row_number() OVER (ORDER BY {', '.join(names)}) - 1 AS code, * FROM listed)"
+        source = f"{numbered} SELECT * FROM ({rows}) AS rows JOIN codes ON {exact.domain.joins(exact.keys, 'rows', 'codes')}"
         final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
-        routes.append(packed.PackedRoute(("code",), source, f"{coded} {final}"))
+        routes.append(PackedRoute(("code",), source, f"{numbered} {final}"))
     ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
     budget = exact.shared_rows
     shared = None if budget is None or exact.max_rows is None else (exact.max_rows, budget)
     return packed.PackedAggregation(
-        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared
+        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared, coded
+    )
+
+
+def write_coded_unit(source: exp.Expr) -> CodedUnit | None:
+    """Return how the codes of a source's units are made; None where these are not a table's column as it is."""
+    tables = list(source.find_all(exp.Table))
+    inner = tables[0].find_ancestor(exp.Select) if len(tables) == 1 else None
+    if inner is None or source.find(exp.SetOperation) is not None:
+        return None
+    named = [item for item in source.find_all(exp.Alias) if item.alias == UNIT]
+    own = next((item.this for item in named if item.parent is inner), None)
+    if not all(isinstance(item.this, exp.Column) for item in named) or not isinstance(own, exp.Column):
+        return None
+    table, column = to_sql(tables[0]), to_sql(own)
+    place = tuple(part.name for part in tables[0].parts), own.name
+    return CodedUnit(
+        f"SELECT hash(rows.u) AS h FROM (SELECT DISTINCT {column} AS u FROM {table} WHERE {column} IS NOT NULL) AS rows",
+        f"SELECT COUNT(*) AS n FROM {table} WHERE {column} IS NOT NULL",
+        place,
     )
 
 

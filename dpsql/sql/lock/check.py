@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dpsql.mechanisms.base import ClaimedText, PackingClaim, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.caps import cap_of
 from dpsql.sql.lock.duckdb_reader import read_tree
@@ -26,6 +26,12 @@ from dpsql.sql.lock.scores import prove_scores
 from dpsql.sql.lock.sources import Sources
 from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, Window, conjuncts, refuse
 from dpsql.sql.lock.utilities import prove_utility
+
+_HASHED = frozenset((
+    "VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
+    "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
+))  # fmt: skip
+"""Types of units whose equal values have one hash: no doubles, of which two are zero, and no intervals."""
 
 Serialise = Callable[[str], str]
 """The engine's own parser: a text, to its tree in JSON."""
@@ -67,6 +73,8 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> No
         query = _unlimited(query, claim.limit)
     if isinstance(claim, PackingClaim):
         checker.prove_packing(query, claim)
+    elif isinstance(claim, CodesClaim):
+        checker.prove_codes(query, claim.unit)
     else:
         prove(checker.query(query, None), claim, checker.symbols)
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
@@ -130,20 +138,57 @@ class Checker(Sources):
         return made
 
     def prove_packing(self, query: tree.Query, claim: PackingClaim) -> None:
-        """Prove the only item of a SELECT without groups, as it is written.
+        """Prove the only item of a SELECT without groups, as it is written, and the hash of its unit before it.
 
         Raises:
             Unproved: it is none, or is not what the operator takes it for.
         """
         match query:
             case tree.Select(
-                ((_, item),), ctes=(), groups=(), having=None, qualify=None, distinct=False, limit=None
+                items, ctes=(), groups=(), having=None, qualify=None, distinct=False, limit=None
             ):
                 env, _ = self._rows(query, None)
-                if not env.parted and not env.reads:
-                    prove_packing(item, lambda node: self.expressions.row(node, env), env.relation, claim)
+                packed: list[Expr | None] = [item for _, item in items]
+                if claim.coded is not None:
+                    self._prove_hash(items[0][1], env, claim.coded)
+                    packed = packed[1:] or [None]
+                if len(packed) == 1 and not env.parted and not env.reads:
+                    given = lambda node: self.expressions.row(node, env)  # noqa: E731
+                    prove_packing(packed[0], given, env.relation, claim)
                     return
         refuse("packed rows of another shape")
+
+    def prove_codes(self, query: tree.Query, place: UnitPlace) -> None:
+        """Prove that a text gives the hash of each different unit of a column, once: of all there are.
+
+        Two units of one hash are then seen, for they are two rows, and no condition leaves out a unit that packed rows may have.
+
+        Raises:
+            Unproved: it gives anything else.
+        """
+        match query:
+            case tree.Select(
+                ((_, hashed),), tree.Derived(tree.Select(
+                    ((_, Ref() as unit),), tree.Table(), ctes=(), where=where, groups=(), having=None, qualify=None,
+                    distinct=True, limit=None,
+                )), ctes=(), where=None, groups=(), having=None, qualify=None, distinct=False, limit=None,
+            ) if all(tree.present(node) == unit for node in conjuncts(where)):  # fmt: skip
+                env, _ = self._rows(query, None)
+                self._prove_hash(hashed, env, place)
+                return
+        refuse("codes of another shape")
+
+    def _prove_hash(self, node: Expr, env: Env, place: UnitPlace) -> None:
+        """Prove that an item is the hash of a unit, of a column as it is, whose equal values have one hash."""
+        match node:
+            case Call("hash", (Ref() as unit,)):
+                self.expressions.row(node, env)
+                symbol = env.find(unit).symbol
+                path, name, _ = self.scans.get(symbol, ((), "", {}))
+                kind = env.relation.facts.units.get(symbol)
+                if (path, name) == place and kind in _HASHED and env.relation.private:
+                    return
+        refuse("the hash of something else than the unit")
 
     def _rows(self, select: tree.Select, outer: Env | None) -> tuple[Env, list[Expr]]:
         """Return the rows that FROM and WHERE leave, and the conditions of WHERE."""

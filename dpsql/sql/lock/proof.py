@@ -168,20 +168,23 @@ def _blocks(relation: Relation, claim: base.BlocksClaim, symbols: Symbols) -> No
 Evaluate = Callable[[Expr], Value]
 
 
-def prove_packing(item: Expr, value: Evaluate, relation: Relation, claim: base.PackingClaim) -> None:
+def prove_packing(item: Expr | None, value: Evaluate, relation: Relation, claim: base.PackingClaim) -> None:
     """Compare.
 
     Args:
-        item: the integer. value: what is known of a part of it. relation: its rows.
+        item: the integer; None where nothing is packed beside the hash of a unit.
+        value: what is known of a part of it.
+        relation: its rows.
+        claim: what the operator says of it.
 
     Raises:
         Unproved: the bits are not what the operator takes them for, or it is held to more than is charged.
     """
     if not relation.private or relation.orphans or not relation.owner:
         refuse("packed rows of nobody")
-    terms = [_term(term) for term in tree.addends(item)]
+    terms = [] if item is None else [_term(term) for term in tree.addends(item)]
     units = [t for t in terms if _is_unit(t[0], value, relation)]
-    if len(units) != 1:
+    if len(units) != (1 if claim.coded is None else 0):
         refuse("packed rows without one unit")
     codes = [t for t in terms if t not in units and _is_code(t[0])]
     values = [t for t in terms if t not in units and t not in codes]
@@ -194,7 +197,8 @@ def prove_packing(item: Expr, value: Evaluate, relation: Relation, claim: base.P
         if held.low is None or held.low < 0 or held.high is None or held.high > most or held.nullable:
             refuse("a packed value beyond its bits")
     if all(at for _, at in terms):
-        _apart([at for _, at in values], [at for _, at in codes], units[0][1], claim.values)
+        top = None if claim.coded is not None else units[0][1]
+        _apart([at for _, at in values], [at for _, at in codes], top, claim.values)
     if not claim.keys:
         tallies = dict(claim.tallies)
         for name, charged in claim.charged:
@@ -238,8 +242,11 @@ def _fixed(node: Expr) -> bool:
     return varied or isinstance(inner, tree.Parameter) or tree.integer(inner) is not None
 
 
-def _apart(values: list[int], codes: list[int], top: int, limits: Sequence[int]) -> None:
-    """Return whether each part has bits of its own, where the text itself says which."""
+def _apart(values: list[int], codes: list[int], top: int | None, limits: Sequence[int]) -> None:
+    """Return whether each part has bits of its own, where the text itself says which.
+
+    Without ``top`` the unit's code is put above them all once the rows are read, which checks that nothing stands there.
+    """
     end = 1
     for at, most in zip(values, limits, strict=False):
         if at != end:
@@ -247,5 +254,5 @@ def _apart(values: list[int], codes: list[int], top: int, limits: Sequence[int])
         end <<= most.bit_length()
     if any(at < end or at & (at - 1) for at in codes):
         refuse("packed groups that share bits with values")
-    if top < max([end, *codes]) or top & (top - 1):
+    if top is not None and (top < max([end, *codes]) or top & (top - 1)):
         refuse("the unit shares bits with what is packed beside it")

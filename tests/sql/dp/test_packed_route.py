@@ -21,11 +21,10 @@ from dpsql.mechanisms.fast import packed_aggregation as packing
 from dpsql.mechanisms.fast.packed_aggregation import (
     PACKED_TOTALS,
     PackedAggregation,
-    PackedRoute,
     PackedValue,
     UnitTotal,
-    sum_by_code,
 )
+from dpsql.mechanisms.fast.packed_rows import Layout, PackedRoute, count_cells, sort_pairs
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import choose_groups, draw_below_each, find_runs
 from tests.support import inside
@@ -129,7 +128,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
 def test_the_same_totals_without_groups(
     con: duckdb.DuckDBPyConnection, text: str, sparse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.mechanisms.fast.packed_aggregation._SPARSE", sparse)
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._SPARSE", sparse)
     found = operator(con, text)
     assert found.packed is not None
     log: list[str] = []
@@ -232,16 +231,35 @@ def test_runs_are_found_across_blocks() -> None:
         )
 
 
+@pytest.mark.parametrize("part", [1, 64, 1 << 20])
 @pytest.mark.parametrize("rows", [40, 70_000])
-def test_rows_and_sums_of_a_unit_are_exact_however_many(rows: int) -> None:
+def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By counting and by sorting, in parts of any size: a unit is never in two of them."""
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._PART", part)
     dice = np.random.default_rng(4)
-    unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50)])
+    unit = np.concatenate([np.zeros(rows, dtype=np.int64), np.arange(1, 50), dice.integers(0, 50, 500)])
     value = dice.integers(2**20 - 9, 2**20, len(unit))
-    layout = packing._Layout(packing.PackedRoute((), "", ""), 0, (), (), 50, (20,))
-    units, count, (there, total) = packing._count_units(pa.table({"p": (unit << 20) | value}), layout)
-    assert units.tolist() == list(range(50))
-    assert count.tolist() == there.tolist() == np.bincount(unit).tolist()
-    assert total.tolist() == [int(value[unit == u].sum()) for u in range(50)]
+    value[dice.random(len(unit)) < 0.3] = 0  # absent
+    first, second = dice.integers(0, 3, len(unit)), dice.integers(0, 5, len(unit))
+    layout = Layout(PackedRoute(("a", "b"), "", ""), 0, (0, 0), (3, 5), 50, (20,))
+    packed = (((unit << 2 | first) << 3 | second) << 20) | value
+    wanted = {}
+    for u, code, v in zip(unit.tolist(), (first << 3 | second).tolist(), value.tolist(), strict=True):
+        n, there, total = wanted.get((u, code), (0, 0, 0))
+        wanted[u, code] = (n + 1, there + (v > 0), total + v)
+    for parts in (
+        count_cells(iter(np.array_split(packed, 3)), layout, len(packed)),
+        count_cells(iter([packed]), layout, 1 << 40),
+        sort_pairs(dice.permutation(packed), layout),
+    ):
+        seen, found = [], []
+        for one in parts:
+            seen.append(set(one.units.tolist()))
+            columns = (one.units, one.codes, one.rows, *one.sums)
+            found += zip(*(column.tolist() for column in columns), strict=True)
+        assert {(u, code): rest for u, code, *rest in found} == {k: list(v) for k, v in wanted.items()}
+        assert [row[:2] for row in found] == sorted(row[:2] for row in found)
+        assert sum(map(len, seen)) == 50
 
 
 def test_always_choosing_the_first_would_be_seen() -> None:
@@ -312,17 +330,21 @@ def test_sums_by_code_are_exact() -> None:
     codes = dice.integers(0, 7, 5000)
     for far in (3, 2**30, 2**47, 2**49):
         values = dice.integers(-far, far, 5000)
-        expected = [int(sum(int(v) for v in values[codes == c])) for c in range(7)]
-        assert sum_by_code(codes, values, 7).tolist() == expected
-    assert sum_by_code(codes[:0], codes[:0], 2).tolist() == [0, 0]
+        totals = packing._Totals(7, ("p",))
+        for some, what in zip(np.array_split(codes, 4), np.array_split(values, 4), strict=True):
+            totals.add(some, [what])
+        assert totals.sums["p"].tolist() == [int(sum(int(v) for v in values[codes == c])) for c in range(7)]
+        assert totals.units.tolist() == np.bincount(codes).tolist()
 
 
 def test_the_session_takes_the_route(con: duckdb.DuckDBPyConnection) -> None:
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         assert inside.engine(session).room > 10**5
         asked: list[str] = []
-        execute = inside.engine(session).execute
-        inside.engine(session).execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        engine = inside.engine(session)
+        execute, batches = engine.execute, engine.batches
+        engine.execute = lambda sql, lent=None: asked.append(sql) or execute(sql, lent)  # type: ignore
+        engine.batches = lambda sql, lent=None: asked.append(sql) or batches(sql, lent)  # type: ignore
         answer = session.sql(
             "SELECT WITH DP OPTIONS (max_groups_contributed = 4) k, COUNT(*) FROM t GROUP BY k"
         )

@@ -1,0 +1,320 @@
+"""Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
+
+Rows are read a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
+without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept, eight bytes
+a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms import base
+from dpsql.mechanisms.fast.unit_codes import ChangedData, UnitCodes, list_chunks, stream_columns
+from dpsql.noise.selection import IntegerArray, find_runs
+
+BITS = 63
+GROUP_BITS = 24
+"""The bits of group codes beyond which an array of all groups would be larger than its content."""
+_SPARSE = 4
+"""The most numbers in arrays of all units and their groups, per row, for which rows are counted and not sorted."""
+_PART = 1 << 20
+"""Rows or places of one part."""
+_BLOCK = 1 << 16
+"""Rows that are worked on at once: what stays in the cache of one core."""
+
+
+@dataclass(frozen=True)
+class PackedRoute:
+    """One way to the totals: the source of packed rows, and the query that finishes their totals.
+
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` turns the totals (the keys'
+    columns, each tally, the units) into the rows of the plan's query. ``dense``: only where the public groups are all there is
+    between the keys' ends.
+    """
+
+    keys: tuple[str, ...]
+    source: str
+    final: str
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The layout of the bits: from the top the unit, the keys, and the values with the first lowest.
+
+    Args:
+        route: whose keys these are.
+        low, units: the least unit, and how many numbers there are from it to the greatest.
+        lows, sizes: for each key its least value, and the number of its values with that for NULL, which is 0.
+        value_bits: of each value.
+        counted: True where arrays of all units and groups are worth having.
+    """
+
+    route: PackedRoute
+    low: int
+    lows: tuple[int, ...]
+    sizes: tuple[int, ...]
+    units: int
+    value_bits: tuple[int, ...]
+    counted: bool = False
+
+    @property
+    def group_bits(self) -> int:
+        return sum(map(count_bits, self.sizes))
+
+    @property
+    def shift(self) -> int:
+        """The bits of all values, which are the lowest."""
+        return sum(self.value_bits)
+
+    @property
+    def bits(self) -> int:
+        return count_bits(self.units) + self.group_bits + self.shift
+
+    @property
+    def cells(self) -> int:
+        """The groups of all units, those without rows too."""
+        return self.units * math.prod(self.sizes)
+
+    def counts_for(self, rows: int) -> bool:
+        """Tell whether arrays of all cells are worth having for so many rows."""
+        return self.cells * (1 + len(self.value_bits)) <= _SPARSE * rows
+
+    def fields(self) -> list[tuple[str, int, int]]:
+        """Return each key with its least value and the number of its values, the lowest bits first."""
+        return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
+
+    def values(self) -> Iterator[tuple[int, int]]:
+        """Yield the start of each value, and its mask."""
+        at = 0
+        for bits in self.value_bits:
+            yield at, (1 << bits) - 1
+            at += bits
+
+
+def count_bits(size: int) -> int:
+    """Return the bits that hold as many values."""
+    return (size - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class UnitPart:
+    """Totals of some units, all of each: one entry per unit and group, in their order.
+
+    ``sums`` holds for each value the rows that have it, and their sum.
+    """
+
+    units: IntegerArray
+    codes: IntegerArray
+    rows: IntegerArray
+    sums: list[IntegerArray]
+
+
+def total_parts(
+    read: base.Reader, sql: str, layout: Layout, rows: int, codes: UnitCodes | None = None
+) -> Iterator[UnitPart]:
+    """Yield the totals of all units and groups, part by part.
+
+    Args:
+        read: reads the rows.
+        sql: gives one integer per row, or the hash of a unit and an integer without the unit.
+        layout: of the integers.
+        rows: how many there are, about.
+        codes: of the units, where these are hashes.
+
+    Raises:
+        ChangedData: a row's unit has no code, or there are other rows than were counted.
+    """
+    with contextlib.closing(stream_columns(read, sql)) as tables:
+        parts = (part for table in tables for part in _list_packed(table, layout, codes))
+        if layout.counted:
+            return count_cells(parts, layout, rows)
+        return sort_pairs(_gather(parts, rows), layout)
+
+
+def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> Iterator[IntegerArray]:
+    """Yield the packed rows of a table."""
+    if codes is None:
+        yield from list_chunks(table.column(0).cast(pa.int64()))
+        return
+    top = layout.group_bits + layout.shift
+    rest = list_chunks(table.column(1).cast(pa.int64())) if top else []
+    for at, hashes in enumerate(list_chunks(table.column(0))):
+        packed = codes.encode(hashes)
+        if top:
+            if len(rest[at]) != len(packed) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top:
+                raise ChangedData
+            packed <<= top
+            packed |= rest[at]
+        yield packed
+
+
+def _gather(parts: Iterator[IntegerArray], rows: int) -> IntegerArray:
+    """Put parts into one array, made for so many rows and longer where more came."""
+    whole = np.empty(rows, dtype=np.int64)
+    at = 0
+    for part in parts:
+        if at + len(part) > len(whole):
+            whole = np.concatenate([whole[:at], np.empty(len(part) + at // 8, dtype=np.int64)])
+        whole[at : at + len(part)] = part
+        at += len(part)
+    return whole[:at]
+
+
+# -- sorting ----------------------------------------------------------------------------------------------------------
+
+
+def sort_pairs(packed: IntegerArray, layout: Layout) -> Iterator[UnitPart]:
+    """Sort packed rows in their place, and yield their totals part by part."""
+    packed.sort()
+    top = layout.group_bits + layout.shift
+    at = 0
+    while at < len(packed):
+        end = min(len(packed), at + _PART)
+        following = ((int(packed[end - 1]) >> top) + 1) << top
+        end = (
+            len(packed) if following >> BITS else at + int(np.searchsorted(packed[at:], np.int64(following)))
+        )
+        yield _add_up(packed[at:end], layout)
+        at = end
+
+
+def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
+    starts = find_runs(packed, layout.shift)
+    rows = np.diff(starts, append=len(packed))
+    pairs = packed[starts] >> layout.shift
+    sums: list[IntegerArray] = []
+    for at, mask in layout.values():
+        value = packed >> at if at else packed
+        value = value & mask
+        there = value > 0
+        sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
+        sums.append(np.add.reduceat(value, starts))
+    return UnitPart(pairs >> layout.group_bits, pairs & ((1 << layout.group_bits) - 1), rows, sums)
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Cells:
+    """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly.
+
+    Where the rows and the sum of the first value have bits of their own in one integer, they share one: to reach a place that is
+    in no cache is what takes the time.
+    """
+
+    layout: Layout
+    most_rows: int
+    """The rows that may come, at most."""
+    rows: IntegerArray = field(init=False)
+    sums: list[IntegerArray] = field(init=False)
+    absent: list[IntegerArray | None] = field(init=False)
+    """For each value the rows that lack it, where there is one."""
+    shared: int = 0
+    """The bits below the rows in their array that hold the first sum; 0 where it has an array of its own."""
+
+    def __post_init__(self) -> None:
+        bits = self.layout.value_bits
+        if bits and bits[0] + 2 * self.most_rows.bit_length() <= BITS:
+            self.shared = bits[0] + self.most_rows.bit_length()
+        self.rows = self._array()
+        self.sums = [self._array() for _ in bits[1 if self.shared else 0 :]]
+        self.absent = [None] * len(bits)
+
+    def _array(self) -> IntegerArray:
+        return np.zeros(self.layout.cells, dtype=np.int64)
+
+    def add(self, packed: IntegerArray) -> None:
+        """Count packed rows."""
+        cell = self._place(packed >> self.layout.shift)
+        own = list(self.sums)
+        for i, (at, mask) in enumerate(self.layout.values()):
+            value = (packed >> at if at else packed) & mask
+            lacking = np.flatnonzero(value == 0)
+            if len(lacking):
+                missing = self.absent[i]
+                if missing is None:
+                    missing = self.absent[i] = self._array()
+                np.add.at(missing, cell[lacking], 1)
+            if i == 0 and self.shared:
+                value |= 1 << self.shared
+                np.add.at(self.rows, cell, value)
+            else:
+                np.add.at(own.pop(0), cell, value)
+        if not self.shared:
+            np.add.at(self.rows, cell, 1)
+
+    def _place(self, pairs: IntegerArray) -> IntegerArray:
+        """Return the cells of units with their groups' bits: numbers without gaps, in the same order."""
+        if not self.layout.sizes:
+            return pairs
+        at = self.layout.group_bits
+        cell = pairs >> at
+        for size in self.layout.sizes:
+            at -= count_bits(size)
+            cell *= size
+            cell += (pairs >> at) & ((1 << count_bits(size)) - 1)
+        return cell
+
+    def parts(self) -> Iterator[UnitPart]:
+        """Yield the totals of whole units."""
+        codes = self._list_codes()
+        many = max(1, _PART // len(codes))
+        units, codes = np.repeat(np.arange(many), len(codes)), np.tile(codes, many)
+        for start in range(0, len(self.rows), len(codes)):
+            part = slice(start, start + len(codes))
+            there = np.flatnonzero(self.rows[part])
+            rows, sums = self.rows[part][there], [total[part][there] for total in self.sums]
+            if self.shared:
+                sums.insert(0, rows & ((1 << self.shared) - 1))
+                rows >>= self.shared
+            each: list[IntegerArray] = []
+            for total, absent in zip(sums, self.absent, strict=True):
+                each += [rows if absent is None else rows - absent[part][there], total]
+            yield UnitPart(units[there] + start // len(codes) * many, codes[there], rows, each)
+
+    def _list_codes(self) -> IntegerArray:
+        """Return the bits of all groups of one unit, in the order of its cells."""
+        codes = np.zeros(1, dtype=np.int64)
+        for size in self.layout.sizes:
+            codes = ((codes << count_bits(size))[:, None] | np.arange(size)).ravel()
+        return codes
+
+
+def count_cells(parts: Iterator[IntegerArray], layout: Layout, rows: int) -> Iterator[UnitPart]:
+    """Count packed rows into the groups of all units, and yield their totals part by part.
+
+    Args:
+        parts: the packed rows.
+        layout: of their bits.
+        rows: how many there are, about.
+
+    Raises:
+        ChangedData: more came than twice as many: their sums might not fit.
+    """
+    cells = _Cells(layout, 2 * rows)
+    left = 2 * rows
+    for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise ChangedData
+        for start in range(0, len(part), _BLOCK):
+            cells.add(part[start : start + _BLOCK])
+    return cells.parts()
+
+
+def split_keys(codes: IntegerArray, layout: Layout) -> Iterator[tuple[str, IntegerArray, NDArray[np.bool_]]]:
+    """Yield each key's values of group codes, and which of them are not NULL, the last key first."""
+    for key, least, many in layout.fields():
+        own = codes & ((1 << count_bits(many)) - 1)
+        yield key, own - 1 + least, own > 0
+        codes = codes >> count_bits(many)

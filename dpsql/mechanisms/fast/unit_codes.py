@@ -1,0 +1,160 @@
+"""Codes of privacy units that are no small integers: texts, UUIDs, wide integers, moments.
+
+A packed row needs its unit as a small integer, and the integer must belong to that unit alone: two units of one code would be
+bounded as one, and each would then move an answer twice as far as its noise is made for. So a hash is never taken for a unit
+on trust. All different units of a table's column are hashed once (:attr:`CodedUnit.hashes`, no condition, no other
+statement's part in it); where two of them have the same hash, there are no codes. Else a unit's code is the place of its hash
+among all of them in order: an injective map, kept here in some fourteen bytes a unit and nowhere that SQL could read it.
+
+That holds for the rows which were looked at, so codes belong to one state of the data: the engine says how long a state lasts
+(:attr:`dpsql.mechanisms.base.Reader.memory`), and gives no such promise for data that others may change. A hash without a code
+ends the route: the plain query is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms import base
+from dpsql.noise.selection import IntegerArray
+
+Hashes = NDArray[np.uint64]
+
+_ROOM_SHARE = 4
+"""The part of the rows that may be held here which codes may take, each as much as two rows."""
+_WORTH = 4
+"""A statement that reads fewer than one of so many rows of the table makes no codes."""
+_KEPT = 2
+"""Columns of one table whose codes are kept."""
+_BLOCK = 1 << 15
+_STEPS = 4
+"""Hashes that are passed one by one before the rest is found by halving: few share the bits by which they are first sought."""
+_LAST = (1 << 64) - 1
+
+
+class ChangedData(Exception):
+    """Rows are not those that were looked at before: a unit has no code, or there are many more."""
+
+
+class UnitCodes:
+    """An injective map of hashes to the integers from 0.
+
+    Args:
+        hashes: different ones, in ascending order.
+
+    >>> codes = UnitCodes(np.array([3, 9, 2**63], dtype=np.uint64))
+    >>> codes.encode(np.array([9, 2**63, 9, 3], dtype=np.uint64)).tolist()
+    [1, 2, 1, 0]
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.size = len(hashes)
+        self._shift = np.uint64(64 - max(1, self.size.bit_length()))
+        # The last is never passed, so every search ends.
+        self._hashes = np.append(hashes, np.uint64(_LAST))
+        many = np.bincount((hashes >> self._shift).view(np.int64), minlength=1 << (64 - int(self._shift)))
+        kind = np.int32 if self.size < 1 << 31 else np.int64
+        self._starts = (np.cumsum(many) - many).astype(kind)
+
+    @classmethod
+    def of(cls, hashes: Hashes) -> UnitCodes | None:
+        """Return the codes of units with these hashes, in any order; None where two units have the same."""
+        hashes = np.sort(hashes)
+        return None if (hashes[1:] == hashes[:-1]).any() else cls(hashes)
+
+    def encode(self, hashes: Hashes) -> IntegerArray:
+        """Return the code of each hash.
+
+        Raises:
+            ChangedData: one of them has none.
+        """
+        codes = np.empty(len(hashes), dtype=np.int64)
+        for start in range(0, len(hashes), _BLOCK):
+            some, place = hashes[start : start + _BLOCK], codes[start : start + _BLOCK]
+            place[:] = self._starts.take((some >> self._shift).view(np.int64), mode="clip")
+            found = self._hashes.take(place, mode="clip")
+            behind = np.flatnonzero(found < some)
+            for _ in range(_STEPS):
+                place[behind] += 1
+                found[behind] = self._hashes.take(place[behind], mode="clip")
+                behind = behind[found[behind] < some[behind]]
+            if len(behind):
+                place[behind] = np.searchsorted(self._hashes, some[behind])
+                found[behind] = self._hashes[place[behind]]
+            if (found != some).any() or int(place.max()) >= self.size:
+                raise ChangedData
+        return codes
+
+
+@dataclass(frozen=True)
+class CodedUnit:
+    """A table's unit column, and the texts by which its codes are made.
+
+    ``hashes`` gives the hash of each different unit, once; ``counts`` the number of the table's rows. ``place`` is what the
+    second lock holds both this text and the packed rows to: the table's path, and the column.
+    """
+
+    hashes: str
+    counts: str
+    place: base.UnitPlace
+
+    def find(self, read: base.Reader, rows: int) -> UnitCodes | None:
+        """Return the codes, made if they are worth it for a statement of so many rows; None where there are none."""
+        memory = self._remember(read)
+        if memory is not None and self.hashes not in memory:
+            self._make(read, rows, memory)
+        return self.recall(read)
+
+    def recall(self, read: base.Reader) -> UnitCodes | None:
+        """Return the codes that are known of the data as they are now."""
+        found = (self._remember(read) or {}).get(self.hashes)
+        return found if isinstance(found, UnitCodes) else None
+
+    def _remember(self, read: base.Reader) -> MutableMapping[str, object] | None:
+        if read.memory is None:
+            return None
+        return read.memory(self.hashes if read.exact is None else read.exact(self.hashes, read.lent))
+
+    def _make(self, read: base.Reader, rows: int, memory: MutableMapping[str, object]) -> None:
+        lock = memory.setdefault(f"making {self.hashes}", threading.Lock())
+        assert hasattr(lock, "acquire") and hasattr(lock, "release")
+        if not lock.acquire(blocking=False):
+            return  # another thread makes them: this statement is answered without
+        try:
+            whole = int(read(self.counts).column(0)[0].as_py() or 0)
+            if rows * _WORTH < whole or self.hashes in memory:
+                return
+            found = self._read(read)
+            kept = [key for key, value in memory.items() if isinstance(value, UnitCodes)]
+            for key in kept[: len(kept) + 1 - _KEPT]:
+                del memory[key]
+            memory[self.hashes] = found
+        finally:
+            lock.release()
+
+    def _read(self, read: base.Reader) -> UnitCodes | None:
+        parts: list[Hashes] = []
+        with contextlib.closing(stream_columns(read, self.hashes)) as tables:
+            for table in tables:
+                parts += list_chunks(table.column(0))
+                if sum(map(len, parts)) * _ROOM_SHARE > read.room:
+                    return None
+        return UnitCodes.of(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
+
+
+def stream_columns(read: base.Reader, sql: str) -> Generator[pa.Table]:
+    """Yield the rows of a query in parts; it ends where the generator is closed."""
+    yield from read.stream_parts(sql)
+
+
+def list_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
+    """Return the parts of a column of numbers as arrays, without a copy."""
+    return [np.from_dlpack(chunk) for chunk in column.chunks if len(chunk)]  # to_numpy would import pandas
