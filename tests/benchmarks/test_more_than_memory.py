@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support.own_process import run_at_most
+from tests.support.own_process import Run, run_at_most
 
 FOLDER = os.environ.get("DPSQL_MORE_THAN_MEMORY")
 pytestmark = [
@@ -102,6 +102,8 @@ STATEMENTS = {
     "PTR IQR": f"{PTR} IQR(amount) FROM visits",
 }
 """The most important first; what takes longest last."""
+ONE_THREAD = ("private groups of 118 million texts",)
+"""What does not end with two threads in that memory."""
 
 
 def write_data(folder: Path) -> None:
@@ -128,18 +130,24 @@ def write_data(folder: Path) -> None:
     assert size > 9.9 * LIMIT, size
 
 
+def run(folder: Path, name: str) -> Run:
+    """Run one statement, and add a line of JSON to ``runs.jsonl`` in the folder."""
+    threads = {"threads": "1"} if name in ONE_THREAD else {}
+    found = run_at_most(
+        folder, folder / "policy.toml", LIMIT, STATEMENTS[name], SECONDS, max_temp_directory_size="30GiB", **threads
+    )  # fmt: skip
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    record = {"name": name, **found.as_record(), "duckdb": duckdb.__version__, "when": when}
+    with (folder / "runs.jsonl").open("a") as file:
+        print(json.dumps(record), file=file)
+    return found
+
+
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_it_ends_in_a_tenth_of_the_memory(name: str) -> None:
-    """One line of JSON for each goes to ``runs.jsonl`` in the folder."""
     assert FOLDER is not None
-    folder = Path(FOLDER)
-    write_data(folder)
-    run = run_at_most(
-        folder, folder / "policy.toml", LIMIT, STATEMENTS[name], SECONDS, max_temp_directory_size="30GiB"
-    )
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with (folder / "runs.jsonl").open("a") as file:
-        print(json.dumps({"name": name, **run.as_record(), "duckdb": duckdb.__version__, "when": when}), file=file)
-    print(f"\n{name}: {run}")
-    assert run.outcome in ("ended", "cut"), run
-    assert run.peak < 1.5 * LIMIT, run
+    write_data(Path(FOLDER))
+    found = run(Path(FOLDER), name)
+    print(f"\n{name}: {found}")
+    assert found.outcome in ("ended", "cut"), found
+    assert found.peak < 1.5 * LIMIT, found

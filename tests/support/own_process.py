@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,15 +90,14 @@ def run_apart(
     return subprocess.run([sys.executable, "-c", script, *given], capture_output=True, text=True)
 
 
-def run_at_most(
-    folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str
-) -> Run:
+def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str) -> Run:
     """Run one statement in a process that is ended after so many seconds; what it spilled is removed."""
     script = CHILD.replace("PAUSE", "0.05").replace("MORE", repr(more))
     place = folder / "spilled"
     given = [str(place), str(policy), f"{limit >> 20}MiB", json.dumps({"it": text})]
     command = [sys.executable, "-c", script, *given]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    begun = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
     except subprocess.TimeoutExpired:
@@ -105,7 +105,9 @@ def run_at_most(
     finally:
         shutil.rmtree(place, ignore_errors=True)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"ended by {-done.returncode}"])[-1]
-        return Run(last[:200], 0.0)
-    one = json.loads(done.stdout)["it"]
+        said = [line for line in done.stderr.splitlines() if "Error" in line] or [
+            f"ended by {-done.returncode}"
+        ]
+        return Run(said[-1][:200], round(time.monotonic() - begun, 1))
+    one = json.loads(done.stdout.splitlines()[-1])["it"]
     return Run("ended", one["seconds"], tuple(one["row"]), one["rows"], one["whole"], one["spilled"])
