@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.benchmarks import Benchmarks
-
-_BENCHMARKS = pytest.StashKey[Benchmarks]()
+from tests.support.benchmarks import RUN, Benchmarks
 
 
 @pytest.fixture(scope="session")
-def benchmarks(request: pytest.FixtureRequest) -> Benchmarks:
+def benchmarks() -> Benchmarks:
     """The table that is printed at the end: ``benchmarks.compare(name, ours, plain, target=...)`` adds a line to it."""
-    return request.config.stash.setdefault(_BENCHMARKS, Benchmarks())
+    return RUN
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    benchmarks = config.stash.get(_BENCHMARKS, None)
-    if benchmarks is not None and benchmarks.figures:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if RUN.figures:
         terminalreporter.section("speed, beside targets and other systems")
-        terminalreporter.write_line(str(benchmarks))
+        terminalreporter.write_line(str(RUN))

@@ -124,19 +124,44 @@ class Benchmarks:
         self.note(Figure(name, ratio, target, statistics.median(ours), statistics.median(plain), rows=rows))
         return ratio
 
-    def note(self, figure: Figure) -> None:
-        """Keep a figure for the table, show it, and add it to the file."""
+    def note_growth(
+        self,
+        case: str,
+        units: str,
+        rows: int,
+        threads: int,
+        seconds: Mapping[str, Sequence[float]],
+        peaks: Mapping[str, int],
+    ) -> None:
+        """Note a point of the curves: seconds of ``ours``, ``plain`` and ``scan`` in turn, and peaks of the first two.
+
+        Its record says besides what a figure does: ``case``, ``units``, ``scan`` (seconds), ``peak`` and ``plain_peak`` (bytes).
+        """
+        ours, plain, scan = (seconds[side] for side in ("ours", "plain", "scan"))
+        figure = Figure(
+            f"growth, {case}, units are {units}, {rows // 10**6} million rows, {threads} threads",
+            divide_pairs(ours, plain), None, statistics.median(ours), statistics.median(plain), "times", rows, threads,
+        )  # fmt: skip
+        more = {"peak": peaks["ours"], "plain_peak": peaks["plain"]}
+        self.note(figure, {"case": case, "units": units, "scan": statistics.median(scan), **more})
+
+    def note(self, figure: Figure, more: Mapping[str, object] = {}) -> None:
+        """Keep a figure for the table, show it, and add it to the file, with ``more`` in its record."""
         self.figures.append(figure)
         print("\n" + "  ".join(cell for cell in _write_line(figure) if cell))
         path = os.environ.get(FILE)
         if path:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             with open(path, "a") as file:
-                print(json.dumps(figure.as_record()), file=file)
+                print(json.dumps({**figure.as_record(), **more}), file=file)
 
     def __str__(self) -> str:
         heads = ("case", "figure", "target", "", "ours", "plain", "rows", *SYSTEMS)
         return align([heads, *map(_write_line, self.figures)])
+
+
+RUN = Benchmarks()
+"""The figures of this run, which are printed at its end."""
 
 
 def _write_line(figure: Figure) -> tuple[str, ...]:
