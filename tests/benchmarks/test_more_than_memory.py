@@ -24,7 +24,8 @@ pytestmark = [
     pytest.mark.skipif(FOLDER is None, reason="names no folder for a file of 10 GiB"),
 ]
 ROWS, UNITS, ROWS_OF_A_FILE = 120_000_000, 10_800_000, 27_000_000
-LIMIT = 1 << 30
+LIMIT, MORE = 1 << 30, 768 << 20
+"""What DuckDB may take, and the process besides."""
 SECONDS = 600
 """A longer run is cut, and said to be."""
 POLICY = """
@@ -150,4 +151,4 @@ def test_it_ends_in_a_tenth_of_the_memory(name: str) -> None:
     found = run(Path(FOLDER), name)
     print(f"\n{name}: {found}")
     assert found.outcome in ("ended", "cut"), found
-    assert found.peak < 1.5 * LIMIT, found
+    assert found.peak < LIMIT + MORE, found

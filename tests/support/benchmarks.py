@@ -168,7 +168,7 @@ def _write_line(figure: Figure) -> tuple[str, ...]:
     target = "" if figure.target is None else f"{figure.target:g}"
     sides = ("" if s is None else f"{s * 1e3:,.1f} ms" for s in (figure.seconds, figure.plain))
     rows = "" if figure.rows is None else f"{figure.rows:,}"
-    peers = PEERS.get(figure.name[:2], {})
+    peers = PEERS.get(figure.name.split()[0], {})
     others = (f"{peers[system]:g}" if system in peers else "" for system in SYSTEMS)
     unit = "x" if figure.unit == "times" else f" {figure.unit}"
     mark = "missed" if figure.missed else ""

@@ -73,9 +73,15 @@ class Run:
 
 
 def run_apart(
-    folder: Path, policy: Path, limit: int, statements: dict[str, str], pause: float = 0.002, **more: str
+    folder: Path,
+    policy: Path,
+    limit: int,
+    statements: dict[str, str],
+    pause: float = 0.002,
+    seconds: float | None = None,
+    **more: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run statements in one process, which prints what it found of each.
+    """Run statements in one process, which prints in its last line what it found of each.
 
     Args:
         folder: what is spilled goes to ``spilled`` in it.
@@ -83,27 +89,29 @@ def run_apart(
         limit: bytes that DuckDB may take.
         statements: by their names.
         pause: seconds between looks at what is spilled.
+        seconds: the most that it may take.
         more: of the resources.
     """
     script = CHILD.replace("PAUSE", repr(pause)).replace("MORE", repr(more))
     given = [str(folder / "spilled"), str(policy), f"{limit >> 20}MiB", json.dumps(statements)]
-    return subprocess.run([sys.executable, "-c", script, *given], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", script, *given],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
 
 
 def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str) -> Run:
     """Run one statement in a process that is ended after so many seconds; what it spilled is removed."""
-    script = CHILD.replace("PAUSE", "0.05").replace("MORE", repr(more))
-    place = folder / "spilled"
-    given = [str(place), str(policy), f"{limit >> 20}MiB", json.dumps({"it": text})]
-    command = [sys.executable, "-c", script, *given]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     begun = time.monotonic()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
+        done = run_apart(folder, policy, limit, {"it": text}, 0.05, seconds, **more)
     except subprocess.TimeoutExpired:
         return Run("cut", seconds)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder / "spilled", ignore_errors=True)
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if "Error" in line] or [
             f"ended by {-done.returncode}"
