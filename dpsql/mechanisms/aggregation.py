@@ -251,7 +251,6 @@ class Aggregation(base.Operator):
         table = self.packed.take(read, entropy) if self.packed is not None else None
         if table is not None:
             return iter((table,))
-        read = base.add_salt(read, (self.query,), entropy)
         return read_totals(read, self.query, self.unit_parts, self.keys, self.selection is not None, entropy)
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:

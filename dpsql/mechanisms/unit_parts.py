@@ -44,16 +44,17 @@ def read_totals(
     """Yield the exact totals of groups, in several tables where they are ``streamed``, each group once.
 
     Args:
-        read: has the salt of ``query``.
+        read: reads exact rows.
         query: gives the totals of all units.
         parts: gives those of the units in parts ``$first`` to ``$last``; empty where there is no such text.
         keys: the columns that name a group; all others are added up.
         streamed: whether there may be too many groups to have them all in memory.
-        entropy: for a salt, if the parts need one.
+        entropy: for the salt.
 
     Raises:
         OutOfMemory: the engine lacks the memory even for the smallest parts, or there are too many groups.
     """
+    read = base.add_salt(read, (query,), entropy)
     try:
         tables = read.stream_parts(query) if streamed else iter((read(query),))
         table = next(tables)
