@@ -17,7 +17,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ from dpsql.mechanisms.mean_errors import expect_mean_error, read_mean_error
 from dpsql.mechanisms.moments import Count, Noisy, Output, Sum
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
+from dpsql.mechanisms.unit_parts import read_totals
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import pack_integers, read_integers, unpack_integers, write_number
 from dpsql.privacy.events import Event, compose_events
@@ -133,6 +134,7 @@ class Aggregation(base.Operator):
         confidence: level of the intervals.
         packed: another route to the rows of ``query``.
         ordered: the public key in whose order some statistics have noise; empty where none has.
+        unit_parts: ``query`` over some of the units (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form.
     """
 
     query: str
@@ -142,6 +144,7 @@ class Aggregation(base.Operator):
     confidence: float = 0.95
     packed: PackedAggregation | None = None
     ordered: str = ""
+    unit_parts: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         in_order = any(isinstance(s.noise, OrderedNoise) for s in self.statistics)
@@ -248,8 +251,7 @@ class Aggregation(base.Operator):
         table = self.packed.take(read, entropy) if self.packed is not None else None
         if table is not None:
             return iter((table,))
-        read = base.add_salt(read, (self.query,), entropy)
-        return read.stream_parts(self.query) if self.selection is not None else iter((read(self.query),))
+        return read_totals(read, self.query, self.unit_parts, self.keys, self.selection is not None, entropy)
 
     def _select(self, table: pa.Table, entropy: Entropy) -> pa.Table:
         """Return the groups that are kept, with the columns that are needed further."""

@@ -15,6 +15,7 @@ import pytest
 import dpsql
 from dpsql.sql.parse.statements import parse
 from tests.support import inside, peers
+from tests.support.benchmarks import Benchmarks, Figure
 
 pytestmark = pytest.mark.benchmark
 TARGET = 50
@@ -33,7 +34,7 @@ def milliseconds(work: Callable[[], object]) -> float:
     return min(took) * 1e3
 
 
-def test_binding_tpcds() -> None:
+def test_binding_tpcds(benchmarks: Benchmarks) -> None:
     """From the statement's tree to its plan and price; nothing runs, nothing is remembered."""
     found: dict[str, tuple[float, float]] = {}
     with duckdb.connect() as con:
@@ -50,7 +51,7 @@ def test_binding_tpcds() -> None:
     print(
         f"\nbinding {len(times)} statements of TPC-DS: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms"
     )
-    print(f"{ratio:.1f} times as long as reading the text (bound {MOST_RATIO})")
+    benchmarks.note(Figure("binding TPC-DS, over reading its text", ratio, MOST_RATIO))
     for name, (_, bound) in sorted(found.items(), key=lambda item: -item[1][1]):
         if bound > TARGET:
             print(f"above {TARGET} ms: {name}, {bound:.1f} ms")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.ledger.ledger import KeptReleases, Ledger
+from tests.support.benchmarks import Benchmarks, Figure
 from tests.support.ledgers import policy_of
 from tests.support.long_ledgers import event_of, fill_ledger
 
@@ -18,7 +19,9 @@ EARLIER = 10_000
 
 @pytest.mark.benchmark
 @pytest.mark.parametrize("accountant", ["basic", "zcdp", "gdp"])
-def test_the_next_statement(tmp_path: Path, accountant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_statement(
+    tmp_path: Path, accountant: str, monkeypatch: pytest.MonkeyPatch, benchmarks: Benchmarks
+) -> None:
     monkeypatch.setenv("DPSQL_STATE", str(tmp_path / "state"))
     path = tmp_path / "a.ledger"
     fill_ledger(path, policy_of("1000", "1e-6", accountant), EARLIER)
@@ -46,4 +49,5 @@ def test_the_next_statement(tmp_path: Path, accountant: str, monkeypatch: pytest
         f"\n{accountant}: after {EARLIER} statements, reserve and settle {pay:.2f} ms ({sync:.2f} ms is one "
         f"fsync of this disk), price of the next {price:.3f} ms (target 5), open {opened:.2f} s"
     )
+    benchmarks.note(Figure(f"W10 price of the next after {EARLIER:,}, {accountant}", price, 5, unit="ms"))
     assert len(paid) == 100

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.benchmarks import Benchmarks, Figure
+
 MEASURE = """
 import time
 import duckdb, sqlglot, IPython
@@ -36,10 +38,9 @@ def time_starts(script: str, folder: Path) -> float:
 
 
 @pytest.mark.benchmark
-def test_loading_adds_little(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_loading_adds_little(benchmarks: Benchmarks, tmp_path: Path) -> None:
     seconds = time_starts(MEASURE, tmp_path)
-    with capsys.disabled():
-        print(f"\n%load_ext dpsql: {seconds:.3f} s (target 0.35)")
+    benchmarks.note(Figure("W12 %load_ext dpsql", seconds, 0.35, unit="s"))
     assert seconds < 0.35
 
 
@@ -54,15 +55,14 @@ print(time.process_time() - began)
 
 
 @pytest.mark.benchmark
-def test_a_client_loads_little(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_client_loads_little(benchmarks: Benchmarks, tmp_path: Path) -> None:
     seconds = time_starts(CLIENT, tmp_path)
-    with capsys.disabled():
-        print(f"\na client of a server, up to its first message: {seconds:.3f} s (target 0.3)")
+    benchmarks.note(Figure("a client of a server, up to its first message", seconds, 0.3, unit="s"))
     assert seconds < 0.3
 
 
 @pytest.mark.benchmark
-def test_a_result_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_is_cheap(benchmarks: Benchmarks) -> None:
     import time
 
     import pyarrow as pa
@@ -74,6 +74,5 @@ def test_a_result_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(100):
         repr(Result(table, intervals={"n": [(1210.0, 1270.0)]}))
     each = (time.perf_counter() - began) / 100
-    with capsys.disabled():
-        print(f"\nbuilding and showing a result of one row: {each * 1e3:.2f} ms")
+    benchmarks.note(Figure("building and showing a result of one row", each * 1e3, 20, unit="ms"))
     assert each < 0.02

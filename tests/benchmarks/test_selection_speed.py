@@ -23,6 +23,7 @@ from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise, split_epsilon
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
 from dpsql.noise.entropy import Entropy
+from tests.support.benchmarks import RUN, Figure
 
 pytestmark = pytest.mark.benchmark
 N = 1_000_000
@@ -254,6 +255,7 @@ def test_through_a_session(bids: duckdb.DuckDBPyConnection, name: str, accountan
     with dpsql.connect(bids, policy=dpsql.Policy.loads(POLICY.format(accountant=accountant))) as session:
         found, said = ratio(bids, session, ours, theirs)
     say(f"{name} ({accountant}): {said} (target {target})")
+    RUN.note(Figure(f"{name} ({accountant})", found, target, rows=ROWS))
     if target < found <= BEHIND.get(name, 0):
         pytest.xfail(f"{found:.1f}: DuckDB counts ten million numbers above one in 10 ms")
     assert found <= target

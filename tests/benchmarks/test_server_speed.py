@@ -5,7 +5,6 @@ They print, and do not gate. Targets: 3 ms more for a statement, and 1.5 times t
 
 from __future__ import annotations
 
-import os
 import statistics
 import threading
 import time
@@ -18,6 +17,7 @@ import pytest
 
 import dpsql
 from dpsql.ledger.ledger import Ledger
+from tests.support.benchmarks import Benchmarks, Figure
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -36,7 +36,7 @@ def measure(ask: Callable[[], object], count: int = 60) -> list[float]:
     return sorted(times)
 
 
-def test_a_statement_over_loopback(tmp_path: Path) -> None:
+def test_a_statement_over_loopback(tmp_path: Path, benchmarks: Benchmarks) -> None:
     write_data(tmp_path)
     policy = write_policy(tmp_path, {"ada": 900}, RULES)
     with (
@@ -56,6 +56,12 @@ def test_a_statement_over_loopback(tmp_path: Path) -> None:
                 both.append(measure(partial(session.sql, text, fresh=fresh)))
             ours, theirs = both[0] + both[2], both[1] + both[3]
             more = statistics.median(theirs) - statistics.median(ours)
+            benchmarks.note(
+                Figure(
+                    f"loopback, {'fresh ' if fresh else ''}{text}", more, 3, statistics.median(theirs) / 1e3,
+                    statistics.median(ours) / 1e3, unit="ms more",
+                )
+            )  # fmt: skip
             least = min(theirs) - min(ours)
             print(
                 f"\n{'fresh ' if fresh else ''}{text}: in process {statistics.median(ours):.2f} ms, over loopback "
@@ -73,7 +79,7 @@ def write_statements(name: str) -> list[str]:
     ]
 
 
-def test_sixteen_analysts_at_once(tmp_path: Path) -> None:
+def test_sixteen_analysts_at_once(tmp_path: Path, benchmarks: Benchmarks) -> None:
     """Nobody sees another's session, the sum of the charges is exact, and the time is that of one process, nearly."""
     write_data(tmp_path)
     policy = write_policy(tmp_path, dict.fromkeys(ANALYSTS, 60), RULES)
@@ -122,7 +128,5 @@ def test_sixteen_analysts_at_once(tmp_path: Path) -> None:
         charged = sum((entry.event.basic[0] for entry in entries if entry.event is not None), Fraction(0))
         assert charged == Fraction(len(entries), 10)
         assert {entry.outcome for entry in entries} == {"released"}
-        print(
-            f"\n{len(ANALYSTS)} analysts, {STATEMENTS} statements each, {len(entries)} paid: in turn {in_turn:.1f} s, at once "
-            f"over the wire {at_once:.1f} s on {os.cpu_count()} cores: {at_once / in_turn:.2f} times (target 1.5)"
-        )
+        name = f"{len(ANALYSTS)} analysts at once, {STATEMENTS} statements each, over the wire"
+        benchmarks.note(Figure(name, at_once / in_turn, 1.5, at_once, in_turn))

@@ -6,12 +6,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 
 import duckdb
 import pytest
 
 import dpsql
 from dpsql.privacy.filters import ACCOUNTANTS
+from tests.support.benchmarks import PEERS, Benchmarks, Figure, alternate
 
 pytestmark = pytest.mark.benchmark
 ROWS, UNITS = 10_000_000, 1_000_000
@@ -57,33 +60,6 @@ def visits() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Session]]:
             yield con, session
 
 
-def ratio(
-    name: str, target: float, ours: Callable[[], object], theirs: Callable[[], object], times: int = 5
-) -> float:
-    """Median time of ours over theirs, measured in turn."""
-    ours(), theirs()
-    mine, other = [], []
-    for _ in range(times):
-        for call, took in ((ours, mine), (theirs, other)):
-            start = time.perf_counter()
-            call()
-            took.append(time.perf_counter() - start)
-    found = statistics.median(mine) / statistics.median(other)
-    print(
-        f"\n{name}: {found:.2f}x (target {target}), {statistics.median(mine):.3f}s / "
-        f"{statistics.median(other):.3f}s"
-    )
-    return found
-
-
-PEERS: dict[str, dict[str, float]] = {
-    "W1": {"diffprivlib": 7.6, "SmartNoise": 8.6, "OpenDP": 115, "Qrlew": 713},
-    "W2": {"Qrlew": 9.4, "SmartNoise": 9.6, "OpenDP": 13.8},
-    "W3": {"Qrlew": 5.8, "SmartNoise": 8.5, "OpenDP": 14.4},
-    "W4": {"Qrlew": 16, "OpenDP": 17, "SmartNoise": 77},
-}
-"""Other systems' times for the same work, over the plain query's: measured once, on two cores, with rows like these.
-diffprivlib had the column in memory already."""
 MISSED = {
     "W1": "measured 2.98x and 3.30x: the query alone takes 2.4 times the plain one, the statement around it the rest"
 }
@@ -116,19 +92,20 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_scans(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: str) -> None:
+def test_scans(
+    visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], name: str, benchmarks: Benchmarks
+) -> None:
     con, session = visits
     target, ours, theirs = CASES[name]
-    found = ratio(
+    found = benchmarks.compare(
         name,
-        target,
         lambda: session.sql(ours, fresh=True),
         lambda: con.sql(theirs).fetchall(),
-        9 if "W1" in name else 5,
+        target=target,
+        rows=ROWS,
+        times=9 if "W1" in name else 5,
     )
-    peers = PEERS[name[:2]]
-    print("peers on the same work: " + ", ".join(f"{peer} {times:g}x" for peer, times in peers.items()))
-    assert found < min(peers.values())
+    assert found < min(PEERS[name[:2]].values())
     if found > target and name[:2] in MISSED:
         pytest.xfail(MISSED[name[:2]])
     assert found <= target
@@ -154,43 +131,43 @@ columns.amount.bounds = [0, 100]
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
-def test_small_statements_beside_plain_ones(accountant: str) -> None:
+def test_small_statements_beside_plain_ones(accountant: str, benchmarks: Benchmarks) -> None:
     """A hundred rows: a new text, new values, an answer afresh, and EXPLAIN; each beside plain DuckDB, in turn."""
     with duckdb.connect() as con:
         con.execute("CREATE TABLE tiny AS SELECT range AS user_id, range % 50 AS amount FROM range(100)")
         policy = dpsql.Policy.loads(_SMALL.format(accountant=accountant))
         with dpsql.connect(con, policy=policy) as session, con.cursor() as plain:
             for unit in ("rows", "users"):
-                _compare_small(session, plain, unit, accountant)
+                _compare_small(session, plain, unit, accountant, benchmarks)
 
 
 def _compare_small(
-    session: dpsql.Session, plain: duckdb.DuckDBPyConnection, unit: str, accountant: str, times: int = 40
-) -> None:
+    session: dpsql.Session, plain: duckdb.DuckDBPyConnection, unit: str, accountant: str, benchmarks: Benchmarks
+) -> None:  # fmt: skip
     text = f"SELECT COUNT(*) AS n, SUM(amount) AS s FROM {unit} WHERE amount > {{}}"
-    ways: dict[str, tuple[str, Callable[[int], object]]] = {
-        "new text": ("15", lambda i: session.sql(text.replace("AS n", f"AS n{i}").format(i % 9), fresh=True)),
-        "new values": ("15", lambda i: session.sql(text.format(100 + i), fresh=True)),
-        "afresh": ("8", lambda i: session.sql(text.format(7), fresh=True)),
-        "EXPLAIN": ("", lambda i: session.explain(text.format(7))),
-        "plain": ("", lambda i: plain.sql(text.format(i).replace(unit, "tiny")).fetchall()),
+    ways: dict[str, tuple[float | None, Callable[[int], object]]] = {
+        "new text": (15, lambda i: session.sql(text.replace("AS n", f"AS n{i}").format(i % 9), fresh=True)),
+        "new values": (15, lambda i: session.sql(text.format(100 + i), fresh=True)),
+        "afresh": (8, lambda i: session.sql(text.format(7), fresh=True)),
+        "EXPLAIN": (None, lambda i: session.explain(text.format(7))),
     }
-    took: dict[str, list[float]] = {name: [] for name in ways}
-    for i in range(times + 5):
-        for name, (_, ask) in ways.items():
-            start = time.perf_counter()
-            ask(i)
-            took[name].append(1e3 * (time.perf_counter() - start))
-    found = {name: statistics.median(times[5:]) for name, times in took.items()}
-    for name, (target, _) in ways.items():
-        wanted = f", target {target}" if target else ""
-        print(
-            f"\nsmall, {unit}, {accountant}, {name}: {found[name]:.2f} ms, {found[name] / found['plain']:.1f}x{wanted}"
-        )
-    assert all(found.values())
+    runs = {
+        name: partial(lambda ask, places: ask(next(places)), ask, count()) for name, (_, ask) in ways.items()
+    }
+    places = count()
+    taken = alternate(
+        *runs.values(),
+        lambda: plain.sql(text.format(next(places)).replace(unit, "tiny")).fetchall(),
+        times=45,
+    )
+    *ours, theirs = (seconds[5:] for seconds in taken)
+    for (name, (target, _)), mine in zip(ways.items(), ours, strict=True):
+        assert benchmarks.note_pairs(f"small, {unit}, {accountant}, {name}", mine, theirs, target=target)
 
 
-def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session]) -> None:
+def test_a_small_statement(
+    visits: tuple[duckdb.DuckDBPyConnection, dpsql.Session], benchmarks: Benchmarks
+) -> None:
     """W12: from text to result, on a hundred rows."""
     con, session = visits
     for name, query in (
@@ -203,10 +180,9 @@ def test_a_small_statement(visits: tuple[duckdb.DuckDBPyConnection, dpsql.Sessio
             start = time.perf_counter()
             session.sql(query.format(i=i), fresh=name != "replayed")
             took.append(time.perf_counter() - start)
-        print(
-            f"\nW12 {name}: {statistics.median(took) * 1e3:.1f} ms, best {min(took) * 1e3:.1f} ms (target 8)"
-        )
+        benchmarks.note(Figure(f"W12 {name}", 1e3 * statistics.median(took), 8, unit="ms", rows=100))
     start = time.perf_counter()
     for _ in range(60):
         con.sql("SELECT COUNT(*) FROM tiny").fetchall()
-    print(f"\nW12 DuckDB's own: {(time.perf_counter() - start) / 60 * 1e3:.1f} ms")
+    plain = (time.perf_counter() - start) / 60 * 1e3
+    benchmarks.note(Figure("W12 DuckDB's own", plain, unit="ms", rows=100))

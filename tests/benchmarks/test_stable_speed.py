@@ -17,6 +17,7 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Iqr, iqr_sensitivity
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
 from dpsql.noise.entropy import Entropy
+from tests.support.benchmarks import RUN, Figure
 
 pytestmark = pytest.mark.benchmark
 N = 10_000_000
@@ -52,7 +53,7 @@ def against(
 
     base, ours = alternately([lambda: read(plain), lambda: operator.release(read, Entropy())])
     with capsys.disabled():
-        print(f"\n{ours:.3f} s against {base:.3f} s: {ours / base:.2f} x  {plain}")
+        RUN.note(Figure(f"W8 beside {plain}", ours / base, 0.6, ours, base, rows=N))
     return ours / base
 
 
@@ -125,10 +126,8 @@ def of_a_session(
             [lambda: visits.sql(plain).to_arrow_table(), lambda: session.sql(text, fresh=True)], 9
         )
     with capsys.disabled():
-        print(
-            f"\n{ours:.3f} s against {base:.3f} s: {ours / base:.2f} x (target {TARGET})  {blocks} blocks of {call} of {rows} "
-            f"in {'a file' if place else 'memory'}"
-        )
+        name = f"W9 {blocks} blocks of {call} of {rows}, in {'a file' if place else 'memory'}"
+        RUN.note(Figure(name, ours / base, TARGET, ours, base, rows=N))
     return ours / base
 
 

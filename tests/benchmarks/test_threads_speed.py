@@ -16,6 +16,7 @@ import pytest
 
 import dpsql
 from tests.support.at_once import POLICY, ask_at_once
+from tests.support.benchmarks import Benchmarks, Figure
 
 pytestmark = pytest.mark.benchmark
 THREADS, ROWS = 16, 1_000_000
@@ -36,7 +37,7 @@ def measure(ask: Callable[..., list[object]], jobs: Sequence[Callable[[], object
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core answers in turn")
-def test_threads_are_answered_together(tmp_path: Path) -> None:
+def test_threads_are_answered_together(tmp_path: Path, benchmarks: Benchmarks) -> None:
     path = str(tmp_path / "data.duckdb")
     with duckdb.connect(path) as con:
         con.execute(f"CREATE TABLE t AS SELECT hash(i) % 250000 AS u, i % 10 AS x FROM range({ROWS}) r(i)")
@@ -54,7 +55,7 @@ def test_threads_are_answered_together(tmp_path: Path) -> None:
             alone = measure(ask_in_turn, make_jobs())
             ratios.append(alone / measure(ask_at_once, make_jobs()))
     ratio = statistics.median(ratios)
-    print(
-        f"\n{THREADS} threads are answered {ratio:.2f} times as soon together as in turn (bound {LEAST_RATIO})"
+    benchmarks.note(
+        Figure(f"{THREADS} threads together, over in turn", 1 / ratio, 1 / LEAST_RATIO, rows=ROWS)
     )
     assert ratio >= LEAST_RATIO

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -13,6 +11,7 @@ import pytest
 
 import dpsql
 from tests.support import inside
+from tests.support.own_process import run_apart
 
 POLICY = """
 [budget]
@@ -55,41 +54,6 @@ STATEMENTS = {
 ONE_PASS = ("blocks of AVG",)
 """The cases that need no more memory than they have answers: nothing of them is spilled."""
 
-CHILD = """
-import json, os, resource, sys, threading, time
-import dpsql
-import dpsql.session
-folder, limit, statements = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-place = os.path.join(folder, "spilled")
-most = [0]
-def watch():
-    while True:
-        time.sleep(0.002)
-        size = 0
-        for root, _, names in os.walk(place):
-            for name in names:
-                try:
-                    size += os.stat(os.path.join(root, name)).st_blocks * 512
-                except OSError:
-                    pass
-        most[0] = max(most[0], size)
-threading.Thread(target=watch, daemon=True).start()
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
-found = {}
-resources = {"memory_limit": limit, "temp_directory": place}
-with dpsql.connect(policy=os.path.join(folder, "policy.toml"), resources=resources) as session:
-    before = peak()
-    for name, text in statements.items():
-        most[0], start = 0, time.monotonic()
-        result = session.sql(text, fresh=True)
-        row = [str(v) for v in result.fetchone() or ()]
-        found[name] = {"row": row, "rows": len(result), "spilled": most[0], "peak": peak() - before,
-                       "seconds": round(time.monotonic() - start, 1)}
-print(json.dumps(found), flush=True)
-os._exit(0)
-"""
-
 
 def generated(folder: Path, rows: int, files: int, group: int = 122_880) -> int:
     """Parquet of rows with a text of their own, four to a unit; gives its bytes."""
@@ -115,12 +79,9 @@ def generated(folder: Path, rows: int, files: int, group: int = 122_880) -> int:
 def asked(folder: Path, rows: int, limit: int, names: list[str], more: int) -> None:
     """Each statement ends, spills, is right, and leaves the process below ``limit`` and ``more`` above what it began with."""
     statements = {name: STATEMENTS[name] for name in names}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), f"{limit >> 20}MiB", json.dumps(statements)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_apart(folder, folder / "policy.toml", limit, statements)
     assert done.returncode == 0, done.stderr[:2000]
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout.splitlines()[-1])
     for name, one in found.items():
         mib = {key: one[key] >> 20 for key in ("spilled", "peak")}
         print(f"{limit >> 20} MiB, {name}: {one['seconds']} s, {mib} MiB, {one['rows']} rows, {one['row']}")

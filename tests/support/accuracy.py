@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 
 import dpsql
+from tests.benchmarks.compare import align
 
 BEFORE = "6755a19"
 """The commit that figures of record are of, where a case names no other: the last one before this table."""
@@ -113,14 +114,7 @@ class Table:
 
     def __str__(self) -> str:
         heads = ("case", "before (version)", "now", "closed form, or best", "other systems")
-        lines = [heads, *self.lines]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-        shown = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-        ]
-        return "\n".join(
-            line.rstrip() for line in [shown[0], "  ".join("-" * width for width in widths), *shown[1:]]
-        )
+        return align([heads, *self.lines])
 
 
 def write(figure: float) -> str:

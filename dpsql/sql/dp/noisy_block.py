@@ -427,11 +427,14 @@ class NoisyBlock(AggregatingBlock):
             return Together(None, parts)
         # parts bound contributions as the query does
         packed = write_packed_route(self.exact) if not parts else None
-        aggregation = Aggregation(self.exact.sql(), keys, outputs, selection, self.confidence, packed)
+        aggregation = Aggregation(
+            self.exact.sql(), keys, outputs, selection, self.confidence, packed,
+            unit_parts=self.exact.write_unit_parts(),
+        )  # fmt: skip
         if fitted.reduced:
             return NoiseReducedAggregation(
                 aggregation.query, keys, outputs, selection, self.confidence, packed,
-                error=self.options.get("error"), reduced=fitted.reduced,
+                unit_parts=aggregation.unit_parts, error=self.options.get("error"), reduced=fitted.reduced,
             )  # fmt: skip
         return Together(aggregation, parts) if parts else aggregation
 

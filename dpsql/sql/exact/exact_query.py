@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpsql.mechanisms.cut_report import ClippedValue
+from dpsql.mechanisms.unit_parts import write_part
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import refuse_written
 from dpsql.sql.relations.relation import From
@@ -274,17 +275,19 @@ class Exact:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def rows(self, inside: bool | None = None) -> str:
+    def rows(self, inside: bool | None = None, in_parts: bool = False) -> str:
         """Write the rows with what aggregates need.
 
         Args:
             inside: whether to leave out those outside of the public groups; by default where they would use up what counts.
+            in_parts: whether to read those of some units alone, which a release asks for (:func:`write_part`).
         """
         values = {name: sql for sql, name in self._values.items()}
         held = []
         inside = inside if inside is not None else self.groups is not None or self.row_budget is not None
         if inside and self.domain is not None:
             held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
+        held += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
         return _write_rows(self.bound, self.keys, values, [self.where, *held])
 
     def held(self, value: str, groups: int) -> str:
@@ -304,9 +307,13 @@ class Exact:
             self.budgeted,
         )
 
-    def sql(self) -> str:
+    def write_unit_parts(self) -> str:
+        """Write the same query over the units of some parts, whose totals add up; empty where rows are the units."""
+        return "" if self.bound.unit is None else self.sql(in_parts=True)
+
+    def sql(self, in_parts: bool = False) -> str:
         """Write the query of all that was collected."""
-        totals = self._row_level() if self.bound.unit is None else self._user_level()
+        totals = self._row_level() if self.bound.unit is None else self._user_level(in_parts)
         if self.domain is None:
             return totals
         columns = [f"domain.{key.name}" for key in self.keys]
@@ -326,7 +333,7 @@ class Exact:
         sums = (f"({p.inner}) // 2" if p.doubled else p.inner for p in self.partials)
         return self._totals(sums, f"({self.rows()}) AS rows")
 
-    def _user_level(self) -> str:
+    def _user_level(self, in_parts: bool) -> str:
         names, budget = self.names, self.row_budget if self.budgeted else self.shared_rows
         budgeted = budget is not None
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
@@ -337,7 +344,7 @@ class Exact:
             items.append("COUNT(*) AS n" if self.budgeted else f"LEAST(COUNT(*), {self.max_rows}) AS n")
         else:
             items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
-        text = f"SELECT {', '.join(items)} FROM ({self.rows()}) AS rows{write_group_by([_U, *names])}"
+        text = f"SELECT {', '.join(items)} FROM ({self.rows(in_parts=in_parts)}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
         if self.later and (budgeted or self.groups is not None):
             met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in self.later)

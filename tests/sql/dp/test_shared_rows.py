@@ -99,8 +99,8 @@ def test_the_search_notices_more_rows(opened: Opened, wrong: str, monkeypatch: p
                 "no sum": ("6 - COALESCE", "6 - 0 * COALESCE")}  # fmt: skip
     plain = Exact.sql
 
-    def sql(self: Exact) -> str:
-        text, count = re.subn(*patterns[wrong], plain(self))
+    def sql(self: Exact, in_parts: bool = False) -> str:
+        text, count = re.subn(*patterns[wrong], plain(self, in_parts))
         assert count
         return text
 

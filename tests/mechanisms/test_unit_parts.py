@@ -1,0 +1,245 @@
+"""Totals in parts of the units: those of all units together, whatever did not fit, and proved before they are read."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import dpsql
+from dpsql.mechanisms import unit_parts
+from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.base import Operator, OutOfMemory, Reader, bind_parameters, watch_progress
+from dpsql.noise.entropy import Entropy
+from dpsql.sql.lock.tree import Unproved
+from tests.support import inside
+
+POLICY = """
+[budget]
+epsilon = 1e9
+delta = 0.5
+accountant = "basic"
+default_epsilon = 1e6
+default_delta = 1e-6
+[tables.t]
+privacy_unit = "who"
+max_rows = 3
+max_groups = 2
+[tables.t.columns]
+ward = { values = ["A", "B", "it's"] }
+x = { bounds = [-3, 10] }
+y = { bounds = [0.5, 1] }
+[tables.plain]
+source = "t"
+privacy_unit = "ROW"
+"""
+STATEMENTS = [
+    "SELECT COUNT(*), COUNT(x), SUM(x), AVG(y) FROM t",
+    "SELECT COUNT(DISTINCT who), VAR_SAMP(x), CORR(x, y) FROM t WHERE x > 0",
+    "SELECT ward, COUNT(*), SUM(x), AVG(y) FROM t GROUP BY ward",
+    "SELECT note, COUNT(*), SUM(y) FROM t GROUP BY note",
+    "SELECT note, d, b, k, COUNT(*) FROM t GROUP BY note, d, b, k",
+    "SELECT WITH DP OPTIONS (max_rows_contributed = 4) ward, SUM(x) FROM t GROUP BY ward",
+    "SELECT WITH DP OPTIONS (max_rows_contributed = 4) note, SUM(x) FROM t GROUP BY note",
+    "SELECT WITH DP OPTIONS (max_groups_contributed = 1) note, COUNT(*) FROM t AS a GROUP BY note",
+    "SELECT note, COUNT(*) FROM (SELECT who, note, MAX(x) AS x FROM t GROUP BY who, note) GROUP BY note",
+]
+
+
+@pytest.fixture
+def session() -> Iterator[dpsql.Session]:
+    """Units that are long texts, an empty one and none; values that are missing, not numbers, or beyond all bounds."""
+    dice = random.Random(26)
+
+    def row() -> str:
+        pick = dice.choice
+        who = pick(["NULL", "''", *(f"'{'somebody ' * 4}{i}'" for i in range(150))])
+        x = pick(["NULL", "-90", "-3", "0", "4", "10", "2000000"])
+        y = pick(["NULL", "'nan'", "'inf'", "-1.0", "0.5", "0.75", "1e30"])
+        ward = pick(["NULL", "'A'", "'B'", "'it''s'", "'Z'"])
+        day = pick(["NULL", "'2024-01-31'", "'infinity'"])
+        return f"({who}, {ward}, {pick(['NULL', '1', '2'])} || 'note', {day}, {pick(['NULL', 'TRUE'])}, {pick('01')}, {x}, {y})"
+
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE t (who VARCHAR, ward VARCHAR, note VARCHAR, d DATE, b BOOLEAN, k HUGEINT, x INTEGER, y DOUBLE)"
+        )
+        con.execute("INSERT INTO t VALUES " + ", ".join(row() for _ in range(900)))
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            yield session
+
+
+def plan(session: dpsql.Session, text: str) -> tuple[Aggregation, Reader]:
+    """Return the operator, and a reader that proves its texts; one salt for all."""
+    operator = inside.bind(session, text).blocks[0].operator
+    assert isinstance(operator, Aggregation)
+    reader = Reader.over(session._pipeline.reader({}, operator))
+    return replace(operator, packed=None), bind_parameters(reader, {"salt": 2026})
+
+
+def lack_memory(reader: Reader, fails: Callable[[str], bool]) -> Reader:
+    """Return a reader that has no memory for some texts."""
+
+    def execute(sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
+        if fails(sql):
+            raise OutOfMemory("no room")
+        return reader.execute(sql, lent)
+
+    return replace(reader, execute=execute, stream=lambda sql, lent: iter((execute(sql, lent),)))
+
+
+def count_parts(sql: str) -> int:
+    """Return how many parts of the units a text reads."""
+    found = re.search(r">> 58 AS UTINYINT\) BETWEEN (\d+) AND (\d+)", sql)
+    return int(found[2]) - int(found[1]) + 1 if found else unit_parts.PARTS
+
+
+def totals(operator: Aggregation, reader: Reader) -> list[dict[str, object]]:
+    """Return the totals of all groups, as integers."""
+    (table,) = operator._totals(reader, Entropy())
+    if any(pa.types.is_date32(field.type) for field in table.schema):
+        kinds = [pa.int32() if pa.types.is_date32(field.type) else field.type for field in table.schema]
+        table = table.cast(
+            pa.schema(list(zip(table.column_names, kinds, strict=True)))
+        )  # Python has no infinite day
+    whole = [
+        {name: int(v or 0) if name not in operator.keys else v for name, v in row.items()}
+        for row in table.to_pylist()
+    ]
+    return sorted(whole, key=lambda row: repr([row[key] for key in operator.keys]))
+
+
+@pytest.mark.parametrize("most", [16, 4, 1])
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_parts_add_up_to_the_whole(session: dpsql.Session, text: str, most: int) -> None:
+    """Of the same secret order: which rows and groups of a unit are kept is the same, in part and in whole."""
+    operator, reader = plan(session, text)
+    wanted = totals(operator, reader)
+    assert any(row["units"] for row in wanted)
+    read: list[int] = []
+
+    def fails(sql: str) -> bool:
+        read.append(count_parts(sql))
+        return read[-1] > most
+
+    assert totals(operator, lack_memory(reader, fails)) == wanted
+    assert read.count(most) == unit_parts.PARTS // most
+    assert read[:2] == [64, 16]
+
+
+def test_a_part_that_is_forgotten_is_seen(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the test above would fail."""
+    operator, reader = plan(session, STATEMENTS[0])
+    wanted = totals(operator, reader)
+    monkeypatch.setattr(unit_parts, "PARTS", 48)
+    assert totals(operator, lack_memory(reader, lambda sql: ">> 58" not in sql)) != wanted
+
+
+def test_later_parts_are_smaller_where_the_first_did_fit(session: dpsql.Session) -> None:
+    operator, reader = plan(session, STATEMENTS[3])
+    wanted, seen = totals(operator, reader), []
+
+    def fails(sql: str) -> bool:
+        seen.append(count_parts(sql))
+        return seen[-1] == 64 or len(seen) == 4
+
+    assert totals(operator, lack_memory(reader, fails)) == wanted
+    assert seen[:6] == [64, 16, 16, 16, 4, 4]
+
+
+def test_nothing_fits(session: dpsql.Session) -> None:
+    operator, reader = plan(session, STATEMENTS[0])
+    with pytest.raises(OutOfMemory):
+        totals(operator, lack_memory(reader, lambda sql: True))
+
+
+def test_rows_as_units_have_no_parts(session: dpsql.Session) -> None:
+    operator, reader = plan(session, "SELECT COUNT(*) FROM plain")
+    assert not operator.unit_parts
+    with pytest.raises(OutOfMemory):
+        totals(operator, lack_memory(reader, lambda sql: True))
+
+
+@pytest.mark.parametrize(
+    ("text", "room"),
+    [("SELECT y, COUNT(*) FROM t GROUP BY y", 10**6), ("SELECT note, COUNT(*) FROM t GROUP BY note", 2)],
+)
+def test_groups_that_are_not_merged(session: dpsql.Session, text: str, room: int) -> None:
+    """Doubles, of which the zeros of two signs are one group there and two here; and more groups than fit memory."""
+    operator, reader = plan(session, text)
+    with pytest.raises(OutOfMemory):
+        totals(operator, replace(lack_memory(reader, lambda sql: count_parts(sql) == 64), room=room))
+
+
+def test_progress_is_of_public_numbers(session: dpsql.Session) -> None:
+    operator, reader = plan(session, STATEMENTS[0])
+    seen: list[tuple[int, int]] = []
+    with watch_progress(lambda done, steps: seen.append((done, steps))):
+        totals(operator, lack_memory(reader, lambda sql: count_parts(sql) == 64))
+    assert seen == [(0, 64), (16, 64), (32, 64), (48, 64), (64, 64)]
+
+
+@pytest.mark.parametrize("text", [STATEMENTS[2], STATEMENTS[3]])
+def test_a_session_answers_in_parts(
+    session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """With so much epsilon that answers are exact: the same as in plain SQL over units of few rows and groups."""
+    few = "FROM (SELECT * FROM t WHERE length(who) % 7 = 1)"
+    asked = text.replace("FROM t", few)
+    wanted = session.sql(asked, fresh=True).fetchall()
+    monkeypatch.setattr(Aggregation, "_totals", _in_parts(Aggregation._totals))
+    found = session.sql(asked, fresh=True).fetchall()
+    assert [row[0] for row in found] == [row[0] for row in wanted]
+    assert [row[1] for row in found] == pytest.approx([row[1] for row in wanted], abs=60)
+
+
+def _in_parts(plain: Callable[..., object]) -> Callable[..., object]:
+    def totals(self: Aggregation, read: Reader, entropy: Entropy) -> object:
+        scarce = lack_memory(read, lambda sql: count_parts(sql) == 64)
+        return plain(replace(self, packed=None), scarce, entropy)
+
+    return totals
+
+
+FORGED = {
+    "a row more": (STATEMENTS[0], r"LEAST\(p0, 3\)", "LEAST(p0, 4)"),
+    "a group more": (STATEMENTS[3], r"lag\(u, 2\)", "lag(u, 3)"),
+    "another's rows": (
+        STATEMENTS[0],
+        r'NOT "base"."who" IS NULL|"dpsql_table_1"."dpsql_unit" IS NOT NULL',
+        "1 = 1",
+    ),
+    "parts that look at all rows": (
+        STATEMENTS[0],
+        r"BETWEEN \$first AND \$last",
+        "< (SELECT MAX(x) FROM memory.main.t)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_part_is_not_read(session: dpsql.Session, name: str) -> None:
+    """What a deceived binder wrote into the text of parts alone: the plain text was proved, and says nothing about it."""
+    text, pattern, wrong = FORGED[name]
+    operator, reader = plan(session, text)
+    inside.check(session, inside.bind(session, text))
+    forged, hits = re.subn(pattern, wrong, operator.unit_parts)
+    assert hits, operator.unit_parts
+    with pytest.raises(Unproved):
+        totals(
+            replace(operator, unit_parts=forged),
+            lack_memory(reader, lambda sql: count_parts(sql) == 64 and "<" not in sql),
+        )
+
+
+def test_plans_are_equal_whatever_their_parts(session: dpsql.Session) -> None:
+    """The text is no part of what a plan is: EXPLAIN, the price and stored answers do not know it."""
+    operator, _ = plan(session, STATEMENTS[0])
+    assert isinstance(operator, Operator)
+    assert replace(operator, unit_parts="") == operator
+    assert operator.unit_parts not in operator.checked

@@ -1,0 +1,121 @@
+"""One statement in a process of its own under a memory limit: seconds, the peak of the process, and the bytes that it spilled."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+CHILD = """
+import json, os, resource, sys, threading, time
+import dpsql
+import dpsql.session
+place, policy, limit, statements = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+most = [0]
+def watch():
+    while True:
+        time.sleep(PAUSE)
+        size = 0
+        for root, _, names in os.walk(place):
+            for name in names:
+                try:
+                    size += os.stat(os.path.join(root, name)).st_blocks * 512
+                except OSError:
+                    pass
+        most[0] = max(most[0], size)
+threading.Thread(target=watch, daemon=True).start()
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+found = {}
+resources = {"memory_limit": limit, "temp_directory": place, **MORE}
+with dpsql.connect(policy=policy, resources=resources) as session:
+    before = peak()
+    for name, text in statements.items():
+        most[0], start = 0, time.monotonic()
+        result = session.sql(text, fresh=True)
+        row = [str(v) for v in result.fetchone() or ()]
+        found[name] = {"row": row, "rows": len(result), "spilled": most[0], "peak": peak() - before,
+                       "whole": peak(), "seconds": round(time.monotonic() - start, 1)}
+print(json.dumps(found), flush=True)
+os._exit(0)
+"""
+"""What such a process runs; its peak is that of the whole process, and what a statement added to what it began with."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one statement.
+
+    Args:
+        outcome: ``ended``, ``cut`` (it took longer than it might) or the class of its error.
+        seconds: how long it took.
+        row, rows: the first row of its answer, as texts, and how many there are.
+        peak: bytes of memory of the whole process at most.
+        spilled: bytes on the disk at most.
+    """
+
+    outcome: str
+    seconds: float
+    row: tuple[str, ...] = ()
+    rows: int = 0
+    peak: int = 0
+    spilled: int = 0
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it for a file of records."""
+        return asdict(self)
+
+
+def run_apart(
+    folder: Path,
+    policy: Path,
+    limit: int,
+    statements: dict[str, str],
+    pause: float = 0.002,
+    seconds: float | None = None,
+    **more: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run statements in one process, which prints in its last line what it found of each.
+
+    Args:
+        folder: what is spilled goes to ``spilled`` in it.
+        policy: the owner's declaration.
+        limit: bytes that DuckDB may take.
+        statements: by their names.
+        pause: seconds between looks at what is spilled.
+        seconds: the most that it may take.
+        more: of the resources.
+    """
+    script = CHILD.replace("PAUSE", repr(pause)).replace("MORE", repr(more))
+    given = [str(folder / "spilled"), str(policy), f"{limit >> 20}MiB", json.dumps(statements)]
+    return subprocess.run(
+        [sys.executable, "-c", script, *given],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+
+
+def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str) -> Run:
+    """Run one statement in a process that is ended after so many seconds; what it spilled is removed."""
+    begun = time.monotonic()
+    try:
+        done = run_apart(folder, policy, limit, {"it": text}, 0.05, seconds, **more)
+    except subprocess.TimeoutExpired:
+        return Run("cut", seconds)
+    finally:
+        shutil.rmtree(folder / "spilled", ignore_errors=True)
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if "Error" in line] or [
+            f"ended by {-done.returncode}"
+        ]
+        return Run(said[-1][:200], round(time.monotonic() - begun, 1))
+    one = json.loads(done.stdout.splitlines()[-1])["it"]
+    return Run("ended", one["seconds"], tuple(one["row"]), one["rows"], one["whole"], one["spilled"])
