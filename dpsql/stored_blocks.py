@@ -256,7 +256,9 @@ class StoredBlocks:
         for variant, block, shape in self._list_variants(plan, item):
             found = self.ledger.replay(self.keys.key(shape, item.contents))
             if found is not None:
-                item.note = _compare_strategies(item.block.strategy, variant)
+                item.note = _compare_strategies(
+                    item.block.strategy, variant, _shows_numbers(plan, item.block)
+                )
                 item.block, item.shape, item.key = block, shape, self.keys.key(shape, item.contents)
                 return found
         return None
@@ -412,9 +414,17 @@ class StoredBlocks:
                     item.release = _unpack_answer(item, item.stored.release)
 
 
-def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant) -> str:
-    """Say how much less error a fresh answer would have; nothing where that is hardly any."""
-    gain, where = max((stored.gain, "what is shown"), (stored.single_gain, "single numbers"))
+def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
+    """Tell whether a statement shows numbers of a block one by one, and not their sums alone."""
+    told = block.operator.mean_errors(1)
+    terms = (term for _, traces in plan.traced for trace in traces for term in trace)
+    return any(name == block.name and column in told for name, column, _ in terms)
+
+
+def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, single: bool) -> str:
+    """Say how much less error a fresh answer would have; nothing where that is hardly any, or is of numbers not shown."""
+    alone = stored.single_gain if single else 1.0
+    gain, where = max((stored.gain, "what is shown"), (alone, "single numbers"))
     if gain < _WORTH:
         return ""
     best = EVEN if chosen is None else chosen.chosen

@@ -224,7 +224,7 @@ def test_columns_go_up_through_a_statement(session: dpsql.Session, text: str) ->
     "text",
     [
         "SELECT SUM(n) AS v FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a",
-        "SELECT SUM(n) OVER () AS v FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a",
+        "SELECT MAX(n) OVER () AS v FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a",
         "SELECT a AS v FROM pub",
         "SELECT (SELECT SUM(n) FROM (SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a) AS v",
         "SELECT EXISTS (SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n FROM t) AS v",
@@ -233,6 +233,13 @@ def test_columns_go_up_through_a_statement(session: dpsql.Session, text: str) ->
 )
 def test_nothing_is_told_of_what_is_not_known(session: dpsql.Session, text: str) -> None:
     assert session.explain(text).expected_error == {}
+
+
+def test_totals_in_windows_are_told(session: dpsql.Session) -> None:
+    block = "(SELECT WITH DP OPTIONS (epsilon = 1) k, COUNT(*) AS n FROM t GROUP BY k) AS a"
+    single = session.explain(f"SELECT n AS v FROM {block}").expected_error["v"]
+    whole = session.explain(f"SELECT SUM(n) OVER () AS v FROM {block}").expected_error["v"]
+    assert 1.2 * single < whole < 4 * single
 
 
 def test_sides_of_a_union_count_by_the_largest(session: dpsql.Session) -> None:

@@ -412,6 +412,11 @@ def test_errors_are_those_of_the_strategy_that_the_answer_is_stored_by(strategy:
         assert more == pytest.approx(times, rel=0.25)  # of mean errors, and of roots of mean squares
         assert f"{strategy}: a fresh one" in str(told)
         assert "neighbouring steps" in str(told) or "square root" in str(told)
+        span = session.sql(f"SELECT SUM(n) FROM ({text}) AS d WHERE day > '2024-03-01'")
+        assert span.loss == "no charge"
+        assert not any(
+            "strategy" in note for note in span.notes
+        )  # sums over many days are what it is good at
         fresh = session.sql(text, fresh=True)
         assert fresh.expected_error["n"] == plain
 
