@@ -61,7 +61,7 @@ def test_nasty_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(threshold_counts, "_LEAST_BITS", dice.choice([1, 3, 13]))
     monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", dice.choice([1, 18]))
-    monkeypatch.setattr(threshold_counts, "_MOST_ROWS", dice.choice([5, 1 << 30]))
+    monkeypatch.setattr(threshold_counts, "_FEW_ROWS", dice.choice([5, 1 << 19]))
     for module in (threshold_counts, number_cells):
         monkeypatch.setattr(
             module, "BLOCK_ROWS", dice.choice([7, 1 << 15]) if module is number_cells else 1 << 15
