@@ -132,7 +132,7 @@ def test_equals_duckdb_by_both_routes(
             return run
 
         monkeypatch.setattr(candidate_scores, name, watched)
-    monkeypatch.setattr(type(inside.engine(session)), "room", 1 << 20 if here else 0)
+    monkeypatch.setitem(vars(inside.engine(session)), "room", 1 << 20 if here else 0)
     test_equals_duckdb(con, session, statistic)
     if not here:
         assert not any(counted)
@@ -279,7 +279,7 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
     for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
         monkeypatch.setattr(candidate_scores, "MAX_BINS", most)
         if not wanted:  # nothing is counted here
-            monkeypatch.setattr(type(inside.engine(session)), "room", 0)
+            monkeypatch.setitem(vars(inside.engine(session)), "room", 0)
         monkeypatch.setattr(column_counts, "MAX_RANGE", most)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
         assert held.pop() is wanted
