@@ -23,6 +23,8 @@ BLOCK_ROWS = 1 << 15
 _MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
 _MANTISSA = (1 << 52) - 1
 _MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
+_MOST_SHIFT = 50
+"""The most bits of a double that are left out, so that infinity and NaN are two cells apart."""
 _FEW_RUNGS = 1 << 10
 """Fewer thresholds are soon looked up."""
 
@@ -158,6 +160,42 @@ class DoubleCells(NumberCells):
             inside = int(self.of(np.array([_double(_key(-math.inf) + middle)]))[0]) >= cell
             low, high = (low, middle) if inside else (middle + 1, high)
         return _double(_key(-math.inf) + low)
+
+
+class LogCells(DoubleCells):
+    """Cells whose width doubles as numbers do, for thresholds above 0: the topmost bits of a number, less the least's."""
+
+    def __init__(self, low: float, high: float, count: int) -> None:
+        least, most = _key(low), _key(high)
+        self._shift = min(max(0, (most - least).bit_length() - (count.bit_length() - 1)), _MOST_SHIFT)
+        self._low, self._base, self._beyond = low, least >> self._shift, True
+        last = (most >> self._shift) - self._base
+        self._last = _double(min(last + 1 + self._base << self._shift, _key(math.inf)))
+        self.count = last + 4
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        held = out.view(np.float64)
+        np.maximum(compared, self._low, out=held)
+        np.minimum(held, self._last, out=held)
+        np.bitwise_and(out, INT64_MAX, out=out)  # NaN may have a sign
+        np.right_shift(out, self._shift, out=out)
+        np.subtract(out, self._base, out=out)
+        return np.asarray(np.minimum(out, self.count - 1, out=out))
+
+
+def choose_double_cells(values: NDArray[np.float64], count: int) -> DoubleCells:
+    """Return about so many cells, in which the fewest of these thresholds have company."""
+    made = DoubleCells.between(values, count)
+    alone = _count_alone(made, values)
+    if alone * 4 < 3 * len(values) and bool(((values > 0) & (values < math.inf)).all()):
+        other = LogCells(float(values.min()), float(values.max()), count)
+        if _count_alone(other, values) > alone:
+            return other
+    return made
+
+
+def _count_alone(cells: NumberCells, values: NDArray[np.float64]) -> int:
+    return int(np.count_nonzero(np.bincount(cells.of(values), minlength=cells.count)))
 
 
 class RungCells(DoubleCells):

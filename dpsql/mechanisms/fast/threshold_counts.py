@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.fast.column_counts import work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
-    DoubleCells,
     IntegerCells,
     NumberCells,
     RungCells,
+    choose_double_cells,
     cut_blocks,
 )
 from dpsql.mechanisms.fast.thresholds import Thresholds
@@ -141,7 +141,7 @@ class ThresholdCounts:
 
     def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
         if doubles:
-            return DoubleCells.between(self._values, 1 << bits)
+            return choose_double_cells(self._values, 1 << bits)
         return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
 
     # -- counting ------------------------------------------------------------------------------------------------
