@@ -186,10 +186,11 @@ class LogCells(DoubleCells):
 def choose_double_cells(values: NDArray[np.float64], count: int) -> DoubleCells:
     """Return about so many cells, in which the fewest of these thresholds have company."""
     made = DoubleCells.between(values, count)
-    alone = _count_alone(made, values)
-    if alone * 4 < 3 * len(values) and bool(((values > 0) & (values < math.inf)).all()):
+    some = values[:: len(values) // count + 1]
+    alone = _count_alone(made, some)
+    if alone * 4 < 3 * len(some) and bool(((values > 0) & (values < math.inf)).all()):
         other = LogCells(float(values.min()), float(values.max()), count)
-        if _count_alone(other, values) > alone:
+        if _count_alone(other, some) > alone:
             return other
     return made
 
