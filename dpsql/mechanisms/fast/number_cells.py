@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.fast.column_counts import clip_to_places
-from dpsql.numerics.exact_numbers import INT64_MAX
+from dpsql.numerics.exact_numbers import INT64_MAX, SAFE
 
 BLOCK_ROWS = 1 << 15
 """Rows at once: what is made of them stays in a cache."""
@@ -89,6 +89,34 @@ class IntegerCells(NumberCells):
             return _take(part, above, below)
 
         return select
+
+
+class IntegerRungs(IntegerCells):
+    """The cells from one rung of an even ladder of integers up to before the next: what the rung is, is computed."""
+
+    def __init__(self, first: int, last: int, step: int) -> None:
+        super().__init__(first - step, last + 1, 0)
+        self._step = step
+        self.count = (self.high - self.low) // step + 1
+
+    @classmethod
+    def of_rungs(cls, values: NDArray[np.int64]) -> IntegerRungs | None:
+        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        if len(values) < _FEW_RUNGS:
+            return None
+        first, step = int(values[0]), int(values[1]) - int(values[0])
+        if first - step <= -SAFE or not bool((values[1:] - values[:-1] == step).all()):
+            return None
+        return cls(first, int(values[-1]), step)
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.floor_divide(compared, self._step, out=out))
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.multiply(cells, self._step, out=out))
+
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        raise NotImplementedError("rungs are told apart, and not selected")
 
 
 class DoubleCells(NumberCells):

@@ -22,6 +22,7 @@ from dpsql.mechanisms.fast.column_counts import work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
+    IntegerRungs,
     NumberCells,
     RungCells,
     choose_double_cells,
@@ -127,9 +128,9 @@ class ThresholdCounts:
     def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
         bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        ladder = RungCells.of_rungs(self._values) if doubles else None
+        ladder = RungCells.of_rungs(self._values) if doubles else IntegerRungs.of_rungs(self._values)
         if ladder is not None:
-            return ladder, np.arange(len(self._values))
+            return ladder, ladder.of(self._values)
         most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
         while True:
             made = self._make_cells(doubles, bits)

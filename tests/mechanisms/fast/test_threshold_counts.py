@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.mechanisms.fast import number_cells, threshold_counts
 from dpsql.mechanisms.fast.made_once import MadeOnce
-from dpsql.mechanisms.fast.number_cells import LogCells, RungCells, choose_double_cells
+from dpsql.mechanisms.fast.number_cells import IntegerRungs, LogCells, RungCells, choose_double_cells
 from dpsql.mechanisms.fast.threshold_counts import ThresholdCounts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
@@ -99,6 +99,21 @@ def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPat
     assert (made is not None) is (way in ("times", "over", "from"))
     near = np.concatenate([rungs, np.nextafter(rungs, INF), np.nextafter(rungs, -INF), rungs + 0.004])
     check(np.concatenate([near, NASTY]), rungs, sides)
+
+
+@pytest.mark.parametrize("sides", [[False], [True], [False, True]])
+@pytest.mark.parametrize(("first", "step"), [(-7, 1), (5, 3), (2**40, 2**33), (-(2**61), 2**55), (100, 7)])
+def test_even_ladders_of_integers(
+    first: int, step: int, sides: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 8)
+    rungs = first + step * np.arange(30)
+    assert IntegerRungs.of_rungs(rungs) is not None
+    assert IntegerRungs.of_rungs(np.append(rungs, rungs[-1] + step + 1)) is None
+    x = np.concatenate([rungs, rungs - 1, rungs + 1, [0, 2**63 - 1, -(2**63)]])
+    check(x, rungs, sides)
+    narrow = np.clip(x, -128, 127).astype(np.int8)
+    check(narrow, rungs, sides)
 
 
 def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch) -> None:
