@@ -58,8 +58,11 @@ class ThresholdSums:
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
         edges, known = read_edges(end, after, self._values.dtype.kind == "f", self._digits), self._values
-        if len(edges) == len(known) and bool((edges == known).all()):
-            places = np.arange(len(edges))
+        first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
+        if np.array_equal(
+            known[first : first + len(edges)], edges
+        ):  # all that were given, or some in their order
+            places = np.arange(first, first + len(edges))
         else:
             places = np.searchsorted(known, edges)
         return places * len(self._sides) + self._sides.index(after)
