@@ -21,9 +21,9 @@ from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.fast.column_counts import stream_column
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
-    DoubleCells,
     IntegerCells,
     NumberCells,
+    choose_double_cells,
     cut_blocks,
 )
 from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums, read_edges
@@ -51,7 +51,7 @@ class BinnedColumn:
         """Make the cells of thresholds; None where these can't be counted here."""
         cells: NumberCells
         if counted.doubles:
-            cells = DoubleCells.between(read_edges(end, after, True, 0), 1 << _CELL_BITS)
+            cells = choose_double_cells(read_edges(end, after, True, 0), 1 << _CELL_BITS)
         else:
             ends = find_span(counted, [end])
             if ends is None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.fast.column_counts import clip_to_places
-from dpsql.numerics.exact_numbers import INT64_MAX
+from dpsql.numerics.exact_numbers import INT64_MAX, SAFE
 
 BLOCK_ROWS = 1 << 15
 """Rows at once: what is made of them stays in a cache."""
@@ -23,6 +23,8 @@ BLOCK_ROWS = 1 << 15
 _MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
 _MANTISSA = (1 << 52) - 1
 _MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
+_MOST_SHIFT = 50
+"""The most bits of a double that are left out, so that infinity and NaN are two cells apart."""
 _FEW_RUNGS = 1 << 10
 """Fewer thresholds are soon looked up."""
 
@@ -87,6 +89,34 @@ class IntegerCells(NumberCells):
             return _take(part, above, below)
 
         return select
+
+
+class IntegerRungs(IntegerCells):
+    """The cells from one rung of an even ladder of integers up to before the next: what the rung is, is computed."""
+
+    def __init__(self, first: int, last: int, step: int) -> None:
+        super().__init__(first - step, last + 1, 0)
+        self._step = step
+        self.count = (self.high - self.low) // step + 1
+
+    @classmethod
+    def of_rungs(cls, values: NDArray[np.int64]) -> IntegerRungs | None:
+        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        if len(values) < _FEW_RUNGS:
+            return None
+        first, step = int(values[0]), int(values[1]) - int(values[0])
+        if first - step <= -SAFE or not bool((values[1:] - values[:-1] == step).all()):
+            return None
+        return cls(first, int(values[-1]), step)
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.floor_divide(compared, self._step, out=out))
+
+    def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.multiply(cells, self._step, out=out))
+
+    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        raise NotImplementedError("rungs are told apart, and not selected")
 
 
 class DoubleCells(NumberCells):
@@ -158,6 +188,43 @@ class DoubleCells(NumberCells):
             inside = int(self.of(np.array([_double(_key(-math.inf) + middle)]))[0]) >= cell
             low, high = (low, middle) if inside else (middle + 1, high)
         return _double(_key(-math.inf) + low)
+
+
+class LogCells(DoubleCells):
+    """Cells whose width doubles as numbers do, for thresholds above 0: the topmost bits of a number, less the least's."""
+
+    def __init__(self, low: float, high: float, count: int) -> None:
+        least, most = _key(low), _key(high)
+        self._shift = min(max(0, (most - least).bit_length() - (count.bit_length() - 1)), _MOST_SHIFT)
+        self._low, self._base, self._beyond = low, least >> self._shift, True
+        last = (most >> self._shift) - self._base
+        self._last = _double(min(last + 1 + self._base << self._shift, _key(math.inf)))
+        self.count = last + 4
+
+    def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        held = out.view(np.float64)
+        np.maximum(compared, self._low, out=held)
+        np.minimum(held, self._last, out=held)
+        np.bitwise_and(out, INT64_MAX, out=out)  # NaN may have a sign
+        np.right_shift(out, self._shift, out=out)
+        np.subtract(out, self._base, out=out)
+        return np.asarray(np.minimum(out, self.count - 1, out=out))
+
+
+def choose_double_cells(values: NDArray[np.float64], count: int) -> DoubleCells:
+    """Return about so many cells, in which the fewest of these thresholds have company."""
+    made = DoubleCells.between(values, count)
+    some = values[:: len(values) // count + 1]
+    alone = _count_alone(made, some)
+    if alone * 4 < 3 * len(some) and bool(((values > 0) & (values < math.inf)).all()):
+        other = LogCells(float(values.min()), float(values.max()), count)
+        if _count_alone(other, some) > alone:
+            return other
+    return made
+
+
+def _count_alone(cells: NumberCells, values: NDArray[np.float64]) -> int:
+    return int(np.count_nonzero(np.bincount(cells.of(values), minlength=cells.count)))
 
 
 class RungCells(DoubleCells):

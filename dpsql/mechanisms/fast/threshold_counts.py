@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.fast.column_counts import work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
-    DoubleCells,
     IntegerCells,
+    IntegerRungs,
     NumberCells,
     RungCells,
+    choose_double_cells,
     cut_blocks,
 )
 from dpsql.mechanisms.fast.thresholds import Thresholds
@@ -37,8 +38,8 @@ Select = Callable[[NDArray[Any]], NDArray[Any]]
 
 _LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
 """The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
-_ONE = np.int32(1)
-_MOST_ROWS = 1 << 30
+_FEW_ROWS = 1 << 19
+"""The fewest rows that are counted at once: each time an array of all bins is made and added."""
 
 
 class ThresholdSums:
@@ -57,8 +58,11 @@ class ThresholdSums:
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
         edges, known = read_edges(end, after, self._values.dtype.kind == "f", self._digits), self._values
-        if len(edges) == len(known) and bool((edges == known).all()):
-            places = np.arange(len(edges))
+        first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
+        if np.array_equal(
+            known[first : first + len(edges)], edges
+        ):  # all that were given, or some in their order
+            places = np.arange(first, first + len(edges))
         else:
             places = np.searchsorted(known, edges)
         return places * len(self._sides) + self._sides.index(after)
@@ -73,27 +77,29 @@ class _Tally:
     """The counts and the memory of one thread."""
 
     def __init__(self, bins: int, classes: int, kind: np.dtype[Any]) -> None:
-        self._bins, self._folded = np.zeros(bins, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        self._bins = np.zeros(bins, dtype=np.int64)
         self.classes = np.zeros(classes, dtype=np.int64)
-        self.held = np.empty(BLOCK_ROWS, dtype=kind)
         self.near = np.empty(BLOCK_ROWS, dtype=kind)
-        self.cells = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self.held = np.empty(BLOCK_ROWS, dtype=kind)
+        self._places = np.empty(max(2 * bins, _FEW_ROWS) + BLOCK_ROWS, dtype=np.int64)
         self._rows = 0
 
     @property
     def bins(self) -> NDArray[np.int64]:
         """The number of rows in each bin."""
-        if len(self._folded) == 0:
-            return self._bins.astype(np.int64)
-        return self._folded + self._bins
+        self._fold()
+        return self._bins
 
-    def add(self, index: NDArray[np.int64]) -> None:
-        """Add a row to each of these bins: in 32 bits, half of which fits a cache, as long as so many rows fit them."""
-        self._rows += len(index)
-        if self._rows > _MOST_ROWS:
-            self._folded, self._rows = self.bins, len(index)
-            self._bins[:] = 0
-        np.add.at(self._bins, index, _ONE)
+    def _fold(self) -> None:
+        self._bins += np.bincount(self._places[: self._rows], minlength=len(self._bins))
+        self._rows = 0
+
+    def places(self, size: int) -> NDArray[np.int64]:
+        """Return where the bins of so many more rows, at most a block's, are written."""
+        if self._rows + BLOCK_ROWS > len(self._places):
+            self._fold()
+        self._rows += size
+        return self._places[self._rows - size : self._rows]
 
 
 class ThresholdCounts:
@@ -125,9 +131,9 @@ class ThresholdCounts:
     def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
         bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        ladder = RungCells.of_rungs(self._values) if doubles else None
+        ladder = RungCells.of_rungs(self._values) if doubles else IntegerRungs.of_rungs(self._values)
         if ladder is not None:
-            return ladder, np.arange(len(self._values))
+            return ladder, ladder.of(self._values)
         most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
         while True:
             made = self._make_cells(doubles, bits)
@@ -139,7 +145,7 @@ class ThresholdCounts:
 
     def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
         if doubles:
-            return DoubleCells.between(self._values, 1 << bits)
+            return choose_double_cells(self._values, 1 << bits)
         return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
 
     # -- counting ------------------------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class ThresholdCounts:
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
         size = len(part)
         x = self._cells.compared(part, tally.held[:size])
-        cells = self._cells.number(x, tally.cells[:size])
+        cells = self._cells.number(x, tally.places(size))
         many: NDArray[np.intp] | None = None
         if self._some_crowded:
             many = np.flatnonzero(self._crowded.take(cells))
@@ -175,12 +181,11 @@ class ThresholdCounts:
         if near is None:
             near = self._near.take(cells, mode="clip", out=tally.near[:size])
         # What is above a cell's threshold is counted with what is below the next one's.
-        index = np.multiply(cells, len(self._sides), out=cells)
+        index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
         for after in self._sides:
             index += (np.greater if after else np.greater_equal)(x, near)
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted apart
-        tally.add(index)
 
     def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
         """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""

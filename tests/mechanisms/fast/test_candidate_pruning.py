@@ -72,7 +72,7 @@ def test_cells_and_what_is_in_them(
     monkeypatch.setattr(binned_columns, "_CELL_BITS", 3)
     monkeypatch.setattr(number_cells, "BLOCK_ROWS", 100)
     dice = np.random.default_rng(high + 500)
-    x = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
+    x: np.ndarray = dice.integers(0 if kind is np.uint8 else -100, 120, 1000).astype(kind)
     thresholds = np.array([low, (low + high) // 2, high])
     _check_cells(HistogramQuery("h", "x"), x, thresholds, room)
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.mechanisms.fast import number_cells, threshold_counts
 from dpsql.mechanisms.fast.made_once import MadeOnce
-from dpsql.mechanisms.fast.number_cells import RungCells
+from dpsql.mechanisms.fast.number_cells import IntegerRungs, LogCells, RungCells, choose_double_cells
 from dpsql.mechanisms.fast.threshold_counts import ThresholdCounts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
@@ -61,7 +61,7 @@ def test_nasty_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(threshold_counts, "_LEAST_BITS", dice.choice([1, 3, 13]))
     monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", dice.choice([1, 18]))
-    monkeypatch.setattr(threshold_counts, "_MOST_ROWS", dice.choice([5, 1 << 30]))
+    monkeypatch.setattr(threshold_counts, "_FEW_ROWS", dice.choice([5, 1 << 19]))
     for module in (threshold_counts, number_cells):
         monkeypatch.setattr(
             module, "BLOCK_ROWS", dice.choice([7, 1 << 15]) if module is number_cells else 1 << 15
@@ -101,6 +101,21 @@ def test_even_ladders(way: str, sides: list[bool], monkeypatch: pytest.MonkeyPat
     check(np.concatenate([near, NASTY]), rungs, sides)
 
 
+@pytest.mark.parametrize("sides", [[False], [True], [False, True]])
+@pytest.mark.parametrize(("first", "step"), [(-7, 1), (5, 3), (2**40, 2**33), (-(2**61), 2**55), (100, 7)])
+def test_even_ladders_of_integers(
+    first: int, step: int, sides: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(number_cells, "_FEW_RUNGS", 8)
+    rungs = first + step * np.arange(30)
+    assert IntegerRungs.of_rungs(rungs) is not None
+    assert IntegerRungs.of_rungs(np.append(rungs, rungs[-1] + step + 1)) is None
+    x = np.concatenate([rungs, rungs - 1, rungs + 1, [0, 2**63 - 1, -(2**63)]])
+    check(x, rungs, sides)
+    narrow = np.clip(x, -128, 127).astype(np.int8)
+    check(narrow, rungs, sides)
+
+
 def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_cells, "_FEW_RUNGS", 2)
     for rungs in (
@@ -110,6 +125,33 @@ def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch)
         values = np.array(rungs)
         x = np.concatenate([values, np.nextafter(values, INF), np.nextafter(values, -INF), NASTY])
         check(x, values, [False, True])
+
+
+@pytest.mark.parametrize(
+    "ends", [(1.0, 1e6), (5e-324, 1e-300), (1e-300, 1.7e308), (1e307, 1.79e308), (3.0, 3.0)]
+)
+def test_ladders_of_equal_ratios(ends: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of the topmost bits: for the same numbers, NaN of either sign, what is not above 0 and the ends of doubles."""
+    monkeypatch.setattr(threshold_counts, "_LEAST_BITS", 5)
+    monkeypatch.setattr(threshold_counts, "_CHEAP_BITS", 5)
+    values = np.exp2(np.linspace(math.log2(ends[0]), math.log2(ends[1]) - 1e-9, 30))
+    values[[0, -1]] = ends
+    if ends[0] < ends[1] < 1e308:
+        assert isinstance(choose_double_cells(values, 64), LogCells)
+    cells = LogCells(*ends, 64)
+    x = np.concatenate(
+        [values, np.nextafter(values, INF), np.nextafter(values, -INF), NASTY, [-NAN, 1.79e308, -3.0]]
+    )
+    order = np.argsort(x)
+    assert (np.diff(cells.of(x[order])) >= 0).all()
+    assert cells.of(np.array([NAN, -NAN, np.copysign(NAN, -1.0)])).tolist() == [cells.count - 1] * 3
+    assert cells.of(np.array([INF]))[0] < cells.count - 2
+    for sides in ([False], [True], [False, True]):
+        check(x, values, sides)
+    numbers = cells.of(x)
+    for first in range(0, cells.count - 3, 7):
+        found = cells.selector(first, first + 9)(x)
+        assert np.array_equal(found, x[(numbers >= first) & (numbers < first + 9)], equal_nan=True)
 
 
 def test_integers_meet_doubles() -> None:

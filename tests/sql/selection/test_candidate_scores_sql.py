@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, column_counts
+from dpsql.mechanisms.fast.made_once import MadeOnce
 from tests.support import inside
 
 POLICY = """
@@ -131,7 +132,7 @@ def test_equals_duckdb_by_both_routes(
             return run
 
         monkeypatch.setattr(candidate_scores, name, watched)
-    monkeypatch.setattr(type(inside.engine(session)), "room", 1 << 20 if here else 0)
+    monkeypatch.setitem(vars(inside.engine(session)), "room", 1 << 20 if here else 0)
     test_equals_duckdb(con, session, statistic)
     if not here:
         assert not any(counted)
@@ -187,6 +188,24 @@ def test_types_that_are_not_compared_here_come_from_sql(
     got = session.sql(f"SELECT id, EXPMECH({statistic}, top => 25, answer => TRUE) OVER c FROM t").dicts()
     expected = con.execute(f"SELECT c.id, {statistic} FROM c CROSS JOIN t GROUP BY c.id").fetchall()
     assert {row["id"]: row["answer"] for row in got} == dict(expected)
+
+
+def test_candidates_are_prepared_once(
+    con: duckdb.DuckDBPyConnection, session: dpsql.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a public table are, as long as its rows are lent as the same relation."""
+    kept: MadeOnce[Any] = MadeOnce(2)
+    monkeypatch.setattr(candidate_scores, "_candidates", kept)
+    found = []
+
+    def watched(*given: Any) -> object:
+        found.append(MadeOnce.get(kept, *given))
+        return found[-1]
+
+    monkeypatch.setattr(kept, "get", watched)
+    for _ in range(2):
+        test_equals_duckdb(con, session, "COUNT(*) FILTER (WHERE t.d >= c.price)")
+    assert [one is not None for one in found] == [False, True]
 
 
 CLIPPED = "SUM(LEAST(t.i, c.i)) - SUM(LEAST(t.i, c.i {}))"
@@ -260,7 +279,7 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
     for most, op, wanted in ((1 << 22, ">=", True), (3, "<=", False)):
         monkeypatch.setattr(candidate_scores, "MAX_BINS", most)
         if not wanted:  # nothing is counted here
-            monkeypatch.setattr(type(inside.engine(session)), "room", 0)
+            monkeypatch.setitem(vars(inside.engine(session)), "room", 0)
         monkeypatch.setattr(column_counts, "MAX_RANGE", most)
         test_equals_duckdb(con, session, f"COUNT(*) FILTER (WHERE t.i {op} c.i)")
         assert held.pop() is wanted
