@@ -197,6 +197,7 @@ class Lifter:
             ):
                 typed = outputs[int(place.name) - 1]
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
+        self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
         grouped = f"({above.inner(block, BLOCK, source)}) AS g"
         if not above.keys:  # one row even where no row is left: what the query gives of nothing
             also = []
