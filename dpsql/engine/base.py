@@ -54,6 +54,8 @@ class Engine(abc.ABC):
     """True where lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
     parallel: bool = False
     """True where several threads may read at once."""
+    wide_integers: bool = False
+    """True where products and quotients of integers of 128 bits are exact, and quick enough to add up instead of to sort."""
 
     def __init__(
         self,

@@ -57,8 +57,7 @@ class DuckDBEngine(Engine):
         PolicyError: the database or a source does not exist or can't be read.
     """
 
-    lossless = True
-    parallel = True
+    lossless = parallel = wide_integers = True
 
     def __init__(
         self,

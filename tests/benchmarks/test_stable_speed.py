@@ -153,7 +153,7 @@ def test_block_averages_against_one_average(
 def test_block_moments_against_one_moment(
     visits: duckdb.DuckDBPyConnection, blocks: int, call: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the order of the values they would be 20 to 40 times."""
+    """In the order of the values they would be 14 to 40 times."""
     assert of_a_session(visits, blocks, call, "visits", capsys) < TARGET
 
 

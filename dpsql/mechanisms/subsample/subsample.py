@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,26 @@ class ResultRange:
 
     def place(self, value: Any) -> int:
         """Return the grid position 0..points of a result."""
+        if type(value) is float and math.isfinite(
+            value
+        ):  # the same in integers, as there may be a million blocks
+            top, bottom = value.as_integer_ratio()
+            (low, parts), (step, of) = self._ratios
+            divisor = bottom * parts * step
+            whole, rest = divmod((top * parts - low * bottom) * of, divisor)
+            return min(
+                max(whole + (2 * rest + (whole & 1) > divisor), 0), self.points
+            )  # of two, the even one
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
         except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
+
+    @cached_property
+    def _ratios(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The lower bound and the step as ratios of integers."""
+        return self.low.as_integer_ratio(), self.step.as_integer_ratio()
 
     def value(self, position: Fraction | int) -> float:
         """Return the number at a grid position."""

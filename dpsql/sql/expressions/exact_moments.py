@@ -43,6 +43,7 @@ class ExactMoments:
         sums: names, and SQL of what is added up, over ``{y}`` and ``{x}``.
         moments: names, and SQL over the sums.
         result: SQL over the moments.
+        limits: what EXPLAIN says of numbers that do not count.
     """
 
     values: Mapping[str, str]
@@ -50,6 +51,7 @@ class ExactMoments:
     sums: tuple[tuple[str, str], ...]
     moments: tuple[tuple[str, str], ...]
     result: str
+    limits: tuple[str, ...]
 
     def add_up(self) -> list[str]:
         """Write the sums over rows of which not all count."""
@@ -102,6 +104,15 @@ class _Steps:
     centre: float = 0.0
     narrow: bool = False
 
+    @property
+    def limit(self) -> str:
+        """What EXPLAIN says of numbers that do not count, where there are any."""
+        if self.there == "{} IS NOT NULL":
+            return ""
+        return (
+            f"numbers farther than {_MOST_STEPS / self.steps:,.6g} from {self.centre:,.6g} count as missing."
+        )
+
 
 def write_exact_moments(
     name: str, typed: Sequence[Typed], condition: str | None, prefix: str
@@ -149,6 +160,7 @@ def write_exact_moments(
         tuple((names[part], sql) for part, sql in sums.items()),
         tuple((f"{prefix}_m{part}", sql) for part, sql in moments.items()),
         result.format(**{part: f"{prefix}_m{part}" for part in moments}),
+        tuple(f"{name}: {number.limit}" for number in axes.values() if number.limit),
     )
 
 

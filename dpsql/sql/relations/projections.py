@@ -76,7 +76,7 @@ class Grouped:
     layered: bool = False
     """True where aggregates of many rows may be written in layers, which takes the engine less time than to sort them."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
-    _moments: dict[str, ExactMoments] = field(default_factory=dict)
+    moments: dict[str, ExactMoments] = field(default_factory=dict)
     _by_column: dict[str, Typed] = field(default_factory=dict)
 
     @classmethod
@@ -89,17 +89,17 @@ class Grouped:
 
     def inner(self, owner: str, name: str, source: str) -> str:
         """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
-        if self._moments and len(self.made) == 1 and not self.keys:
-            (alone,) = self._moments.values()
-            return write_layers(alone.add_up_alone(owner, name, source), [name], self._moments)
+        if self.moments and len(self.made) == 1 and not self.keys:
+            (alone,) = self.moments.values()
+            return write_layers(alone.add_up_alone(owner, name, source), [name], self.moments)
         items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
-        plain = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name not in self._moments]
+        plain = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name not in self.moments]
         items += [f"{sql} AS {made}" for sql, made in plain]
-        items += [item for moments in self._moments.values() for item in moments.add_up()]
+        items += [item for moments in self.moments.values() for item in moments.add_up()]
         by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
         grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
         kept = [name, *(n for n, _, _ in self.keys), *(made for _, made in plain)]
-        return write_layers(grouped, kept, self._moments) if self._moments else grouped
+        return write_layers(grouped, kept, self.moments) if self.moments else grouped
 
     def column(self, node: exp.Column) -> Typed:
         """Return what a column of the aggregation holds.
@@ -136,7 +136,7 @@ class Grouped:
                 above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
                 moments = _write_moments(call, self.names, above.node.name) if self.layered else None
                 if moments is not None:
-                    self._moments[above.node.name] = moments
+                    self.moments[above.node.name] = moments
                 self.made[text] = (sql, above)
                 self._by_column[above.node.name] = above
             return self.made[text][1].node.copy()

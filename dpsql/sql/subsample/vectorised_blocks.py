@@ -175,8 +175,7 @@ class Lifter:
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         group, limit = tree.args.get("group"), tree.args.get("limit")
         nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
-        layered = self.binder.catalog.engine.dialect == "duckdb"  # where 128 bits are no text's digits
-        above = Grouped.by(nodes, names, layered=layered)
+        above = Grouped.by(nodes, names, layered=self.binder.catalog.engine.wide_integers)
         outputs, labels = [], []
         for item in tree.expressions:
             call = call_of(item.unalias())
@@ -198,6 +197,7 @@ class Lifter:
             ):
                 typed = outputs[int(place.name) - 1]
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
+        self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
         grouped = f"({above.inner(block, BLOCK, source)}) AS g"
         if not above.keys:  # one row even where no row is left: what the query gives of nothing
             also = []

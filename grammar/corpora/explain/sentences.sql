@@ -322,6 +322,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. The query runs on 128 blocks of privacy units.
 2. r: only the data know how far block results spread. Assuming a bell of deviation 0.05, the noise of each combiner at 95% is: median ±0.00792, mean ±0.0468, trimmed_mean ±0.0576, winsorized_mean ±0.0818. The answer's interval also holds how far results really spread, and may be far wider. The median of 128 block results held to [-1, 1], by the exponential mechanism; off by at most 37.6 ranks of 128 at 95%. The interval ends where about 11 of 128 results lie beyond, chosen with ε=0.25; it holds their median as often as it says.
 3. the query runs exactly on each of 128 blocks of privacy units, in one pass.
+4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: too few blocks for an interval
 SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, blocks = 60, bounds = (-3, 3)) CORR(age, amount) AS r FROM visits
@@ -330,6 +331,7 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. The query runs on 60 blocks of privacy units.
 2. r: only the data know how far block results spread. Assuming a bell of deviation 0.15, the noise of each combiner at 95% is: median ±0.0386, mean ±0.3, trimmed_mean ±0.374, winsorized_mean ±0.599. The answer's interval also holds how far results really spread, and may be far wider. The median of 60 block results held to [-3, 3], by the exponential mechanism; off by at most 28.2 ranks of 60 at 95%. 60 blocks are too few for an interval at this epsilon.
 3. the query runs exactly on each of 60 blocks of privacy units, in one pass.
+4. CORR: numbers farther than 4,096 from 250 count as missing.
 ====
 -- case: a utility that is no sum
 WITH ages(a) AS (VALUES (20), (40)) SELECT a, EXPMECH(-ABS(COUNT(*) FILTER (WHERE age < a) - COUNT(*) FILTER (WHERE age >= a)), epsilon => 1) OVER ages FROM visits

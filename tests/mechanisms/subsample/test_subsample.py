@@ -220,6 +220,22 @@ def test_results_are_held_to_public_bounds(value: Any, place: int) -> None:
 
 def test_default_is_public() -> None:
     assert ResultRange(Fraction(0), ONE, 4, default=ONE).place(None) == 4
+
+
+def test_doubles_have_the_places_of_their_fractions() -> None:
+    """In integers, whatever the ends: halves go to the even place."""
+    source = random.Random(3)
+    for low, high, points in (
+        (Fraction(-1, 3), Fraction(7, 11), 5),
+        (Fraction(0), Fraction(1000), 65536),
+        (Fraction(-8), Fraction(8), 4),
+    ):
+        grid = ResultRange(low, high, points)
+        halves = [float(low + grid.step * (k + Fraction(1, 2))) for k in range(-2, points + 2)][:50]
+        values = [source.uniform(float(low) - 1, float(high) + 1) for _ in range(500)]
+        for value in (*halves, *values, 0.0, -0.0, 5e-324, 1.7e308, -1.7e308):
+            exact = min(max(round((Fraction(value) - low) / grid.step), 0), points)
+            assert grid.place(value) == grid.place(Fraction(value)) == exact
     with pytest.raises(ValueError, match="order"):
         ResultRange(ONE, ONE, 4)
 

@@ -160,6 +160,26 @@ def test_moments_are_not_sorted(call: str, added: bool) -> None:
             assert ("ORDER BY" not in block.operator.queries[0]) == added
 
 
+def test_explain_tells_what_does_not_count() -> None:
+    with duckdb.connect() as con:
+        fill(con, make_rows()[:10])
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            start = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10))"
+            told = str(session.explain(f"{start} CORR(x, i) AS m FROM t"))
+            assert "CORR: numbers farther than 1,024 from 50 count as missing." in told
+            assert "count as missing" not in str(session.explain(f"{start} CORR(i, i) AS m FROM t"))
+
+
+def test_engines_without_wide_integers_sort(monkeypatch: pytest.MonkeyPatch) -> None:
+    with duckdb.connect() as con:
+        fill(con, make_rows()[:10])
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            monkeypatch.setattr(inside.engine(session), "wide_integers", False)
+            text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) CORR(x, i) AS m FROM t"
+            (block,) = inside.bind(session, text).blocks
+            assert "ORDER BY" in block.operator.queries[0]
+
+
 def test_the_golden_text_of_a_variance() -> None:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE t AS SELECT 1::BIGINT AS u, 1.5::DOUBLE AS x, 1.5::DOUBLE AS y")
