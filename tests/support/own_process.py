@@ -105,7 +105,9 @@ def run_apart(
 
 def read_found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return what such a process found; around it may stand what the engine shows of its progress."""
-    found: dict[str, Any] = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    found: dict[str, Any] = json.loads(
+        [line for line in done.stdout.splitlines() if line.startswith("{")][-1]
+    )
     return found
 
 
