@@ -9,6 +9,7 @@ Of several records of one point the last counts. Each picture has a panel for ea
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,10 +34,16 @@ def read_points(path: Path) -> list[Record]:
     """Return the records of growth, the last of each point."""
     found: dict[tuple[object, ...], Record] = {}
     for line in path.read_text().splitlines():
-        record = json.loads(line) if line.strip() else {}
-        if "case" in record and "units" in record:
+        record = _tell_case(json.loads(line)) if line.strip() else {}
+        if "case" in record and "plain_peak" in record:
             found[record["case"], record["units"], record["rows"], record["threads"]] = record
     return [*found.values()]
+
+
+def _tell_case(record: Record) -> Record:
+    """Return a record with its statement and its kind of units, which may stand in its name alone."""
+    named = re.fullmatch(r"growth, (integer|text) units, (.+)", record.get("name", ""))
+    return record if named is None else {**record, "units": f"{named[1]}s", "case": named[2]}
 
 
 def list_lines(units: Iterable[str], of: str) -> list[Line]:
@@ -47,7 +54,7 @@ def list_lines(units: Iterable[str], of: str) -> list[Line]:
             lines += [
                 (kind, f"dpsql, units are {kind}", "-o", lambda record: record["seconds"]),
                 (kind, f"plain DuckDB, {kind}", "--s", lambda record: record["plain"]),
-                (kind, f"one scan of the columns, {kind}", ":", lambda record: record["scan"]),
+                (kind, f"one scan of the columns, {kind}", ":", lambda record: record.get("scan")),
             ]
         else:
             lines += [
@@ -83,7 +90,8 @@ def draw(points: Sequence[Record], across: str, of: str, label: str, path: Path)
                 mine = sorted(
                     (p for p in points if p["case"] == case and p["units"] == kind), key=lambda p: p[across]
                 )
-                xs, ys = [p[across] for p in mine], [value(p) for p in mine]
+                drawn = [(p[across], y) for p in mine if (y := value(p)) is not None]
+                xs, ys = [x for x, _ in drawn], [y for _, y in drawn]
                 panel.plot(
                     xs, ys, mark, color=COLOURS.get(kind, GREY), label=name, markersize=4, linewidth=1.4
                 )
@@ -96,12 +104,12 @@ def draw(points: Sequence[Record], across: str, of: str, label: str, path: Path)
                 panel.xaxis.set_major_formatter(FuncFormatter(lambda rows, _: f"{rows / 1e6:g}"))
             else:
                 panel.set_xticks(sorted({p[across] for p in points}))
+            panel.set_yscale("log", base=2 if of == "memory" else 10)
             panel.minorticks_off()
-            panel.set_yscale("log")
             panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         panels[0].set_ylabel(label)
         handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="lower center", ncols=2 if of == "memory" else 3, fontsize=9)
+        figure.legend(handles, names, loc="lower center", ncols=len(units), fontsize=9)
         figure.subplots_adjust(
             left=0.07, right=0.99, top=0.9, bottom=0.36 if of == "seconds" else 0.32, wspace=0.12
         )

@@ -19,17 +19,19 @@ HEADS = ("name", "before", "after", "after/before", "target", "")
 
 def read_figures(path: Path) -> dict[str, Mapping[str, Any]]:
     """Return the last record of each name that has a figure, in the order in which names came first."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for line in path.read_text().splitlines():
-        record = json.loads(line) if line.strip() else {}
-        if isinstance(record.get("ratio"), int | float):
-            found[_name(record)] = record
-    return found
+    records = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    figures = [record for record in records if isinstance(record.get("ratio"), int | float)]
+    sizes: dict[str, set[object]] = {}
+    for record in figures:
+        sizes.setdefault(record["name"], set()).add((record.get("rows"), record.get("threads")))
+    return {_write_name(record, len(sizes[record["name"]]) > 1): record for record in figures}
 
 
-def _name(record: Mapping[str, Any]) -> str:
+def _write_name(record: Mapping[str, Any], several: bool) -> str:
+    """Return the name of a figure, with its unit, and with its size where there are ``several`` of that name."""
     unit = record.get("unit") or "times"
-    return record["name"] if unit == "times" else f"{record['name']}, {unit}"
+    name = record["name"] if unit == "times" else f"{record['name']}, {unit}"
+    return f"{name}, {record.get('rows') or 0:,} rows, {record.get('threads')} threads" if several else name
 
 
 def compare(

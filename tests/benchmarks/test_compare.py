@@ -63,6 +63,16 @@ def test_other_lines_of_the_file_are_passed_over(tmp_path: Path) -> None:
     assert [*compare.read_figures(path).values()] == [{"name": "a", "ratio": 2}]
 
 
+def test_figures_of_one_name_are_told_apart_by_their_size(tmp_path: Path) -> None:
+    path = tmp_path / "growth.json"
+    sizes = ((10, 1, 5.0), (10, 2, 4.0), (20, 2, 3.0), (10, 2, 4.5))
+    path.write_text(
+        "\n".join(json.dumps({"name": "a", "ratio": x, "rows": n, "threads": t}) for n, t, x in sizes)
+    )
+    found = {name: record["ratio"] for name, record in compare.read_figures(path).items()}
+    assert found == {"a, 10 rows, 1 threads": 5, "a, 10 rows, 2 threads": 4.5, "a, 20 rows, 2 threads": 3}
+
+
 def test_the_table_has_targets_raw_figures_and_other_systems() -> None:
     made = Benchmarks()
     ratio = made.compare(

@@ -74,6 +74,19 @@ def test_the_last_record_of_a_point_counts(script: ModuleType, tmp_path: Path) -
     assert len(points) == 2 * 2 * 3
 
 
+def test_a_name_may_tell_the_case(script: ModuleType, tmp_path: Path) -> None:
+    """As the sweep beside COUNT(DISTINCT) writes it, which has no scan."""
+    path = tmp_path / "growth.json"
+    point = {"name": "growth, text units, 10 keys", "rows": 10**6, "threads": 2, "seconds": 2, "plain": 1}
+    path.write_text(
+        json.dumps({**point, "peak": 2**30, "plain_peak": 2**29}) + '\n{"name": "growth, wide", "ratio": 1}'
+    )
+    (found,) = script.read_points(path)
+    assert (found["units"], found["case"]) == ("texts", "10 keys")
+    script.main(path, tmp_path)
+    assert "10 keys" in (tmp_path / "growth-time.svg").read_text()
+
+
 def test_pictures_are_those_of_the_figures_of_record(script: ModuleType, tmp_path: Path) -> None:
     """Whoever measures anew draws anew."""
     points = script.read_points(script.FIGURES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 import dpsql
 from tests.support import inside
-from tests.support.own_process import run_apart
+from tests.support.own_process import read_found, run_apart
 
 POLICY = """
 [budget]
@@ -81,7 +80,7 @@ def asked(folder: Path, rows: int, limit: int, names: list[str], more: int) -> N
     statements = {name: STATEMENTS[name] for name in names}
     done = run_apart(folder, folder / "policy.toml", limit, statements)
     assert done.returncode == 0, done.stderr[:2000]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = read_found(done)
     for name, one in found.items():
         mib = {key: one[key] >> 20 for key in ("spilled", "peak")}
         print(f"{limit >> 20} MiB, {name}: {one['seconds']} s, {mib} MiB, {one['rows']} rows, {one['row']}")

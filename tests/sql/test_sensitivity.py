@@ -162,7 +162,7 @@ def test_the_check_notices_a_missing_bound(
         monkeypatch.setattr(
             Exact,
             "_user_level",
-            lambda self: re.sub(r" QUALIFY .*? FROM u", "", original(self)),
+            lambda self, in_parts: re.sub(r" QUALIFY .*? FROM u", "", original(self, in_parts)),
         )
     else:
         monkeypatch.setattr(Exact, "_clamp", lambda self, partial, budgeted: f"LEAST({partial.name}, 9)")

@@ -42,7 +42,7 @@ with dpsql.connect(policy=policy, resources=resources) as session:
         row = [str(v) for v in result.fetchone() or ()]
         found[name] = {"row": row, "rows": len(result), "spilled": most[0], "peak": peak() - before,
                        "whole": peak(), "seconds": round(time.monotonic() - start, 1)}
-print(json.dumps(found), flush=True)
+print("\\n" + json.dumps(found), flush=True)
 os._exit(0)
 """
 """What such a process runs; its peak is that of the whole process, and what a statement added to what it began with."""
@@ -103,6 +103,14 @@ def run_apart(
     )
 
 
+def read_found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return what such a process found; around it may stand what the engine shows of its progress."""
+    found: dict[str, Any] = json.loads(
+        [line for line in done.stdout.splitlines() if line.startswith("{")][-1]
+    )
+    return found
+
+
 def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: float, **more: str) -> Run:
     """Run one statement in a process that is ended after so many seconds; what it spilled is removed."""
     begun = time.monotonic()
@@ -117,5 +125,5 @@ def run_at_most(folder: Path, policy: Path, limit: int, text: str, seconds: floa
             f"ended by {-done.returncode}"
         ]
         return Run(said[-1][:200], round(time.monotonic() - begun, 1))
-    one = json.loads(done.stdout.splitlines()[-1])["it"]
+    one = read_found(done)["it"]
     return Run("ended", one["seconds"], tuple(one["row"]), one["rows"], one["whole"], one["spilled"])
