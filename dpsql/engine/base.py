@@ -71,6 +71,7 @@ class Engine(abc.ABC):
         self._lock, self._replica_lock = threading.RLock(), threading.RLock()
         self._stop = threading.Event()
         self._stops: set[threading.Event] = set()
+        self._memory_lock = threading.Lock()
         self._memories: dict[tuple[str, ...], tuple[object, dict[str, object]]] = {}
         self._token = uuid.uuid4().hex
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
@@ -125,7 +126,7 @@ class Engine(abc.ABC):
                 return None
             paths.update(files)
         key = tuple(table.name for table in named)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._memory_lock:
             found = [os.stat(path) for path in sorted(paths)]
             state = tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
             kept = self._memories.pop(key, None)
@@ -133,7 +134,7 @@ class Engine(abc.ABC):
                 kept = (state, {})
             self._memories[key] = kept
             for old in list(self._memories)[:-MAX_MEMORIES]:
-                self._memories.pop(old, None)
+                del self._memories[old]
             return kept[1] if named else None
         return None
 

@@ -74,8 +74,9 @@ def open_plain():
 
 def open_ours():
     import dpsql
+    places = [given["database"]] if given["database"] else []
     session = dpsql.connect(
-        given["database"] or None, policy=dpsql.Policy.loads(given["policy"]), resources={"threads": given["threads"]}
+        *places, policy=dpsql.Policy.loads(given["policy"]), resources={"threads": given["threads"]}
     )
     return lambda: session.sql(given["ours"], fresh=True).fetchall()
 

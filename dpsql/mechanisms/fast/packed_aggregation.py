@@ -2,11 +2,11 @@
 
 Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
 millions, which costs the most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
-array says the same in a third of the time; and where units alone are numbers without wide gaps, counting by them needs
-no sorting either. It holds a few times eight bytes a row, so it is for engines on this machine and for as many rows as
-their memory allows; else the plan's own query is read, which may spill. Both give totals that are bounded alike: per
-unit clamped or weighed, and at most ``groups`` groups of each unit, or so many rows shared by all its groups, by random
-numbers of its own.
+array says the same in a third of the time; and where units, or units and their groups, are numbers without wide gaps, counting
+by them needs no sorting either. Units that are no integers have codes (:mod:`dpsql.mechanisms.fast.unit_codes`). It holds a few
+times eight bytes a row, so it is for engines on this machine and for as many rows as their memory allows; else the plan's own
+query is read, which may spill. Both give totals that are bounded alike: per unit clamped or weighed, and at most ``groups``
+groups of each unit, or so many rows shared by all its groups, by random numbers of its own.
 
 What the route depends on (ranges, the number of rows) is exact and stays in here: both routes release the same
 distribution, and read as often.

@@ -94,6 +94,13 @@ class UnitCodes:
         return codes
 
 
+class _Turn:
+    """The right to make codes, which one thread has at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 @dataclass(frozen=True)
 class CodedUnit:
     """A table's unit column, and the texts by which its codes are made.
@@ -124,9 +131,9 @@ class CodedUnit:
         return read.memory(self.hashes if read.exact is None else read.exact(self.hashes, read.lent))
 
     def _make(self, read: base.Reader, rows: int, memory: MutableMapping[str, object]) -> None:
-        lock = memory.setdefault(f"making {self.hashes}", threading.Lock())
-        assert hasattr(lock, "acquire") and hasattr(lock, "release")
-        if not lock.acquire(blocking=False):
+        turn = memory.setdefault(f"making {self.hashes}", _Turn())
+        assert isinstance(turn, _Turn)
+        if not turn.lock.acquire(blocking=False):
             return  # another thread makes them: this statement is answered without
         try:
             whole = int(read(self.counts).column(0)[0].as_py() or 0)
@@ -138,7 +145,7 @@ class CodedUnit:
                 del memory[key]
             memory[self.hashes] = found
         finally:
-            lock.release()
+            turn.lock.release()
 
     def _read(self, read: base.Reader) -> UnitCodes | None:
         parts: list[Hashes] = []

@@ -220,6 +220,26 @@ def test_a_unit_that_came_later_has_no_code(con: duckdb.DuckDBPyConnection) -> N
     assert found.packed.take(remembering(con), Entropy()) is not None
 
 
+def test_one_thread_makes_codes_and_others_do_not_wait(con: duckdb.DuckDBPyConnection) -> None:
+    fill(con, "VARCHAR")
+    found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k").packed
+    kept: dict[str, object] = {}
+    meanwhile: list[pa.Table | None] = []
+    reader = remembering(con, kept)
+
+    def execute(sql: str, lent: Any) -> pa.Table:
+        if (
+            sql.startswith("SELECT hash(") and not meanwhile
+        ):  # a second statement, while the first one makes them
+            meanwhile.append(found.take(reader, Entropy()))
+        return reader.execute(sql, lent)
+
+    assert found is not None
+    assert found.take(replace(reader, execute=execute), Entropy()) is not None
+    assert meanwhile == [None]
+    assert found.take(reader, Entropy()) is not None
+
+
 def test_without_a_memory_or_room_the_query_is_read(con: duckdb.DuckDBPyConnection) -> None:
     fill(con, "VARCHAR")
     found = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k")
