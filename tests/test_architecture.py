@@ -93,7 +93,7 @@ RANDOM = {
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
 LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 334
+MOST_MODULES = 335
 """More than the 136 that a first reader found their way in: new statements and the server have brought some since."""
 
 
