@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.column_counts import count_column, stream_column
+from dpsql.mechanisms.fast.clipped_sums import FARTHEST, ClippedSums
+from dpsql.mechanisms.fast.column_counts import count_column, stream_column, work_beside
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
 from dpsql.mechanisms.fast.thresholds import (
@@ -52,6 +53,7 @@ UP_TO_BOUND = (">", "<=")
 _SAFE = 1 << 61
 
 
+Sums = PrefixSums | ThresholdSums | ClippedSums
 _MOST_KEPT = 1 << 26
 """The most bytes of candidates that are kept for a later choice."""
 _candidates: MadeOnce[tuple[pa.Table, Mapping[str, Thresholds]]] = MadeOnce(2)
@@ -119,11 +121,12 @@ class ScoreTerm:
         moved: Integers | int = multiply_integers(size, self.row)
         return moved
 
-    def aggregate(self, run: PrefixSums | ThresholdSums, found: Mapping[str, Thresholds]) -> Integers | int:
+    def aggregate(self, run: Sums, found: Mapping[str, Thresholds]) -> Integers | int:
         """Return the aggregate of every candidate."""
         if self.clip is not None:
-            assert isinstance(run, PrefixSums)  # of values, which are added up
+            assert not isinstance(run, ThresholdSums)  # these are of rows alone
             return run.clipped(found[self.clip])
+        assert not isinstance(run, ClippedSums)
         if not self.bounds:
             return run.total
         low = high = None
@@ -216,11 +219,12 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         if found is None:
             return None
         table, ends = found
-        runs: list[PrefixSums | ThresholdSums] = []
+        runs: list[Sums] = []
         for i, counted in enumerate(self.histograms):
             terms = [t for t in self.terms if t.histogram == i]
             mine = [ends[c] for t in terms for c in t.columns]
-            run = _count_dense(counted, mine, read) or _count_between(counted, terms, ends, read)
+            run: Sums | None = _count_dense(counted, mine, read) or _count_between(counted, terms, ends, read)
+            run = run or _sum_between(counted, terms, mine, read)
             if run is None:
                 histogram = read(counted.limited)
                 # A HUGEINT comes as a decimal, which may not fit 64 bits.
@@ -261,7 +265,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         self,
         table: pa.Table,
         ends: Mapping[str, Thresholds],
-        runs: Sequence[PrefixSums | ThresholdSums],
+        runs: Sequence[Sums],
         varying: bool,
     ) -> ScoredCandidates:
         """Compute the statistic of candidates with thresholds ``ends`` out of the counts of each histogram."""
@@ -322,6 +326,21 @@ def _count_between(
     counts = ThresholdCounts(ends, counted.doubles, counted.digits)
     counts.add_all(stream_column(read, counted.column, counted.doubles))
     return counts.sums()
+
+
+def _sum_between(
+    counted: HistogramQuery, terms: Sequence[ScoreTerm], ends: list[Thresholds], read: Reader
+) -> ClippedSums | None:
+    """Sum the column itself, clipped at thresholds, wherever these are."""
+    if counted.column is None or not read.room or not all(t.clip is not None and not t.bounds for t in terms):
+        return None
+    if any(end.are_floats or end.scale for end in ends) or (between := find_span(counted, ends)) is None:
+        return None
+    if max(-between[0], between[1]) >= FARTHEST or counted.digits:
+        return None
+    sums = ClippedSums(ends, *between)
+    work_beside(stream_column(read, counted.column), sums.add, 1)
+    return sums
 
 
 def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:

@@ -113,7 +113,10 @@ class ThresholdCounts:
 
     def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
         self._digits, self._sides = digits, sorted({after for _, after in ends})
-        found = [read_edges(end, after, doubles, digits) for end, after in ends]
+        found: list[NDArray[Any]] = []
+        for edges in (read_edges(end, after, doubles, digits) for end, after in ends):
+            if not any(np.array_equal(edges, known) for known in found):
+                found.append(edges)
         self._values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
         self._cells, self._numbers = self._choose_cells(doubles)
         each = np.bincount(self._numbers, minlength=self._cells.count)
