@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.clipped_sums import FARTHEST, ClippedSums
+from dpsql.mechanisms.fast.clipped_sums import FARTHEST_SUMMED, ClippedSums
 from dpsql.mechanisms.fast.column_counts import count_column, stream_column, work_beside
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
@@ -336,7 +336,7 @@ def _sum_between(
         return None
     if any(end.are_floats or end.scale for end in ends) or (between := find_span(counted, ends)) is None:
         return None
-    if max(-between[0], between[1]) >= FARTHEST or counted.digits:
+    if max(-between[0], between[1]) >= FARTHEST_SUMMED or counted.digits:
         return None
     sums = ClippedSums(ends, *between)
     work_beside(stream_column(read, counted.column), sums.add, 1)

@@ -17,7 +17,7 @@ from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells, cut_blo
 from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
-FARTHEST = 1 << 31
+FARTHEST_SUMMED = 1 << 31
 """The farthest number from 0 that is added up here: the sum of so many rows fits 62 bits."""
 _LEAST_BITS, _MOST_BITS = 13, 20
 _ROWS = 1 << 20  # summed at once
