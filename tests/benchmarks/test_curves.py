@@ -3,7 +3,7 @@
 Each point is made of three processes: one times the statement, the plain query and the scan in turn; one answers the statement
 alone, and one the plain query alone, for the peaks of memory. ``DPSQL_BENCHMARKS=build/growth.json pytest -m benchmark -s
 tests/benchmarks/test_curves.py`` adds a line for each, of which ``notebooks/make_growth.py`` draws the pictures of the
-documentation. ``DPSQL_GROWTH`` names the millions of rows (by default 1, 3, 10, 30), ``DPSQL_GROWTH_FOLDER`` a folder where the
+documentation. ``DPSQL_MILLIONS`` names the millions of rows (by default 1, 3, 10, 30), ``DPSQL_GROWTH_FOLDER`` a folder where the
 databases stay for further runs.
 """
 
@@ -21,7 +21,7 @@ import pytest
 from tests.support.benchmarks import Benchmarks
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
-MILLIONS = [int(part) for part in os.environ.get("DPSQL_GROWTH", "1,3,10,30").split(",")]
+MILLIONS = [int(part) for part in os.environ.get("DPSQL_MILLIONS", "1,3,10,30").split(",")]
 THREADS = sorted({1, 2, os.cpu_count() or 1}) if (os.cpu_count() or 1) > 1 else [1]
 WIDEST = 10
 """The millions of rows over which threads are compared; all else has as many as the machine."""
