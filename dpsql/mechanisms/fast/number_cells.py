@@ -244,7 +244,7 @@ class RungCells(DoubleCells):
         if not 0 < step < math.inf or abs(float(values[0])) / step > 2.0**50:
             return None
         first = float(np.rint(values[0] / step))
-        bit = 1 << max(0, int(first) + size - 1).bit_length() - 1
+        bit = 1 << max(1, int(first) + size - 1).bit_length() - 1
         whole = float(values[bit - int(first)]) / bit if first <= bit < first + size else step
         ways = [
             ("times", whole, first),

@@ -120,7 +120,7 @@ def test_ladders_far_from_zero_and_unusual_ones(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(number_cells, "_FEW_RUNGS", 2)
     for rungs in (
         [1e308, 1.1e308], [-1.7e308, 1.7e308], [0.0, 5e-324], [5e-324, 1e-323], [1e300, 1e300 + 1e290], [-INF, 0.0, INF],
-        [2.0**60, 2.0**60 + 256, 2.0**60 + 512], [-0.0, 1.0, 2.0],
+        [2.0**60, 2.0**60 + 256, 2.0**60 + 512], [-0.0, 1.0, 2.0], [-3.0, -2.0, -1.0], [-0.5, -0.25, -0.0], [-9e9, -8e9],
     ):  # fmt: skip
         values = np.array(rungs)
         x = np.concatenate([values, np.nextafter(values, INF), np.nextafter(values, -INF), NASTY])
