@@ -50,10 +50,11 @@ _KIND_IN_KEYS: Mapping[str, str] = {
     "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
 }  # fmt: skip
 """The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
-_IMPLIED: Mapping[str, tuple[str, ...]] = dict.fromkeys(
-    ("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)
-)
-"""Fields that only the second lock reads, by class: the sensitivity holds them too."""
+_IMPLIED: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),
+    "CandidateScores": ("steady",),
+}
+"""Fields that only the second lock reads, by class, for the sensitivity holds them too; and what only saves time."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
 """Fields that say what is read from a tree that is kept, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}

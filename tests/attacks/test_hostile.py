@@ -46,7 +46,7 @@ def test_neighbours_give_the_same(
     given, without = (outcome(session, item.text) for session in sessions)
     assert given[0] == item.verdict, given
     assert given == without
-    assert asked[0] == asked[1]
+    assert len(asked[0]) == len(asked[1])
     if "refused" in given[0]:
         assert not asked[0]
     if CANARY not in item.text:

@@ -52,14 +52,18 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 def count_queries(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, statement: str) -> int:
     """Return how many exact queries a new answer reads."""
     engine: Any = inside.engine(session)
-    execute, read = engine.execute, []
+    read: list[str] = []
 
-    def noted(sql: str, lent: Any = None) -> pa.Table:
-        read.append(sql)
-        return execute(sql, lent)
+    def note(method: Any) -> Any:
+        def noted(sql: str, lent: Any = None) -> Any:
+            read.append(sql)
+            return method(sql, lent)
+
+        return noted
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "execute", noted)
+        for name in ("execute", "batches"):
+            patch.setattr(engine, name, note(getattr(engine, name)))
         session.sql(statement, fresh=True)
     return len(read)
 

@@ -140,7 +140,7 @@ class CodedUnit:
             if rows * _WORTH < whole or self.hashes in memory:
                 return
             found = self._read(read)
-            kept = [key for key, value in memory.items() if isinstance(value, UnitCodes)]
+            kept = [key for key, value in list(memory.items()) if isinstance(value, UnitCodes)]
             for key in kept[: len(kept) + 1 - _KEPT]:
                 del memory[key]
             memory[self.hashes] = found
