@@ -76,7 +76,7 @@ con = duckdb.connect(path, read_only=True, config={"threads": threads})
 con.execute("SET perfect_ht_threshold = 17")
 jobs = {"plain": lambda: con.sql(plain).fetchall(), "scan": lambda: con.sql(scan).fetchall()}
 if "ours" in sides:
-    session = dpsql.connect(con, policy=dpsql.Policy.loads(policy), ledger=None)
+    session = dpsql.connect(path, policy=dpsql.Policy.loads(policy), ledger=None, resources={"threads": threads})
     jobs["ours"] = lambda: session.sql(ours, fresh=True)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
 taken = {side: [] for side in sides}
