@@ -1,4 +1,4 @@
-"""What a session is opened on: DuckDB files, attached read-only, and the reason why one can't be.
+"""The databases that a session is opened on: DuckDB files, attached read-only, and the reason why one can't be.
 
 The reasons come from the file's first bytes, from the operating system, and from locks: never from a row.
 """

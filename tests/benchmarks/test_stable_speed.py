@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -17,7 +16,7 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.ptr_statistics import Iqr, iqr_sensitivity
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
 from dpsql.noise.entropy import Entropy
-from tests.support.benchmarks import RUN, Figure
+from tests.support.benchmarks import RUN, Figure, alternate
 
 pytestmark = pytest.mark.benchmark
 N = 10_000_000
@@ -36,12 +35,7 @@ def data() -> duckdb.DuckDBPyConnection:
 
 def alternately(jobs: list[Callable[[], object]], times: int = 5) -> list[float]:
     """Median seconds of each job, run in turns."""
-    seconds: list[list[float]] = [[] for _ in jobs]
-    for _ in range(times):
-        for job, taken in zip(jobs, seconds, strict=True):
-            start = time.perf_counter()
-            job()
-            taken.append(time.perf_counter() - start)
+    seconds = alternate(*jobs, times=times)
     return [statistics.median(taken) for taken in seconds]
 
 

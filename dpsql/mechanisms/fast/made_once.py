@@ -1,4 +1,4 @@
-"""What was made of a public relation, kept while the relation is.
+"""Things made once of a public relation, and kept while the relation is.
 
 A notebook asks many statements of one list of candidates. Its rows are lent as one Arrow table, which nobody changes, so
 what takes time to make of it is made once: its digest, and the numbers behind its candidates.

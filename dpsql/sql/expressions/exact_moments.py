@@ -106,7 +106,7 @@ class _Steps:
 
     @property
     def limit(self) -> str:
-        """What EXPLAIN says of numbers that do not count, where there are any."""
+        """The sentence of EXPLAIN about numbers that do not count, where there are any."""
         if self.there == "{} IS NOT NULL":
             return ""
         return (

@@ -1,4 +1,4 @@
-"""What is public about an aggregate of one unit's own rows."""
+"""The public facts about an aggregate of one unit's own rows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _Column = tuple[str, tuple[_Sum, ...]]
 
 @dataclass(frozen=True)
 class _Scope:
-    """What is known around a query: the columns of relations by folded name, and the names of windows."""
+    """The surroundings of a query: the columns of relations by folded name, and the names of windows."""
 
     relations: Mapping[str, Sequence[_Column]]
     name_window: NameWindow
@@ -40,7 +40,7 @@ class _Scope:
 _Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
 """The columns in FROM by folded alias and name; by None and a name, those of all that stands in FROM."""
 _VALUES = (exp.Column, exp.Query, exp.Window)
-"""What an expression takes as it is: its inner columns are not its own."""
+"""Nodes that an expression takes as they are: their inner columns are not its own."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
 _HELD = (exp.Greatest, exp.Least, exp.Coalesce)
 MAX_TRACES = 256

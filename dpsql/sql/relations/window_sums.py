@@ -86,7 +86,7 @@ class WindowFinder:
     keys: frozenset[str]
     values: frozenset[str]
     _cast: bool = False
-    """Whether the column that was traced last is cast on its way to a type that may round it."""
+    """True where the column that was traced last is cast on its way to a type that may round it."""
 
     def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums of a SELECT's own expressions."""
