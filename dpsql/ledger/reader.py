@@ -59,7 +59,9 @@ class LedgerReader:
 
     def say_left(self) -> str:
         """Say what is left after what was settled last: the sentence of :meth:`state`, for people."""
-        return self.state().sentence
+        self._check_continued()
+        with self._book.reading():  # the sentence needs no count of further statements
+            return make_budget_state(self._book.account, None, self.analyst).sentence
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
         """Return the error that reserving these events one after another would raise now; None if all fit.

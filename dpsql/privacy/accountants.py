@@ -9,10 +9,10 @@ where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import le
 from typing import Any, ClassVar, Self
 
@@ -26,6 +26,10 @@ from dpsql.privacy.threshold_events import OPEN_ENDED
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
+LARGEST_EPSILON = 64
+"""The largest epsilon that a rule is said to admit."""
+_GUESSED_WELL, _SURELY = Fraction(1, 1000), 1.000_001
+"""Guesses of costs of epsilons from here on are exact to far less than the cost's change by this factor of the epsilon."""
 
 _NOTHING = Fraction(0)
 
@@ -271,17 +275,19 @@ class Accountant:
         """Return the largest pure epsilon that the plain sum still admits; below 0 where it is overdrawn."""
         raise NotImplementedError
 
-    def left_by_rule(self, spent: Spent) -> Fraction:
-        """Return the largest pure epsilon that the rule still admits."""
+    def left_by_rule(self, spent: Spent, above: Fraction = _NOTHING) -> Fraction:
+        """Return the largest pure epsilon that the rule still admits; 0 or more where that is not above ``above``."""
         return _NOTHING
 
     def fits(self, spent: Spent) -> Fraction:
         """Return the largest pure epsilon of one more statement: exact, or rounded down to four digits."""
-        return max(_NOTHING, self.left_by_sum(spent), self.left_by_rule(spent))
+        by_sum = max(_NOTHING, self.left_by_sum(spent))
+        return max(by_sum, self.left_by_rule(spent, by_sum))
 
     def room(self, spent: Spent) -> Room:
         """Return what is left."""
-        by_sum, by_rule = max(_NOTHING, self.left_by_sum(spent)), self.left_by_rule(spent)
+        by_sum = max(_NOTHING, self.left_by_sum(spent))
+        by_rule = self.left_by_rule(spent, by_sum)
         delta_left = max(_NOTHING, self.mechanism_delta - self.spent_delta(spent))
         rule = self.used(spent) if by_rule > by_sum else None
         return Room(self.epsilon, max(by_sum, by_rule), delta_left, rule, self.own_room(spent))
@@ -363,13 +369,9 @@ class RuleAccountant(Accountant):
         """Return the rule's sums."""
         return spent.renyi
 
-    def guess_costs(self, epsilon: float) -> tuple[float, ...]:
-        """Estimate what a pure epsilon costs by the rule. Decides nothing."""
-        rho, guesses = epsilon * math.tanh(epsilon / 2), []
-        for order in map(float, self.orders):
-            lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
-            guesses.append(min(order * rho, epsilon - lost / (order - 1)))
-        return tuple(guesses)
+    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
+        """Return, for each of the rule's sums, an estimate of what a pure epsilon adds to it. They decide nothing."""
+        return tuple(partial(_guess_renyi, float(order)) for order in self.orders)
 
     @property
     def start(self) -> Spent:
@@ -424,15 +426,17 @@ class RuleAccountant(Accountant):
         closed = not self.plain or spent.near is None or spent.aside > self.aside
         return _NOTHING if closed or spent.near is None else self.epsilon - spent.near
 
-    def left_by_rule(self, spent: Spent) -> Fraction:
+    def left_by_rule(self, spent: Spent, above: Fraction = _NOTHING) -> Fraction:
         """Return the largest four-digit pure epsilon that the rule admits: guessed with floats, decided exactly."""
         left = self._left(spent)
-        if spent.aside > self.aside or max(left, default=_NOTHING) <= 0:
+        over = spent.aside > self.aside or above >= LARGEST_EPSILON
+        if over or max(left, default=_NOTHING) <= 0:
             return _NOTHING
-        low, high, about = 0.0, 64.0, list(map(float, left))
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if any(map(le, self.guess_costs(middle), about)) else (low, middle)
+        low = 0.0
+        start = float(above) / _SURELY if above > _GUESSED_WELL else 0.0
+        for guess, most in zip(self.guess_costs(), map(float, left), strict=True):
+            if low < LARGEST_EPSILON and guess(max(low, start)) <= most:
+                low = max(low, _find_most(guess, most))
         epsilon = round_significant(Fraction(low))
         while epsilon > 0 and not any(map(le, self.rule_costs(PureDP(epsilon)), left)):
             less = round_significant(epsilon * Fraction(9995, 10000))
@@ -475,6 +479,27 @@ class RuleAccountant(Accountant):
     def _left(self, spent: Spent) -> list[Fraction]:
         sums = self.rule_sums(self._own(spent))
         return [limit - total for limit, total in zip(self.limits, sums, strict=False)]
+
+
+def _guess_renyi(order: float, epsilon: float) -> float:
+    lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
+    return min(order * guess_rho(epsilon), epsilon - lost / (order - 1))
+
+
+def guess_rho(epsilon: float) -> float:
+    """Estimate the rho of a pure epsilon."""
+    return epsilon * math.tanh(epsilon / 2)
+
+
+def _find_most(guess: Callable[[float], float], most: float) -> float:
+    """Return about the largest epsilon whose guess is not above an amount."""
+    if guess(LARGEST_EPSILON) <= most:
+        return LARGEST_EPSILON
+    low, high = 0.0, float(LARGEST_EPSILON)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if guess(middle) <= most else (low, middle)
+    return low
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:

@@ -66,6 +66,7 @@ Without delta only pure mechanisms are admitted.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -73,7 +74,7 @@ from typing import Self
 
 from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats, guess_rho
 from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.events import Event
 
@@ -152,8 +153,8 @@ class Zcdp(RuleAccountant):
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         return super().rule_sums(spent) or (spent.rho,)
 
-    def guess_costs(self, epsilon: float) -> tuple[float, ...]:
-        return super().guess_costs(epsilon) or (epsilon * math.tanh(epsilon / 2),)
+    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
+        return super().guess_costs() or (guess_rho,)
 
     def write_charge(self, event: Event) -> str:
         if self.speaks or not any(isinstance(leaf, GaussianByMu) for leaf in event.leaves()):
@@ -194,8 +195,13 @@ class Gdp(RuleAccountant):
     def rule_sums(self, spent: Spent) -> tuple[Fraction, ...]:
         return (spent.mu_squared,)
 
-    def guess_costs(self, epsilon: float) -> tuple[float, ...]:
-        return (4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2,)
+    def guess_costs(self) -> tuple[Callable[[float], float], ...]:
+        return (_guess_mu_squared,)
+
+
+
+def _guess_mu_squared(epsilon: float) -> float:
+    return 4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2
 
 
 RENYI_ORDERS = tuple(map(Fraction, (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 4096)))
