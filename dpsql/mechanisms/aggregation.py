@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -151,12 +152,12 @@ class Aggregation(base.Operator):
         if in_order and (self.ordered not in self.keys or self.selection is not None):
             raise ValueError("noise in the order of a key needs a public one")
 
-    @property
+    @cached_property
     def statistics(self) -> tuple[Statistic, ...]:
         """Each distinct statistic, in order of first use."""
         return tuple(dict.fromkeys(s for output in self.outputs for s in output.statistics))
 
-    @property
+    @cached_property
     def event(self) -> Event:
         chosen = () if self.selection is None else (self.selection.event,)
         return compose_events([*(s.noise.event for s in self.statistics), *chosen])

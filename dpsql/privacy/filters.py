@@ -199,7 +199,6 @@ class Gdp(RuleAccountant):
         return (_guess_mu_squared,)
 
 
-
 def _guess_mu_squared(epsilon: float) -> float:
     return 4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2
 
