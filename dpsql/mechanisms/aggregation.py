@@ -159,8 +159,8 @@ class Aggregation(base.Operator):
 
     @cached_property
     def event(self) -> Event:
-        chosen = () if self.selection is None else (self.selection.event,)
-        return compose_events([*(s.noise.event for s in self.statistics), *chosen])
+        noises = [s.noise.event for s in self.statistics]
+        return compose_events(noises if self.selection is None else [*noises, self.selection.event])
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ class Aggregation(base.Operator):
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         selected = () if self.selection is None else (self.selection.sentence(),)
-        route = () if self.packed is None else (_ROUTE_SENTENCE,)
+        route = () if self.packed is None else ("Small keys are summed in memory: same result, faster.",)
         lines = (line for output in self.outputs for line in output.sentences(confidence))
         return (*selected, *self._describe_calibration(), *lines, *route)
 
@@ -303,16 +303,13 @@ class Aggregation(base.Operator):
         for output in self.outputs:
             if output.name not in known and f"{output.name}__low" in release.table.column_names:
                 noise = output.statistics[0].noise
-                read = read_mean_error(release.table, output.name, noise, self.confidence)
-                found |= {} if read is None else {output.name: read}
+                if (read := read_mean_error(release.table, output.name, noise, self.confidence)) is not None:
+                    found |= {output.name: read}
         return found
 
     @property
     def assumes_rows(self) -> bool:
         return not all(isinstance(output, Count | Sum) for output in self.outputs)
-
-
-_ROUTE_SENTENCE = "Small keys are summed in memory: same result, faster."
 
 
 # -- further parts ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ where the plain sum of epsilon may go on beside it, and one row of :data:`dpsql.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -21,15 +20,12 @@ from dpsql.privacy.amounts import OwnRoom, say_what_is_left
 from dpsql.privacy.amounts import format_percent as format_percent
 from dpsql.privacy.events import Event, PureDP
 from dpsql.privacy.gradual import NoiseReduction
+from dpsql.privacy.guesses import LARGEST_EPSILON, find_most, guess_renyi
 from dpsql.privacy.pld import DeclaredPlan
 from dpsql.privacy.threshold_events import OPEN_ENDED
 
 MANY = 10**9
 """The count that :meth:`Accountant.more` returns for an event that uses nothing up."""
-LARGEST_EPSILON = 64
-"""The largest epsilon that a rule is said to admit."""
-_GUESSED_WELL, _SURELY = Fraction(1, 1000), 1.000_001
-"""Guesses of costs of epsilons from here on are exact to far less than the cost's change by this factor of the epsilon."""
 
 _NOTHING = Fraction(0)
 
@@ -371,7 +367,7 @@ class RuleAccountant(Accountant):
 
     def guess_costs(self) -> tuple[Callable[[float], float], ...]:
         """Return, for each of the rule's sums, an estimate of what a pure epsilon adds to it. They decide nothing."""
-        return tuple(partial(_guess_renyi, float(order)) for order in self.orders)
+        return tuple(partial(guess_renyi, float(order)) for order in self.orders)
 
     @property
     def start(self) -> Spent:
@@ -432,12 +428,7 @@ class RuleAccountant(Accountant):
         over = spent.aside > self.aside or above >= LARGEST_EPSILON
         if over or max(left, default=_NOTHING) <= 0:
             return _NOTHING
-        low = 0.0
-        start = float(above) / _SURELY if above > _GUESSED_WELL else 0.0
-        for guess, most in zip(self.guess_costs(), map(float, left), strict=True):
-            if low < LARGEST_EPSILON and guess(max(low, start)) <= most:
-                low = max(low, _find_most(guess, most))
-        epsilon = round_significant(Fraction(low))
+        epsilon = round_significant(Fraction(find_most(self.guess_costs(), left, above)))
         while epsilon > 0 and not any(map(le, self.rule_costs(PureDP(epsilon)), left)):
             less = round_significant(epsilon * Fraction(9995, 10000))
             epsilon = less if epsilon > Fraction(1, 10**9) else _NOTHING
@@ -479,27 +470,6 @@ class RuleAccountant(Accountant):
     def _left(self, spent: Spent) -> list[Fraction]:
         sums = self.rule_sums(self._own(spent))
         return [limit - total for limit, total in zip(self.limits, sums, strict=False)]
-
-
-def _guess_renyi(order: float, epsilon: float) -> float:
-    lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2 * order - 1) * epsilon))
-    return min(order * guess_rho(epsilon), epsilon - lost / (order - 1))
-
-
-def guess_rho(epsilon: float) -> float:
-    """Estimate the rho of a pure epsilon."""
-    return epsilon * math.tanh(epsilon / 2)
-
-
-def _find_most(guess: Callable[[float], float], most: float) -> float:
-    """Return about the largest epsilon whose guess is not above an amount."""
-    if guess(LARGEST_EPSILON) <= most:
-        return LARGEST_EPSILON
-    low, high = 0.0, float(LARGEST_EPSILON)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if guess(middle) <= most else (low, middle)
-    return low
 
 
 def count_repeats(left: Fraction, each: Fraction) -> int:

@@ -65,18 +65,17 @@ Without delta only pure mechanisms are admitted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Self
 
 from dpsql.numerics.exact_numbers import GRID, compute_root, write_number
 from dpsql.privacy import conversions
-from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats, guess_rho
+from dpsql.privacy.accountants import Accountant, RuleAccountant, Spent, count_repeats
 from dpsql.privacy.amounts import GaussianByMu
 from dpsql.privacy.events import Event
+from dpsql.privacy.guesses import guess_mu_squared, guess_rho
 
 MECHANISM_SHARE = Fraction(1, 2)
 """The part of delta for mechanisms with a delta of their own, where the owner does not say."""
@@ -196,11 +195,7 @@ class Gdp(RuleAccountant):
         return (spent.mu_squared,)
 
     def guess_costs(self) -> tuple[Callable[[float], float], ...]:
-        return (_guess_mu_squared,)
-
-
-def _guess_mu_squared(epsilon: float) -> float:
-    return 4 * NormalDist().inv_cdf(max(1 / (1 + math.exp(epsilon)), 1e-300)) ** 2
+        return (guess_mu_squared,)
 
 
 RENYI_ORDERS = tuple(map(Fraction, (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 4096)))

@@ -22,11 +22,12 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, list_claims
 from dpsql.policy.model import Policy, Table, fold
-from dpsql.sql.exact.query import keep_used_values, restore_values, write_by_shape, write_normal_form
+from dpsql.sql.exact.query import write_by_shape, write_normal_form
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.lock.patterns import ShapedText
 from dpsql.sql.parse.dialect import parse_fragment, to_sql
+from dpsql.sql.parse.shapes import keep_used_values, restore_values
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.plan_size import write_shared
 from dpsql.sql.relations.relation import UNIT

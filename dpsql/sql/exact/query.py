@@ -13,7 +13,6 @@ sees nothing of what stands beside it unless it is LATERAL. What can't be resolv
 
 from __future__ import annotations
 
-import re
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import join_word, parse_fragment, to_sql
+from dpsql.sql.parse.shapes import strip_values
 from dpsql.sql.relations.relation import UNIT, fold
 
 _Made = TypeVar("_Made")
@@ -57,46 +57,6 @@ def write_normal_form(
     return to_sql(tree)
 
 
-def strip_values(sql: str) -> tuple[str, list[str]]:
-    """Return a text with parameters in the place of its values, and the values: names do not depend on these.
-
-    Values that are part of the syntax stay: of a typed literal, in a type, at the ends of a frame.
-
-    >>> strip_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
-    ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ['1.5', "'x'"])
-    """
-    values: list[str] = []
-
-    def parameter(found: re.Match[str]) -> str:
-        if found["value"] is None:
-            return found[0]
-        values.append(found["value"])
-        return f"$value{len(values) - 1}"
-
-    return _VALUES.sub(parameter, sql), values
-
-
-def restore_values(sql: str, values: Sequence[str]) -> str:
-    """Return a text with its values back in their places."""
-    return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
-
-
-def keep_used_values(sql: str, values: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a text whose parameters are numbered as they come, and the values that are still in it.
-
-    A normal form leaves out columns that nothing reads, and their values with them.
-
-    >>> keep_used_values("SELECT $value2 + $value0 + $value2", ["1", "2", "3"])
-    ('SELECT $value0 + $value1 + $value0', ('3', '1'))
-    """
-    used: dict[int, int] = {}
-
-    def number(found: re.Match[str]) -> str:
-        return f"$value{used.setdefault(int(found[1]), len(used))}" if found[1] else found[0]
-
-    return _PARAMETERS.sub(number, sql), tuple(values[place] for place in used)
-
-
 def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, list[str]]:
     """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax."""
     shape, values = strip_values(sql)
@@ -104,20 +64,6 @@ def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, list
         return write(shape), values
     except (SqlglotError, UnresolvedName):
         return write(sql), []
-
-
-_QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
-_VALUES = re.compile(
-    r"""(?ix)
-    \b(?:date|time|timestamp|timestamptz|interval)\s+'(?:[^']|'')*'
-    | \b(?:decimal|numeric|varchar)\s*\([^)]*\)
-    | \b\d+\s+(?:preceding|following)\b
-    | "(?:[^"]|"")*"
-    | \$?[a-z_][a-z0-9_]*
-    | (?P<value>'(?:[^']|'')*' | \d+(?:\.\d*)?(?:e[+-]?\d+)? | \.\d+(?:e[+-]?\d+)?)
-    """
-)
-_PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
 
 
 class _Source(NamedTuple):

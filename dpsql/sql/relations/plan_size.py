@@ -13,14 +13,18 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from dpsql.errors import BindError, Span
 from dpsql.mechanisms.base import SHARED_PREFIX
 from dpsql.sql.normalize import from_items, inner_queries
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, to_sql
+from dpsql.sql.parse.shapes import strip_values
 from dpsql.sql.parse.tokens import MAX_INTEGER
 from dpsql.sql.relations.relation import From, Relation, fold
 
@@ -50,6 +54,8 @@ BLOCK_RESULTS_PER_CHARACTER = 6
 """Results of subsample blocks that take as long as one character, where one query gives them all."""
 BLOCK_CHARACTERS = 160
 """Characters that a query of one block costs besides its own; four of them take as long as one of exact SQL."""
+MAX_REMEMBERED_SHAPE = 30_000
+"""Characters of a text whose shape is remembered with what its tree joins."""
 MAX_GROUP_KEYS = 64
 """Keys of one GROUP BY: the engine's time grows with their third power."""
 MAX_COUNTED_ROWS = 2**62
@@ -253,10 +259,9 @@ def write_shared(text: str, known: SharedQueries) -> str:
     waiting = [(item, False) for item in dict.fromkeys(_mentioned(text, known))]
     while waiting:
         item, ready = waiting.pop()
-        if item.name in found:
-            continue
         if ready:
-            found[item.name] = item
+            found.setdefault(item.name, item)
+        if ready or item.name in found:
             continue
         waiting.append((item, True))
         waiting += [(inner, False) for inner in dict.fromkeys(item.mentions)]
@@ -356,7 +361,7 @@ class WrittenTexts:
     def _look(self) -> None:
         """Count what the trees of waiting texts join, which takes longer than to count words."""
         for text in self._waiting:
-            joined, apart = _count_met(parse_fragment(text), {}, outermost=True)
+            joined, apart = _count_written(text)
             self.joining += joined**4 + apart
             self.joined = max(self.joined, joined)
             size = self._weigh(self.joining)
@@ -369,6 +374,19 @@ class WrittenTexts:
                 raise bind_error(None, what, hint)
         self._waiting.clear()
         self._rough = 0
+
+
+def _count_written(text: str) -> tuple[int, int]:
+    """Return what :func:`_count_met` does of a whole text: values do not change it, so texts of one shape are looked at once."""
+    with suppress(SqlglotError):
+        if len(text) <= MAX_REMEMBERED_SHAPE:
+            return _count_shape(strip_values(text)[0])
+    return _count_met(parse_fragment(text), {}, outermost=True)
+
+
+@lru_cache(maxsize=128)
+def _count_shape(shape: str) -> tuple[int, int]:
+    return _count_met(parse_fragment(shape), {}, outermost=True)
 
 
 def write_public(query: exp.Expr) -> str:
@@ -479,5 +497,4 @@ def _count_per_row(query: exp.Expr, ctes: Mapping[str, tuple[int, int]]) -> tupl
 
 def _stay_apart(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     most = max((joined for joined, _ in parts), default=1)
-    powers = sum(apart + joined**4 for joined, apart in parts)
-    return most, max(0, powers - most**4)
+    return most, max(0, sum(apart + joined**4 for joined, apart in parts) - most**4)

@@ -12,11 +12,11 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.base import Claim, ClaimedText, RowsClaim, SensitivityClaim, SumsClaim
-from dpsql.sql.exact.query import restore_values
 from dpsql.sql.lock import lock
 from dpsql.sql.lock.check import Serialise, check, check_pattern
 from dpsql.sql.lock.patterns import Patterns, ShapedText
 from dpsql.sql.lock.tree import Known, Unproved
+from dpsql.sql.parse.shapes import restore_values
 from tests.support.lock_faults import FAULTS, POLICY, make_visits
 from tests.support.lock_texts import KNOWN, forge_texts, serialise, visits, why
 
