@@ -322,7 +322,8 @@ class SchemaReplica:
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
         """Queries that were bound before, with what was lent; no table of the copy ever changes."""
-        self._lent: set[str] = set()
+        self._lent: dict[str, str] = {}
+        """What was lent last by each name, and stands there as an empty view."""
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:
@@ -392,6 +393,7 @@ class SchemaReplica:
             self._con.close()
             self._instance.leave(broken=True)
             self._con = self._open()
+            self._lent.clear()
             return str(error).split("\n")[0], True
         except duckdb.Error as error:
             return str(error).split("\n")[0], False
@@ -411,8 +413,10 @@ class SchemaReplica:
     def _lend(self, lent: Mapping[str, TypedColumns]) -> None:
         for name, columns in lent.items():
             empty = write_empty_query(columns)
-            self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
-            self._lent.add(name)
+            if self._lent.get(name) != empty:
+                self._lent[name] = ""
+                self._con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {empty}")
+                self._lent[name] = empty
 
     def put_away(self) -> None:
         """Keep this copy for a session on the same tables; making one takes longer than most statements."""
