@@ -65,15 +65,17 @@ class PrunedCandidates:
 
 @dataclass(frozen=True)
 class CandidatePruning(FastRoute[PrunedCandidates]):
-    """The candidates of a choice, with as few of them scored as possible.
+    """The candidates of a choice of ``top`` winners, with as few of them scored as possible.
 
     The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
-    not taken where there are few candidates, nor where there are more doubles than may be held.
+    not taken where there are few candidates, nor where there are more doubles than may be held; nor for several winners
+    of unequal sensitivities, for each winner that leaves changes the others' scores.
     """
 
     scores: CandidateScores
     rates: ChoiceRates
     varying: bool
+    top: int = 1
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -97,11 +99,11 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         least, most = int(factor.min()), int(factor.max())
         if end.missing is not None or least < 0 < most or not counted.can_compare(end):
             return None
-        near: Nearness = EqualNearness(self.rates.equal)
+        near: Nearness = EqualNearness(self.rates.equal, min(self.top, table.num_rows))
         one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
         if self.varying and one != other:
             c = compute_spread(self.rates.unequal)
-            if c is None:
+            if c is None or self.top > 1:
                 return None
             near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
         cells = bin_column(counted, end, term.bounds[0][0] in UP_TO_BOUND, read, counted.column)
@@ -125,19 +127,16 @@ class _Pruning:
         rows, first, last = self._keep(near)
         found = self._score(_take_rows(self.table, rows), first, last)
         whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
-        places, gaps = near.measure(found.scores, found.sensitivities)
-        size = self.table.num_rows
-        top = int(found.scores.max())
-
-        def gap(i: int) -> int:
-            return near.gap(i, top, whole().scores, whole().sensitivities)
+        all_gaps = cache(lambda: near.measure_all(whole().scores, whole().sensitivities))
+        places, gaps, reach = near.measure(found.scores, found.sensitivities)
 
         def utility(i: int) -> int:
             at = int(np.searchsorted(rows, i))
             here = at < len(rows) and int(rows[at]) == i
             return int(found.scores[at] if here else whole().scores[i])
 
-        held = CandidateGaps(size, gaps, rows[places], near.reach, gap)
+        size = self.table.num_rows
+        held = CandidateGaps(size, gaps, rows[places], reach, lambda i: int(all_gaps()[i]))
         return PrunedCandidates(self.table, held, near.rate, utility)
 
     @property
@@ -197,8 +196,9 @@ class _Pruning:
         corners = [multiply_integers(f, n) for f in factors for n in counts]
         moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
-        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved)))
-        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(factor))))
+        sizes = np.diff(starts, append=len(factor))
+        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved), sizes))
+        kept = np.flatnonzero(np.repeat(may, sizes))
         rows = kept if order is None else np.sort(order[kept])
         return rows, int(lowest[may].min()), int(highest[may].max()) + 1
 
