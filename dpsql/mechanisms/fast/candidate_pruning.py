@@ -91,10 +91,9 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         if not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)
-        if found is None or found[0].num_rows < FEW_CANDIDATES:
+        if found is None or found.table.num_rows < FEW_CANDIDATES:
             return None
-        table, ends = found
-        end = ends[term.bounds[0][1]]
+        table, end = found.table, found.ends[term.bounds[0][1]]
         factor = np.broadcast_to(term.factor.of(table), table.num_rows)
         least, most = int(factor.min()), int(factor.max())
         if end.missing is not None or least < 0 < most or not counted.can_compare(end):
