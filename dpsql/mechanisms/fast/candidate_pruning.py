@@ -65,7 +65,7 @@ class PrunedCandidates:
 
 @dataclass(frozen=True)
 class CandidatePruning(FastRoute[PrunedCandidates]):
-    """The candidates of a choice of ``top`` winners, with as few of them scored as possible.
+    """The candidates of a choice of ``top`` winners, with as few of them scored as possible; ``size`` is their number if known.
 
     The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
     not taken where there are few candidates, nor where there are more doubles than may be held; nor for several winners
@@ -76,6 +76,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
     rates: ChoiceRates
     varying: bool
     top: int = 1
+    size: int | None = None
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -88,7 +89,8 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
         alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
-        if not alone or not one_sided or counted.column is None:
+        few = self.size is not None and self.size < FEW_CANDIDATES
+        if few or not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)
         if found is None or found.table.num_rows < FEW_CANDIDATES:

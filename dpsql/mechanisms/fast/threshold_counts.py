@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,24 @@ def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDAr
 class SortedThresholds:
     """Distinct thresholds in ascending order, their cells, and the places of those that were given.
 
-    All of it is made of public numbers, so that it may be kept for another statement.
+    All of it is made of public numbers, so that it may be kept for another statement. What is looked up for rows is only
+    made where the thresholds are no rungs of an even ladder.
 
     Args:
         ends: the thresholds.
         doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
         digits: these.
     """
+
+    cells: NumberCells
+    ladder_start: int | None = None
+    """The cell of the first threshold, where the cells after it have the others, one each, in order."""
+    crowded: NDArray[np.bool_] | None = None
+    """The cells with several thresholds; None where there is none."""
+    first: NDArray[np.int64] | None = None
+    """How many thresholds are in the cells before each, where some are crowded."""
+    near: NDArray[Any] | None = None
+    """The threshold of each cell, where it is looked up."""
 
     def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
         self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
@@ -66,24 +78,14 @@ class SortedThresholds:
                 found.append(edges)
         self.values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
         ladder = RungCells.of_rungs(self.values) if doubles else IntegerRungs.of_rungs(self.values)
-        self.crowded = self.first = self.near = None
-        self.known, self.steps = self.values[:0], list[int]()
-        self.ladder_start, self.numbers = None, np.zeros(0, dtype=np.int64)
+        self.known, self.numbers, self.steps = self.values[:0], np.zeros(0, dtype=np.int64), list[int]()
         if ladder is not None:
-            self.cells: NumberCells = ladder
-            self.ladder_start = int(ladder.of(self.values[:1])[0])
+            self.cells, self.ladder_start = ladder, int(ladder.of(self.values[:1])[0])
         else:
             self.cells, self.numbers = self._choose_cells()
             self._look_up()
         self._given: list[tuple[Thresholds, bool, NDArray[np.intp]]] = []
         self._most_given = sum(len(end.values) for end, _ in ends)
-
-    ladder_start: int | None
-    """The cell of the first threshold, where the cells after it have the others, one each, in order."""
-    crowded: NDArray[np.bool_] | None
-    """The cells with several thresholds; None where there is none."""
-    first: NDArray[np.int64] | None
-    near: NDArray[Any] | None
 
     def _choose_cells(self) -> tuple[NumberCells, NDArray[np.int64]]:
         """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
@@ -208,7 +210,8 @@ class ThresholdCounts:
         """Count all rows, or those that are selected, beside the thread that fetches them."""
         threads = min(2, os.cpu_count() or 1)
         work_beside(arrays, lambda values: self.add(values, select), threads)
-        work_beside(self._all, _Tally.fold, threads)
+        with ThreadPoolExecutor(threads) as beside:
+            list(beside.map(_Tally.fold, self._all))
 
     def _make_tally(self) -> _Tally:
         known = self._thresholds

@@ -161,7 +161,8 @@ class ExponentialChoice(ScoredOperator):
         if self.sweep is None:
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
-        return CandidatePruning(self.sweep, self._rates, self.varying, self.top).take(reader, entropy)
+        pruning = CandidatePruning(self.sweep, self._rates, self.varying, self.top, self.candidates)
+        return pruning.take(reader, entropy)
 
     def _released(
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
