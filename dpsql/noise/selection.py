@@ -119,7 +119,7 @@ class CandidateGaps:
     def of(cls, scores: Integers, rate: Fraction, top: int = 1) -> CandidateGaps:
         """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits.
 
-        So they are beside the best, and beside what is left of it once any ``top - 1`` candidates are chosen.
+        They stay so when ``top - 1`` candidates, whichever, are chosen and taken away (:meth:`without`).
         """
         reach = compute_reach(rate)
         if len(scores) < FEW_CANDIDATES or scores.dtype != np.int64 or reach >= SAFE:

@@ -210,8 +210,9 @@ class ThresholdCounts:
         """Count all rows, or those that are selected, beside the thread that fetches them."""
         threads = min(2, os.cpu_count() or 1)
         work_beside(arrays, lambda values: self.add(values, select), threads)
-        with ThreadPoolExecutor(threads) as beside:
-            list(beside.map(_Tally.fold, self._all))
+        if len(self._all) > 1:
+            with ThreadPoolExecutor(threads) as beside:
+                list(beside.map(_Tally.fold, self._all))
 
     def _make_tally(self) -> _Tally:
         known = self._thresholds
