@@ -69,7 +69,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
     The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
     not taken where there are few candidates, nor where there are more doubles than may be held; nor for several winners
-    of unequal sensitivities, for each winner that leaves changes the others' scores.
+    of unequal sensitivities: each that leaves changes the others' scores.
     """
 
     scores: CandidateScores
@@ -90,7 +90,8 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
         alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
         few = self.size is not None and self.size < FEW_CANDIDATES
-        if few or not alone or not one_sided or counted.column is None:
+        unequal = self.top > 1 and self.varying and term.factor.column is not None
+        if few or unequal or not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)
         if found is None or found.table.num_rows < FEW_CANDIDATES:
@@ -104,7 +105,7 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
         if self.varying and one != other:
             c = compute_spread(self.rates.unequal)
-            if c is None or self.top > 1:
+            if c is None:
                 return None
             near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
         cells = bin_column(counted, end, term.bounds[0][0] in UP_TO_BOUND, read, counted.column)
