@@ -8,10 +8,6 @@ approximate, and there is no candidate whose probability is rounded to nought (I
 
 Candidates far below the best are only counted, and examined one by one when a draw falls on them. The number of near ones
 depends on the scores; the winner changes the work only then.
-
-A unit with more groups than it may have keeps a uniform sample of them, chosen by random numbers that belong to the unit
-alone. So no other unit takes part in the choice: one unit more or less in the data moves its own groups, and never the
-choice of another.
 """
 
 from __future__ import annotations
@@ -27,13 +23,12 @@ from mpmath import libmp
 from numpy.typing import NDArray
 
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.samplers import draw_discrete_laplace
+from dpsql.noise.samplers import draw_discrete_laplace, draw_geometric
 from dpsql.numerics.exact_numbers import SAFE, Integers, add_integers, to_integers
-
-IntegerArray = NDArray[np.int64]
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
 _BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
+_BLOCKS_EACH = 1 << 8  # blocks of scores for each of the best: two of them are seldom in one
 
 
 def measure_gaps(scores: Integers) -> Integers:
@@ -110,6 +105,7 @@ class CandidateGaps:
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
     how far below the best each is. All others are more than ``reach`` below it; how far says ``gap_of``, of an index.
+    ``gone`` are the indices of those that were chosen already, ascending: they take no part.
     """
 
     size: int
@@ -117,23 +113,41 @@ class CandidateGaps:
     near: NDArray[np.intp] | None = None
     reach: int = 0
     gap_of: Callable[[int], int] | None = None
+    gone: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, scores: Integers, rate: Fraction) -> CandidateGaps:
-        """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits."""
+    def of(cls, scores: Integers, rate: Fraction, top: int = 1) -> CandidateGaps:
+        """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits.
+
+        They stay so when ``top - 1`` candidates, whichever, are chosen and taken away (:meth:`without`).
+        """
         reach = compute_reach(rate)
         if len(scores) < FEW_CANDIDATES or scores.dtype != np.int64 or reach >= SAFE:
             return cls(len(scores), measure_gaps(scores))
-        top, low = int(scores.max()), int(scores.min())
-        if top >= SAFE or low <= -SAFE or top - reach <= low:
+        best, low = int(scores.max()), int(scores.min())
+        level = best if top == 1 else _bound_nth_best(scores, top)
+        if best >= SAFE or low <= -SAFE or level - reach <= low:
             return cls(len(scores), measure_gaps(scores))
-        near = np.flatnonzero(scores >= top - reach)
-        return cls(len(scores), top - scores[near], near, reach, lambda i: top - int(scores[i]))
+        near = np.flatnonzero(scores >= level - reach)
+        reach += best - level
+        return cls(len(scores), best - scores[near], near, reach, lambda i: best - int(scores[i]))
+
+    def without(self, i: int) -> CandidateGaps:
+        """Return the gaps of the other candidates below the best of them, which must be a near one."""
+        near, gaps = np.arange(self.size) if self.near is None else self.near, self.gaps
+        at = int(np.searchsorted(near, i))
+        if at < len(near) and int(near[at]) == i:
+            near, gaps = np.delete(near, at), np.delete(gaps, at)
+        less = int(gaps.min())
+        known = self.gap_of
+        gap_of = None if known is None else lambda i: known(i) - less
+        gone = tuple(sorted((*self.gone, i)))
+        return CandidateGaps(self.size, gaps - less, near, self.reach - less, gap_of, gone)
 
     @property
     def far(self) -> int:
         """The number of candidates that are not near."""
-        return self.size - len(self.gaps)
+        return self.size - len(self.gaps) - len(self.gone)
 
     def index(self, i: int) -> int:
         """Return the candidate that is the i-th of the near ones."""
@@ -142,9 +156,17 @@ class CandidateGaps:
     def beyond(self, j: int) -> tuple[int, int]:
         """Return the j-th of the others, and its gap."""
         assert self.near is not None and self.gap_of is not None
-        before = self.near - np.arange(len(self.near))  # how many others come before each near one
+        others = np.union1d(self.near, np.array(self.gone, dtype=np.intp)) if self.gone else self.near
+        before = others - np.arange(len(others))  # how many far ones come before each of these
         i = j + int(np.searchsorted(before, j, side="right"))
         return i, self.gap_of(i)
+
+    def list_far(self) -> list[tuple[int, int]]:
+        """Return all that are not near, each with its gap."""
+        assert self.near is not None and self.gap_of is not None
+        far = np.ones(self.size, dtype=bool)
+        far[self.near] = far[list(self.gone)] = False
+        return [(int(i), self.gap_of(int(i))) for i in np.flatnonzero(far)]
 
 
 FAR_BITS = 60
@@ -156,6 +178,13 @@ FEW_CANDIDATES = 1 << 12
 def compute_reach(rate: Fraction) -> int:
     """Compute the gap beyond which a weight is below ``2**-FAR_BITS`` of the best one's (ln 2 < 7/10)."""
     return math.ceil(Fraction(7 * FAR_BITS, 10) / rate)
+
+
+def _bound_nth_best(scores: Integers, n: int) -> int:
+    """Return a score that at least ``n`` candidates have or surpass: the n-th greatest, or hardly less."""
+    blocks = np.maximum.reduceat(scores, np.arange(0, len(scores), max(1, len(scores) // (n * _BLOCKS_EACH))))
+    n = min(n, len(scores))
+    return int(np.partition(blocks, len(blocks) - n)[len(blocks) - n])
 
 
 def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
@@ -280,146 +309,62 @@ def _log(value: int) -> float:
     return float(np.log(float(value >> extra))) + extra * float(np.log(2.0))
 
 
-def choose_noisy_max(scores: Integers, scale: Fraction, entropy: Entropy) -> int:
-    """Choose the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly."""
-    scores = to_integers(scores)
-    noise = draw_discrete_laplace(scale, len(scores), entropy)
-    noisy = add_integers(scores, noise)
-    best = np.flatnonzero(noisy == noisy.max())
-    return int(best[int(entropy.below(len(best), 1)[0])])
+def choose_noisy_max(scores: Integers | CandidateGaps, scale: Fraction, entropy: Entropy) -> int:
+    """Choose the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly.
 
-
-# -- the groups of each unit -------------------------------------------------------------------------------------------
-
-_TICKET_BITS = 63
-_FEW_GROUPS = 8
-"""The most groups that are drawn one by one; beyond, a unit's groups are shuffled."""
-_WORD = 1 << 32
-_RUN_BLOCK = 1 << 16
-
-
-def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
-    """Find where each run of integers begins that are equal but for their ``shift`` lowest bits."""
-    if not len(ordered):
-        return np.empty(0, dtype=np.int64)
-    change = np.empty(len(ordered), dtype=bool)
-    change[0] = True
-    for start in range(0, len(ordered) - 1, _RUN_BLOCK):  # what fits a core's cache is shifted at no cost
-        part = ordered[start : start + _RUN_BLOCK + 1]
-        part = part >> shift if shift else part
-        np.not_equal(part[1:], part[:-1], out=change[start + 1 : start + len(part)])
-    return np.flatnonzero(change)
-
-
-def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray[np.bool_] | None:
-    """Choose at most ``groups`` groups of each unit, uniformly and independently of other units; None keeps all.
-
-    ``units`` is sorted: one entry per unit and group.
+    A far candidate's noise is drawn only where it is at least half the reach, which it hardly ever is
+    (:func:`_draw_great`). Without that it stays below the best, whose own noise is hardly ever so far below 0; and where
+    it is, the noise of all others is drawn too, from what is below half the reach.
     """
-    starts = find_runs(units)
-    sizes = np.diff(starts, append=len(units))
-    many = sizes > groups
-    if not many.any():
-        return None
-    kept = np.repeat(~many, sizes)
-    first, counts = starts[many], sizes[many]
-    if groups <= _FEW_GROUPS and int(counts.max()) < _WORD:
-        for pick in _draw_sets(counts, groups, entropy):
-            kept[first + pick] = True
-        return kept
-    places = np.flatnonzero(~kept)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    order = places[_shuffle(owner, entropy)]
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept[order[rank < groups]] = True
-    return kept
+    rate = 1 / scale
+    field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
+    noisy = add_integers(draw_discrete_laplace(scale, len(field.gaps), entropy), -field.gaps)
+    best = int(noisy.max())
+    winners = np.flatnonzero(noisy == best)
+    if not field.far:
+        return field.index(int(winners[int(entropy.below(len(winners), 1)[0])]))
+    half = (field.reach + 1) // 2
+    others = [(field.beyond(j), noise) for j, noise in _draw_great(field.far, half, rate, entropy).items()]
+    level = max((noise - gap for (_, gap), noise in others), default=best)
+    if max(best, level) < half - 1 - field.reach:
+        drawn = {i for (i, _), _ in others}
+        rest = [one for one in field.list_far() if one[0] not in drawn]
+        others += zip(rest, _draw_small(half, scale, len(rest), entropy), strict=True)
+        level = max(noise - gap for (_, gap), noise in others)
+    tied = [i for (i, gap), noise in others if noise - gap == level >= best]
+    if level > best:
+        winners = winners[:0]
+    pick = int(entropy.below(len(winners) + len(tied), 1)[0])
+    return field.index(int(winners[pick])) if pick < len(winners) else tied[pick - len(winners)]
 
 
-def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: Entropy) -> IntegerArray | None:
-    """Return how many rows of each unit and group count, at most ``budget`` of a unit; None where all do.
+def _draw_great(n: int, least: int, rate: Fraction, entropy: Entropy) -> dict[int, int]:
+    """Draw which of ``n`` discrete Laplace variables are at least ``least`` (1 or more), and these.
 
-    A unit's groups are filled one after another, in an order that is uniform and independent of other units.
-
-    Args:
-        units: sorted, one entry per unit and group.
-        rows: of each, at least 1.
-        budget: at least 1.
-        entropy: a source of random bits.
+    The chance is ``exp(-rate * least) / (1 + exp(-rate))``: that of a rare coin (:func:`toss_rare_coins`), and then of one
+    that keeps what is left of it. What is beyond is geometric, for this has no memory.
     """
-    starts = find_runs(units)
-    sizes = np.diff(starts, append=len(units))
-    many = np.add.reduceat(rows, starts) > budget if len(units) else np.zeros(0, dtype=bool)
-    if not many.any():
-        return None
-    counted, counts = rows.copy(), sizes[many]
-    places = np.flatnonzero(np.repeat(many, sizes))
-    order = places[_shuffle(np.repeat(np.arange(len(counts)), counts), entropy)]
-    held = rows[order]
-    before = np.cumsum(held) - held
-    before -= np.repeat(before[np.cumsum(counts) - counts], counts)
-    counted[order] = np.clip(budget - before, 0, held)
-    return counted
+    exponent = rate * least
+    bits = min(FAR_BITS, math.floor(exponent * Fraction(10, 7)))  # 2**-bits is no smaller, as ln 2 < 7/10
+
+    def left(b: int) -> tuple[int, int]:
+        digits = b + bits + 8
+        low, high = _exp_interval(exponent, digits)
+        least_other, most_other = _exp_interval(rate, digits)
+        whole = 1 << digits
+        return (low << b + bits) // (whole + most_other), -((-high << b + bits) // (whole + least_other))
+
+    found = [j for j in toss_rare_coins(n, bits, entropy) if _decide(left, 0, 0, entropy)]
+    return dict(zip(found, (least + int(k) for k in draw_geometric(rate, len(found), entropy)), strict=True))
 
 
-def _draw_sets(counts: IntegerArray, groups: int, entropy: Entropy) -> list[IntegerArray]:
-    """Draw ``groups`` different numbers below each count, every set with equal probability (Floyd's algorithm).
-
-    Each array holds one number per count. The last of ``i + 1`` candidates stands in for a number that is taken already.
-    """
-    picks: list[IntegerArray] = []
-    for i in range(groups):
-        last = counts - (groups - i)
-        pick = draw_below_each(last + 1, entropy)
-        taken = np.zeros(len(counts), dtype=bool)
-        for earlier in picks:
-            taken |= pick == earlier
-        picks.append(np.where(taken, last, pick))
-    return picks
-
-
-def draw_below_each(bounds: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Draw a uniform integer below each bound (1 to 2**32), without modulo bias.
-
-    It is the high half of a 32-bit word times the bound; the few words whose low half would favour a number are redrawn.
-
-    >>> draw_below_each(np.array([1, 1]), Entropy()).tolist()
-    [0, 0]
-    """
-    out, low = _scaled(bounds, entropy)
-    doubtful = np.flatnonzero(low < bounds.astype(np.uint64))
-    while len(doubtful):
-        few = bounds[doubtful]
-        again = doubtful[low[doubtful] < (_WORD % few).astype(np.uint64)]
-        out[again], low[again] = _scaled(bounds[again], entropy)
-        doubtful = again
-    return out
-
-
-def _scaled(bounds: IntegerArray, entropy: Entropy) -> tuple[IntegerArray, NDArray[np.uint64]]:
-    n = len(bounds)
-    product = entropy.words((n + 1) // 2).view(np.uint32)[:n] * bounds.astype(np.uint64)
-    return (product >> np.uint64(32)).astype(np.int64), product & np.uint64(_WORD - 1)
-
-
-def _shuffle(owner: IntegerArray, entropy: Entropy) -> IntegerArray:
-    """Return positions in the order of their (ascending) owners, at random within each.
-
-    The number of bits of a ticket depends on the number of entries, so equal tickets must be told apart by further bits:
-    if their places decided, one unit more could take a bit from every ticket, and so move the choice of others.
-    """
-    n = len(owner)
-    place, who = (n - 1).bit_length(), int(owner[-1]).bit_length()
-    chance = min(32, _TICKET_BITS - place - who)
-    words = entropy.words((n + 1) // 2).view(np.uint32)[:n].astype(np.int64)
-    if chance < 16:  # too many for one word each: slower, and the same
-        return np.lexsort((entropy.words(n), words, owner)).astype(np.int64)
-    tickets = (owner << (chance + place)) | ((words >> (32 - chance)) << place) | np.arange(n)
-    tickets.sort()
-    order = tickets & ((1 << place) - 1)
-    tickets >>= place
-    same = np.concatenate([[False], tickets[1:] == tickets[:-1], [False]])
-    tied = np.flatnonzero(same[1:] | same[:-1])
-    if len(tied):
-        few = order[tied]
-        order[tied] = few[np.lexsort((entropy.words(len(few)), words[few], tickets[tied]))]
-    return order
+def _draw_small(bound: int, scale: Fraction, n: int, entropy: Entropy) -> list[int]:
+    """Draw ``n`` discrete Laplace variables of those that are below ``bound``, which is 1 or more."""
+    noise = draw_discrete_laplace(scale, n, entropy)
+    great = np.flatnonzero(noise >= bound)
+    while len(great):  # fewer than half are drawn again
+        again = draw_discrete_laplace(scale, len(great), entropy)
+        noise = noise.astype(object) if again.dtype == object else noise
+        noise[great] = again
+        great = great[again >= bound]
+    return [int(k) for k in noise]

@@ -307,12 +307,7 @@ MEASURED: dict[tuple[str, ...], float] = {
     ("threshold", "decimals", "decimals", "memory", "1000000"): 15.3,
     ("threshold", "integers", "integers", "memory", "1000000"): 8.7,
     ("threshold", "64 bits", "64 bits", "memory", "1000000"): 8.8,
-    ("noisy max", "doubles", "doubles", "memory", "1000000"): 20.1,
-    ("noisy max", "decimals", "decimals", "memory", "1000000"): 20.1,
-    ("range", "doubles", "doubles", "memory", "1000000"): 23.8,
-    ("range", "decimals", "decimals", "memory", "1000000"): 23.1,
-    ("equality", "doubles", "doubles", "memory", "1000000"): 20.4,
-    ("equality", "decimals", "decimals", "memory", "1000000"): 22.6,
+    ("range", "decimals", "decimals", "memory", "1000000"): 20.9,
     ("clips", "decimals", "decimals", "memory", "30000"): 4.7,
     ("clips", "decimals", "decimals", "file", "30000"): 5.0,
 }

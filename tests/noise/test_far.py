@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +23,13 @@ from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import (
     CandidateGaps,
     choose_exponential,
+    choose_noisy_max,
     compute_reach,
     permute_and_flip,
     toss_rare_coins,
 )
 from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.selection_laws import laplace
 
 SCORES = np.array([3, 9, 0, 8, 5, 9, 1, 2, 7])
 RATE = Fraction(1, 3)
@@ -67,6 +71,115 @@ def test_the_law_is_the_same_wherever_far_begins(
         assert len(held) > 0
 
 
+def field_of(scores: Sequence[int], reach: int) -> CandidateGaps:
+    best = max(scores)
+    near = np.array([i for i, s in enumerate(scores) if s >= best - reach])
+    gaps = np.array([best - scores[i] for i in near])
+    return CandidateGaps(len(scores), gaps, near, reach, lambda i: best - scores[i])
+
+
+@pytest.mark.parametrize("reach", [1, 2, 3, 4])
+@pytest.mark.parametrize("scores", [(9, 3, 8, 4, 5, 4, 9, 4), (4, 9), (4, 4, 9, 4)])
+def test_the_noisy_maximum_wherever_far_begins(scores: tuple[int, ...], reach: int) -> None:
+    entropy, field = fixed(f"noisy {reach}"), field_of(scores, reach)
+    assert field.far >= len(scores) // 2
+    sample = np.array([choose_noisy_max(field, 1 / RATE, entropy) for _ in range(3000)])
+    assert fits(sample, laplace(scores, 3.0))
+    assert not fits(sample, laplace(scores, 2.2))
+
+
+def fits(sample: np.ndarray, law: Sequence[float]) -> bool:
+    """Compare draws with a law by a chi-square test, the likeliest first."""
+    order = np.argsort(law)[::-1]
+    rank = np.argsort(order)[sample]
+    return p_value(rank, lambda v: law[order[v]] if v < len(law) else 0.0, signed=False) > REFUSED
+
+
+@pytest.mark.parametrize("forgotten", ["_draw_great", "_draw_small"])
+def test_noise_of_the_far_ones_that_is_forgotten_is_found_out(
+    forgotten: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: neither the great noise of far candidates nor the small may be left out."""
+    none = {"_draw_great": lambda *_: {}, "_draw_small": lambda bound, scale, n, entropy: [-(10**6)] * n}
+    monkeypatch.setattr(selection, forgotten, none[forgotten])
+    scores, entropy = (9, 5, 5), fixed("forgotten")
+    sample = np.array([choose_noisy_max(field_of(scores, 3), 1 / RATE, entropy) for _ in range(3000)])
+    assert not fits(sample, laplace(scores, 3.0))
+
+
+@pytest.mark.parametrize(("least", "rate"), [(1, Fraction(1, 3)), (2, Fraction(2)), (5, Fraction(1, 4))])
+def test_great_noise(least: int, rate: Fraction) -> None:
+    """It is the upper tail of a discrete Laplace variable, and small noise is the rest of it."""
+    entropy, n, times = fixed("great"), 12, 500
+    x, sample = math.exp(-float(rate)), list[int]()
+    chance = x**least / (1 + x)
+    for _ in range(times):
+        found = selection._draw_great(n, least, rate, entropy)
+        assert list(found) == sorted(found)
+        assert all(0 <= j < n for j in found)
+        sample += found.values()
+    assert abs(len(sample) - n * times * chance) < 6 * math.sqrt(n * times * chance)
+    beyond = np.array(sample) - least
+    assert p_value(beyond, lambda k: (1 - x) * x**k, signed=False) > REFUSED
+    small = least - 1 - np.array(selection._draw_small(least, 1 / rate, n * times, entropy))
+    whole = (1 - x) / (1 + x) / (1 - chance)
+    assert p_value(small, lambda k: whole * x ** abs(least - 1 - k), signed=False) > REFUSED
+
+
+def test_great_noise_of_extreme_rates() -> None:
+    entropy = Entropy()
+    assert selection._draw_great(10**6, 1, Fraction(10**9), entropy) == {}
+    some = [len(selection._draw_great(4, 1, Fraction(1, 10**30), entropy)) for _ in range(250)]
+    assert 350 < sum(some) < 650
+    assert choose_noisy_max(np.array([0, *[-5] * 5000]), Fraction(1, 10**6), entropy) == 0
+
+
+@pytest.mark.parametrize("top", [1, 2, 3, 6])
+@pytest.mark.parametrize("sampler", [permute_and_flip, choose_exponential, "noisy"])
+def test_those_that_are_left(sampler: Any, top: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the gaps after winners of any place are the gaps of what is left."""
+    monkeypatch.setattr(selection, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(selection, "FAR_BITS", 2)
+    dice = np.random.default_rng(top)
+    for _ in range(60):
+        scores = dice.integers(0, 30, 12) if dice.random() < 0.5 else dice.integers(0, 4, 12) * 9
+        field, left = CandidateGaps.of(scores, RATE, top), list(range(12))
+        for _ in range(top - 1):
+            gone = int(dice.choice(left))
+            left.remove(gone)
+            field = field.without(gone)
+            best = max(int(scores[i]) for i in left)
+            near = {field.index(k): int(gap) for k, gap in enumerate(field.gaps)}
+            far = dict(field.beyond(j) for j in range(field.far))
+            assert 0 in near.values()
+            assert near | far == {i: best - int(scores[i]) for i in left}
+            assert dict(field.list_far() if field.far else ()) == far
+            assert all(gap > field.reach for gap in far.values())
+            assert not far or field.reach >= compute_reach(RATE)
+        draw = (lambda f, rate, e: choose_noisy_max(f, 1 / rate, e)) if sampler == "noisy" else sampler
+        assert draw(field, RATE, Entropy()) in left
+
+
+def test_the_law_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "FEW_CANDIDATES", 0)
+    monkeypatch.setattr(selection, "FAR_BITS", 1)
+    field = CandidateGaps.of(SCORES, RATE, 2).without(1).without(2)  # one of the best, and 0, which is far
+    assert field.far > 2
+    left = [i for i in range(9) if i not in (1, 2)]
+    entropy, others = fixed("left"), [int(SCORES[i]) for i in left]
+    w = weights(np.array(others))
+    laws = {
+        permute_and_flip: flipped(w),
+        choose_exponential: [x / sum(w) for x in w],
+        choose_noisy_max: laplace(others, 3.0),
+    }
+    for sampler, law in laws.items():
+        rate = 1 / RATE if sampler is choose_noisy_max else RATE
+        sample = np.array([left.index(sampler(field, rate, entropy)) for _ in range(3000)])
+        assert fits(sample, law), sampler
+        assert not fits(sample, [1 / 7] * 7)
+
+
 @pytest.mark.parametrize(("coins", "bits"), [(1, 1), (3, 1), (4, 2), (5, 3)])
 def test_rare_coins_are_independent(coins: int, bits: int) -> None:
     entropy, p = fixed("rare"), 2.0**-bits
@@ -100,7 +213,7 @@ def test_few_bits_are_needed() -> None:
         return os.urandom(n)
 
     entropy = Entropy(source)
-    for sampler in (permute_and_flip, choose_exponential):
+    for sampler in (permute_and_flip, choose_exponential, choose_noisy_max):
         assert sampler(scores, Fraction(1), entropy) == 123_456
     assert sum(drawn) <= 1 << 17
 

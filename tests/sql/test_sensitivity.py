@@ -29,7 +29,7 @@ from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, change_noise
 from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import find_runs
+from dpsql.noise.group_sampling import find_runs
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.dp import auto_caps
 from dpsql.sql.dp.budget_split import BudgetShare

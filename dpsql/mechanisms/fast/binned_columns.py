@@ -26,7 +26,13 @@ from dpsql.mechanisms.fast.number_cells import (
     choose_double_cells,
     cut_blocks,
 )
-from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums, read_edges
+from dpsql.mechanisms.fast.threshold_counts import (
+    Compared,
+    SortedThresholds,
+    ThresholdCounts,
+    ThresholdSums,
+    read_edges,
+)
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
 _CELL_BITS = 13
@@ -81,7 +87,7 @@ class BinnedColumn:
             task.result()
 
     def _make_counts(self, ends: Compared) -> ThresholdCounts:
-        return ThresholdCounts([ends], self._counted.doubles, self._counted.digits)
+        return ThresholdCounts(SortedThresholds([ends], self._counted.doubles, self._counted.digits))
 
     def _count(self, values: NDArray[Any]) -> None:
         for part in cut_blocks(values):

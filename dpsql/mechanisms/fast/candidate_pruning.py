@@ -65,15 +65,18 @@ class PrunedCandidates:
 
 @dataclass(frozen=True)
 class CandidatePruning(FastRoute[PrunedCandidates]):
-    """The candidates of a choice, with as few of them scored as possible.
+    """The candidates of a choice of ``top`` winners, with as few of them scored as possible; ``size`` is their number if known.
 
     The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
-    not taken where there are few candidates, nor where there are more doubles than may be held.
+    not taken where there are few candidates, nor where there are more doubles than may be held; nor for several winners
+    of unequal sensitivities: each that leaves changes the others' scores.
     """
 
     scores: CandidateScores
     rates: ChoiceRates
     varying: bool
+    top: int = 1
+    size: int | None = None
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -86,18 +89,19 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
         alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
-        if not alone or not one_sided or counted.column is None:
+        few = self.size is not None and self.size < FEW_CANDIDATES
+        unequal = self.top > 1 and self.varying and term.factor.column is not None
+        if few or unequal or not alone or not one_sided or counted.column is None:
             return None
         found = self.scores.read_candidates(read)
-        if found is None or found[0].num_rows < FEW_CANDIDATES:
+        if found is None or found.table.num_rows < FEW_CANDIDATES:
             return None
-        table, ends = found
-        end = ends[term.bounds[0][1]]
+        table, end = found.table, found.ends[term.bounds[0][1]]
         factor = np.broadcast_to(term.factor.of(table), table.num_rows)
         least, most = int(factor.min()), int(factor.max())
         if end.missing is not None or least < 0 < most or not counted.can_compare(end):
             return None
-        near: Nearness = EqualNearness(self.rates.equal)
+        near: Nearness = EqualNearness(self.rates.equal, min(self.top, table.num_rows))
         one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
         if self.varying and one != other:
             c = compute_spread(self.rates.unequal)
@@ -125,19 +129,16 @@ class _Pruning:
         rows, first, last = self._keep(near)
         found = self._score(_take_rows(self.table, rows), first, last)
         whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
-        places, gaps = near.measure(found.scores, found.sensitivities)
-        size = self.table.num_rows
-        top = int(found.scores.max())
-
-        def gap(i: int) -> int:
-            return near.gap(i, top, whole().scores, whole().sensitivities)
+        all_gaps = cache(lambda: near.measure_all(whole().scores, whole().sensitivities))
+        places, gaps, reach = near.measure(found.scores, found.sensitivities)
 
         def utility(i: int) -> int:
             at = int(np.searchsorted(rows, i))
             here = at < len(rows) and int(rows[at]) == i
             return int(found.scores[at] if here else whole().scores[i])
 
-        held = CandidateGaps(size, gaps, rows[places], near.reach, gap)
+        size = self.table.num_rows
+        held = CandidateGaps(size, gaps, rows[places], reach, lambda i: int(all_gaps()[i]))
         return PrunedCandidates(self.table, held, near.rate, utility)
 
     @property
@@ -197,8 +198,9 @@ class _Pruning:
         corners = [multiply_integers(f, n) for f in factors for n in counts]
         moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
-        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved)))
-        kept = np.flatnonzero(np.repeat(may, np.diff(starts, append=len(factor))))
+        sizes = np.diff(starts, append=len(factor))
+        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved), sizes))
+        kept = np.flatnonzero(np.repeat(may, sizes))
         rows = kept if order is None else np.sort(order[kept])
         return rows, int(lowest[may].min()), int(highest[may].max()) + 1
 

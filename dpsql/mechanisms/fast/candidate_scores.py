@@ -9,7 +9,7 @@ integers. Whether the route is taken depends on types and on the candidates, nev
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -21,7 +21,7 @@ from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.clipped_sums import FARTHEST_SUMMED, ClippedSums
 from dpsql.mechanisms.fast.column_counts import count_column, stream_column, work_beside
 from dpsql.mechanisms.fast.made_once import MadeOnce
-from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
+from dpsql.mechanisms.fast.threshold_counts import SortedThresholds, ThresholdCounts, ThresholdSums
 from dpsql.mechanisms.fast.thresholds import (
     MAX_BINS,
     HistogramQuery,
@@ -55,8 +55,8 @@ _SAFE = 1 << 61
 
 Sums = PrefixSums | ThresholdSums | ClippedSums
 _MOST_KEPT = 1 << 26
-"""The most bytes of candidates that are kept for a later choice."""
-_candidates: MadeOnce[tuple[pa.Table, Mapping[str, Thresholds]]] = MadeOnce(2)
+"""The most bytes of candidates, and of the order of their thresholds, that are kept for a later choice."""
+_candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
@@ -108,12 +108,11 @@ class ScoreTerm:
         """The columns of thresholds."""
         return (*(name for _, name in self.bounds), *((self.clip,) if self.clip is not None else ()))
 
-    def compared(self, found: Mapping[str, Thresholds]) -> Iterator[Compared]:
-        """Yield the thresholds, and whether rows at most these are asked for."""
+    @property
+    def compared(self) -> Iterator[tuple[str, bool]]:
+        """The columns of thresholds that rows are compared with, and whether rows at most these are asked for."""
         for op, name in self.bounds:
-            yield from (
-                (found[name], after) for after in (False, True) if op == "=" or after == (op in UP_TO_BOUND)
-            )
+            yield from ((name, after) for after in (False, True) if op == "=" or after == (op in UP_TO_BOUND))
 
     def bound_moves(self, factor: Integers | int) -> Integers | int:
         """Return how far one row moves candidates of these factors."""
@@ -148,6 +147,32 @@ class ScoreTerm:
             if (missing := found[name].missing) is not None:
                 score = np.where(missing, 0, score)
         return score
+
+
+@dataclass(frozen=True)
+class PublicCandidates:
+    """Candidates as they came, their thresholds by column, and the orders of thresholds that were made for columns of rows."""
+
+    table: pa.Table
+    ends: Mapping[str, Thresholds]
+    _sorted: dict[object, SortedThresholds] = field(default_factory=dict, repr=False)
+
+    def sort(self, columns: Sequence[tuple[str, bool]], doubles: bool, digits: int) -> SortedThresholds:
+        """Return thresholds in order, of columns and whether rows at most these are asked for.
+
+        Args:
+            columns: the columns and sides.
+            doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
+            digits: these.
+        """
+        key = (tuple(columns), doubles, digits)
+        found = self._sorted.get(key)
+        if found is None:
+            found = SortedThresholds([(self.ends[name], after) for name, after in columns], doubles, digits)
+            self._sorted.clear()
+            if found.nbytes <= _MOST_KEPT:
+                self._sorted[key] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -218,12 +243,14 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         found = self.read_candidates(read)
         if found is None:
             return None
-        table, ends = found
+        ends = found.ends
         runs: list[Sums] = []
         for i, counted in enumerate(self.histograms):
             terms = [t for t in self.terms if t.histogram == i]
             mine = [ends[c] for t in terms for c in t.columns]
-            run: Sums | None = _count_dense(counted, mine, read) or _count_between(counted, terms, ends, read)
+            run: Sums | None = _count_dense(counted, mine, read) or _count_between(
+                counted, terms, found, read
+            )
             run = run or _sum_between(counted, terms, mine, read)
             if run is None:
                 histogram = read(counted.limited)
@@ -235,22 +262,19 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if not all(run.is_comparable_with(end) for end in mine):
                     return None
             runs.append(run)
-        return self.score(table, ends, runs, varying)
+        return self.score(found.table, ends, runs, varying)
 
-    def read_candidates(self, read: Reader) -> tuple[pa.Table, Mapping[str, Thresholds]] | None:
+    def read_candidates(self, read: Reader) -> PublicCandidates | None:
         """Read the candidates, and their thresholds by column; None for types that are not compared here."""
-        table = self._find_lent(read)
-        if table is not None:
-            ends = self.read_thresholds(table)
-            return None if ends is None else (table, ends)
-        source = None if self.steady is None else read.lent.get(self.steady)
+        source = read.lent.get(self.steady) if self.steady is not None else None
         found = None if source is None else _candidates.get(source, self.candidates)
         if found is None:
-            table = read(self.candidates)
+            table = self._find_lent(read)
+            table = read(self.candidates) if table is None else table
             ends = self.read_thresholds(table)
             if ends is None:
                 return None
-            found = table, ends
+            found = PublicCandidates(table, ends)
             if source is not None and table.nbytes <= _MOST_KEPT:
                 _candidates.keep(source, self.candidates, found)
         return found
@@ -313,17 +337,18 @@ def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) 
 
 
 def _count_between(
-    counted: HistogramQuery, terms: Sequence[ScoreTerm], found: Mapping[str, Thresholds], read: Reader
+    counted: HistogramQuery, terms: Sequence[ScoreTerm], found: PublicCandidates, read: Reader
 ) -> ThresholdSums | None:
     """Count the rows of the column itself between thresholds, wherever these are."""
-    ends = [one for term in terms for one in term.compared(found)]
+    compared = [one for term in terms for one in term.compared]
+    ends = [found.ends[name] for name, _ in compared]
     if counted.column is None or not read.room or not ends or any(t.clip is not None for t in terms):
         return None
-    if not all(counted.can_compare(end) and len(end.values) for end, _ in ends):
+    if not all(counted.can_compare(end) and len(end.values) for end in ends):
         return None
-    if not counted.doubles and find_span(counted, [end for end, _ in ends]) is None:
+    if not counted.doubles and find_span(counted, ends) is None:
         return None
-    counts = ThresholdCounts(ends, counted.doubles, counted.digits)
+    counts = ThresholdCounts(found.sort(compared, counted.doubles, counted.digits))
     counts.add_all(stream_column(read, counted.column, counted.doubles))
     return counts.sums()
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.fast.column_counts import clip_to_places
 from dpsql.numerics.exact_numbers import INT64_MAX, SAFE
 
-BLOCK_ROWS = 1 << 15
+BLOCK_ROWS = 1 << 17
 """Rows at once: what is made of them stays in a cache."""
 
 _MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
@@ -35,6 +35,8 @@ class NumberCells(ABC):
     count: int
     kind: np.dtype[Any]
     """The type of what :meth:`compared` gives."""
+    starts_with_threshold = False
+    """Whether no number of a cell is below what :meth:`near` gives for it."""
 
     @abstractmethod
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
@@ -93,6 +95,8 @@ class IntegerCells(NumberCells):
 
 class IntegerRungs(IntegerCells):
     """The cells from one rung of an even ladder of integers up to before the next: what the rung is, is computed."""
+
+    starts_with_threshold = True
 
     def __init__(self, first: int, last: int, step: int) -> None:
         super().__init__(first - step, last + 1, 0)

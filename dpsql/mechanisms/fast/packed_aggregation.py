@@ -37,7 +37,7 @@ from dpsql.mechanisms.fast.packed_rows import (
 )
 from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import IntegerArray, choose_groups, share_rows
+from dpsql.noise.group_sampling import IntegerArray, choose_groups, share_rows
 from dpsql.numerics.exact_numbers import make_longs
 
 PACKED_TOTALS = "dpsql_totals"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.fast.unit_codes import ChangedData, UnitCodes, list_chunks, stream_columns
-from dpsql.noise.selection import IntegerArray, find_runs
+from dpsql.noise.group_sampling import IntegerArray, find_runs
 
 BITS = 63
 GROUP_BITS = 24

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,109 @@ _FEW_ROWS = 1 << 19
 """The fewest rows that are counted at once: each time an array of all bins is made and added."""
 
 
+def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
+    """Return the doubles, or the integer edges, that rows are compared with."""
+    return end.values.astype(np.float64, copy=False) if doubles else end.edge(digits, after)
+
+
+class SortedThresholds:
+    """Distinct thresholds in ascending order, their cells, and the places of those that were given.
+
+    All of it is made of public numbers, so that it may be kept for another statement. What is looked up for rows is only
+    made where the thresholds are no rungs of an even ladder.
+
+    Args:
+        ends: the thresholds.
+        doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
+        digits: these.
+    """
+
+    cells: NumberCells
+    ladder_start: int | None = None
+    """The cell of the first threshold, where the cells after it have the others, one each, in order."""
+    crowded: NDArray[np.bool_] | None = None
+    """The cells with several thresholds; None where there is none."""
+    first: NDArray[np.int64] | None = None
+    """How many thresholds are in the cells before each, where some are crowded."""
+    near: NDArray[Any] | None = None
+    """The threshold of each cell, where it is looked up."""
+
+    def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
+        self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
+        found: list[NDArray[Any]] = []
+        for edges in (read_edges(end, after, doubles, digits) for end, after in ends):
+            if not any(np.array_equal(edges, known) for known in found):
+                found.append(edges)
+        self.values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
+        ladder = RungCells.of_rungs(self.values) if doubles else IntegerRungs.of_rungs(self.values)
+        self.known, self.numbers, self.steps = self.values[:0], np.zeros(0, dtype=np.int64), list[int]()
+        if ladder is not None:
+            self.cells, self.ladder_start = ladder, int(ladder.of(self.values[:1])[0])
+        else:
+            self.cells, self.numbers = self._choose_cells()
+            self._look_up()
+        self._given: list[tuple[Thresholds, bool, NDArray[np.intp]]] = []
+        self._most_given = sum(len(end.values) for end, _ in ends)
+
+    def _choose_cells(self) -> tuple[NumberCells, NDArray[np.int64]]:
+        """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
+        bits = min(max(_LEAST_BITS, (len(self.values) - 1).bit_length()), _MOST_BITS)
+        most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
+        while True:
+            made = self._make_cells(bits)
+            numbers = made.of(self.values)
+            crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
+            if bits == most or crowded * (64 if bits < _CHEAP_BITS else 4) <= len(self.values):
+                return made, numbers
+            bits += 1
+
+    def _make_cells(self, bits: int) -> NumberCells:
+        if self._doubles:
+            return choose_double_cells(self.values, 1 << bits)
+        return IntegerCells(int(self.values[0]) - 1, int(self.values[-1]) + 1, bits)
+
+    def _look_up(self) -> None:
+        """Make what is looked up of cells that are no rungs."""
+        known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
+        self.near = np.zeros(self.cells.count, dtype=self.cells.kind)
+        self.near[self.numbers] = known
+        each = np.bincount(self.numbers, minlength=self.cells.count)
+        if bool((each > 1).any()):
+            self.known, self.crowded = known, each > 1
+            self.first = np.cumsum(each) - each  # how many thresholds are in the cells before
+            self.steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are held, once all places were asked for."""
+        held = [self.values, self.numbers, self.known, self.crowded, self.first, self.near]
+        return sum(array.nbytes for array in held if array is not None) + 8 * self._most_given
+
+    def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
+        """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
+        for known, side, places in self._given:
+            if known is end and side == after:
+                return places
+        places = self._find(read_edges(end, after, self._doubles, self._digits)) * len(self.sides)
+        places += self.sides.index(after)
+        self._given.append((end, after, places))
+        return places
+
+    def _find(self, edges: NDArray[Any]) -> NDArray[np.intp]:
+        known = self.values
+        first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
+        if np.array_equal(known[first : first + len(edges)], edges):  # all that were given, or some in order
+            return np.arange(first, first + len(edges))
+        if self.ladder_start is not None:
+            return self.cells.of(edges) - self.ladder_start
+        return np.searchsorted(known, edges)
+
+
 class ThresholdSums:
     """The sums of rows below each threshold, or at most it, or both, in ascending order, and of all rows."""
 
-    def __init__(
-        self, values: NDArray[Any], sides: Sequence[bool], sums: NDArray[np.int64], digits: int
-    ) -> None:
-        self._values, self._sides, self.sums, self._digits = values, sides, sums, digits
+    def __init__(self, thresholds: SortedThresholds, sums: NDArray[np.int64]) -> None:
+        self._thresholds, self.sums = thresholds, sums
 
     @property
     def total(self) -> int:
@@ -57,20 +154,7 @@ class ThresholdSums:
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
         """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
-        edges, known = read_edges(end, after, self._values.dtype.kind == "f", self._digits), self._values
-        first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
-        if np.array_equal(
-            known[first : first + len(edges)], edges
-        ):  # all that were given, or some in their order
-            places = np.arange(first, first + len(edges))
-        else:
-            places = np.searchsorted(known, edges)
-        return places * len(self._sides) + self._sides.index(after)
-
-
-def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
-    """Return the doubles, or the integer edges, that rows are compared with."""
-    return end.values.astype(np.float64, copy=False) if doubles else end.edge(digits, after)
+        return self._thresholds.place(end, after)
 
 
 class _Tally:
@@ -87,69 +171,29 @@ class _Tally:
     @property
     def bins(self) -> NDArray[np.int64]:
         """The number of rows in each bin."""
-        self._fold()
+        self.fold()
         return self._bins
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
+        """Count the rows whose bins are written."""
         self._bins += np.bincount(self._places[: self._rows], minlength=len(self._bins))
         self._rows = 0
 
     def places(self, size: int) -> NDArray[np.int64]:
         """Return where the bins of so many more rows, at most a block's, are written."""
         if self._rows + BLOCK_ROWS > len(self._places):
-            self._fold()
+            self.fold()
         self._rows += size
         return self._places[self._rows - size : self._rows]
 
 
 class ThresholdCounts:
-    """Counts of rows between thresholds.
+    """Counts of rows between thresholds."""
 
-    Args:
-        ends: the thresholds.
-        doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
-        digits: these.
-    """
-
-    def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
-        self._digits, self._sides = digits, sorted({after for _, after in ends})
-        found: list[NDArray[Any]] = []
-        for edges in (read_edges(end, after, doubles, digits) for end, after in ends):
-            if not any(np.array_equal(edges, known) for known in found):
-                found.append(edges)
-        self._values = _sort(found[0] if len(found) == 1 else np.concatenate(found))
-        self._cells, self._numbers = self._choose_cells(doubles)
-        each = np.bincount(self._numbers, minlength=self._cells.count)
-        self._crowded = each > 1
-        self._some_crowded = bool(self._crowded.any())
-        self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=self._cells.kind))
-        if self._some_crowded:
-            self._first = np.cumsum(each) - each  # how many thresholds are in the cells before
-            self._steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
-        self._near = np.zeros(self._cells.count, dtype=self._cells.kind)
-        self._near[self._numbers] = self._known
+    def __init__(self, thresholds: SortedThresholds) -> None:
+        self._thresholds, self._cells, self._sides = thresholds, thresholds.cells, thresholds.sides
         self._free = deque[_Tally]()
         self._all: list[_Tally] = []
-
-    def _choose_cells(self, doubles: bool) -> tuple[NumberCells, NDArray[np.int64]]:
-        """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
-        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
-        ladder = RungCells.of_rungs(self._values) if doubles else IntegerRungs.of_rungs(self._values)
-        if ladder is not None:
-            return ladder, ladder.of(self._values)
-        most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
-        while True:
-            made = self._make_cells(doubles, bits)
-            numbers = made.of(self._values)
-            crowded = np.count_nonzero(numbers[1:] == numbers[:-1])
-            if bits == most or crowded * (64 if bits < _CHEAP_BITS else 4) <= len(self._values):
-                return made, numbers
-            bits += 1
-
-    def _make_cells(self, doubles: bool, bits: int) -> NumberCells:
-        if doubles:
-            return choose_double_cells(self._values, 1 << bits)
-        return IntegerCells(int(self._values[0]) - 1, int(self._values[-1]) + 1, bits)
 
     # -- counting ------------------------------------------------------------------------------------------------
 
@@ -164,37 +208,47 @@ class ThresholdCounts:
 
     def add_all(self, arrays: Iterable[NDArray[Any]], select: Select | None = None) -> None:
         """Count all rows, or those that are selected, beside the thread that fetches them."""
-        work_beside(arrays, lambda values: self.add(values, select), min(2, os.cpu_count() or 1))
+        threads = min(2, os.cpu_count() or 1)
+        work_beside(arrays, lambda values: self.add(values, select), threads)
+        if len(self._all) > 1:
+            with ThreadPoolExecutor(threads) as beside:
+                list(beside.map(_Tally.fold, self._all))
 
     def _make_tally(self) -> _Tally:
-        classes = 2 * len(self._values) + 1 if self._some_crowded else 0
+        known = self._thresholds
+        classes = 0 if known.crowded is None else 2 * len(known.values) + 1
         made = _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
         self._all.append(made)
         return made
 
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
-        size = len(part)
+        size, known = len(part), self._thresholds
         x = self._cells.compared(part, tally.held[:size])
         cells = self._cells.number(x, tally.places(size))
         many: NDArray[np.intp] | None = None
-        if self._some_crowded:
-            many = np.flatnonzero(self._crowded.take(cells))
+        if known.crowded is not None:
+            many = np.flatnonzero(known.crowded.take(cells))
             self._add_crowded(x[many], cells[many], tally)
         near = self._cells.near(cells, tally.near[:size])
         if near is None:
-            near = self._near.take(cells, mode="clip", out=tally.near[:size])
+            assert known.near is not None
+            near = known.near.take(cells, mode="clip", out=tally.near[:size])
         # What is above a cell's threshold is counted with what is below the next one's.
         index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
         for after in self._sides:
-            index += (np.greater if after else np.greater_equal)(x, near)
+            if not after and self._cells.starts_with_threshold:
+                index += 1
+            else:
+                index += (np.greater if after else np.greater_equal)(x, near)
         if many is not None:
             index[many] = len(self._sides) * self._cells.count + 1  # these are counted apart
 
     def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
         """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""
-        known, place = self._known, self._first.take(cells)
-        last = len(known) - 1
-        for step in self._steps:
+        known = self._thresholds.known
+        assert self._thresholds.first is not None
+        place, last = self._thresholds.first.take(cells), len(known) - 1
+        for step in self._thresholds.steps:
             near = known.take(np.minimum(place + (step - 1), last))
             place += step * ((place + step <= last + 1) & (near <= x))
         at = (place > 0) & (known.take(np.maximum(place - 1, 0)) == x)
@@ -204,30 +258,36 @@ class ThresholdCounts:
 
     def sums(self, below: int = 0, above: int = 0) -> ThresholdSums:
         """Return the sums, with so many rows more that are below all thresholds, and above all."""
-        size, count = len(self._values), len(self._sides)
+        known, count = self._thresholds, len(self._sides)
         bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
         for tally in self._all:
             bins += tally.bins[:-1]
+        bins[0] += below
         np.cumsum(bins, out=bins)
-        sums = np.empty(count * size + 1, dtype=np.int64)
-        for place, after in enumerate(self._sides):
-            # A row below a threshold is on the first side of its cell, and so is one at it where no other side is asked for.
-            sums[place:-1:count] = bins.take(self._numbers * count + place)
-            if self._values[-1] != self._values[-1] and not after:
-                # All rows of its cell are NaN: at it, though no comparison says so.
-                sums[place - 1 - count] = bins[self._numbers[-1] * count - 1]
-        sums[-1] = bins[-1]
-        if self._some_crowded:
-            classes = np.zeros(2 * size + 1, dtype=np.int64)
+        sums = self._pick(bins) if known.ladder_start is None else bins[count * known.ladder_start :]
+        if known.crowded is not None:
+            classes = np.zeros(2 * len(known.values) + 1, dtype=np.int64)
             for tally in self._all:
                 classes += tally.classes
             np.cumsum(classes, out=classes)
             for place, after in enumerate(self._sides):
                 sums[place:-1:count] += classes[after:-1:2]
             sums[-1] += classes[-1]
-        sums += below
         sums[-1] += above
-        return ThresholdSums(self._values, self._sides, sums, self._digits)
+        return ThresholdSums(known, sums)
+
+    def _pick(self, bins: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums at thresholds, of those that end with each bin, and that of all rows."""
+        known, count = self._thresholds, len(self._sides)
+        sums = np.empty(count * len(known.values) + 1, dtype=np.int64)
+        for place, after in enumerate(self._sides):
+            # A row below a threshold is on the first side of its cell, and so is one at it where no other side is asked for.
+            sums[place:-1:count] = bins.take(known.numbers * count + place)
+            if known.values[-1] != known.values[-1] and not after:
+                # All rows of its cell are NaN: at it, though no comparison says so.
+                sums[place - 1 - count] = bins[known.numbers[-1] * count - 1]
+        sums[-1] = bins[-1]
+        return sums
 
 
 def _sort(values: NDArray[Any]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
-from dpsql.noise.selection import IntegerArray
+from dpsql.noise.group_sampling import IntegerArray
 
 Hashes = NDArray[np.uint64]
 

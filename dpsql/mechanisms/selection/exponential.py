@@ -57,7 +57,6 @@ from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 
 def _choose_noisy(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
-    assert not isinstance(scores, CandidateGaps)
     return choose_noisy_max(scores, 1 / rate, entropy)
 
 
@@ -68,14 +67,12 @@ class ChoiceMethod:
     Args:
         choose: draws one winner by the scores, at this rate for each step.
         bounded_range: the losses of a winner lie in a range of length epsilon; else it is any mechanism of epsilon.
-        draws_all: noise is drawn for every candidate, so none can be left out.
         at_once: all winners are chosen by the scores of the first choice.
         reach: multiple of ``log(candidates / doubt) / epsilon`` that a score of sensitivity 1 may fall short by.
     """
 
     choose: Callable[[Integers | CandidateGaps, Fraction, Entropy], int]
     bounded_range: bool = False
-    draws_all: bool = False
     at_once: bool = False
     reach: int = 2
 
@@ -83,7 +80,7 @@ class ChoiceMethod:
 CHOICE_METHODS = {
     "exponential": ChoiceMethod(choose_exponential, bounded_range=True),
     "permute_and_flip": ChoiceMethod(permute_and_flip),
-    "noisy_max": ChoiceMethod(_choose_noisy, draws_all=True, reach=4),
+    "noisy_max": ChoiceMethod(_choose_noisy, reach=4),
     "gumbel": ChoiceMethod(choose_exponential, bounded_range=True, at_once=True),
 }
 """The ways to choose, by the names that an analyst writes."""
@@ -147,8 +144,8 @@ class ExponentialChoice(ScoredOperator):
     def release(self, read: Read, entropy: Entropy) -> Release:
         few = self._prune(read, entropy)
         if few is not None:
-            winner = self._one(few.gaps, few.rate, entropy)
-            return self._released(few.table, [winner], few.utility, entropy)
+            winners = self._peel(few.gaps, few.rate, entropy)
+            return self._released(few.table, winners, few.utility, entropy)
         found = list(self._read_scores(read, entropy))
         table = found[0].table if len(found) == 1 else pa.concat_tables([f.table for f in found])
         scores, own = found[0].scores, found[0].sensitivities
@@ -160,11 +157,12 @@ class ExponentialChoice(ScoredOperator):
         return self._released(table, winners, lambda i: int(scores[i]), entropy)
 
     def _prune(self, read: Read, entropy: Entropy) -> PrunedCandidates | None:
-        """Score only candidates near the best, where others need no look: to draw noise for each, or to peel, takes all."""
-        if self.sweep is None or self.top > 1 or self._way.draws_all:
+        """Score only candidates near the best, where others need no look."""
+        if self.sweep is None:
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
-        return CandidatePruning(self.sweep, self._rates, self.varying).take(reader, entropy)
+        pruning = CandidatePruning(self.sweep, self._rates, self.varying, self.top, self.candidates)
+        return pruning.take(reader, entropy)
 
     def _released(
         self, table: pa.Table, winners: list[int], utility: Callable[[int], int], entropy: Entropy
@@ -187,22 +185,33 @@ class ExponentialChoice(ScoredOperator):
 
     def choose(self, scores: Integers, own: Integers | None, entropy: Entropy) -> list[int]:
         """Choose the winners, best first: peeled off one at a time, each with its part of epsilon."""
+        if not len(scores):
+            return []
         rates = self._rates
         equal = rates.equal
         if self._way.at_once and own is not None and bool((own != own[0]).any()):
             scores, own = compute_generalised_scores(scores, own, rates.margin(len(scores))), None
             equal = rates.unequal
-        left: NDArray[np.intp] | None = None
+        if own is None or bool((own == own[0]).all()):
+            return self._peel(CandidateGaps.of(scores, equal, min(self.top, len(scores))), equal, entropy)
+        left: NDArray[np.intp] = np.arange(len(scores))
         winners: list[int] = []
         for _ in range(min(self.top, len(scores))):
-            mine = scores if left is None else scores[left]
-            moved = None if own is None else own if left is None else own[left]
-            if moved is not None and bool((moved != moved[0]).any()):
+            mine, moved = scores[left], own[left]
+            if bool((moved != moved[0]).any()):
                 won = self._one_unequal(mine, moved, rates.margin(len(scores)), rates.unequal, entropy)
             else:
                 won = self._one(mine, equal, entropy)
-            winners.append(won if left is None else int(left[won]))
-            left = np.delete(np.arange(len(scores)) if left is None else left, won)
+            winners.append(int(left[won]))
+            left = np.delete(left, won)
+        return winners
+
+    def _peel(self, field: CandidateGaps, rate: Fraction, entropy: Entropy) -> list[int]:
+        """Choose the winners among candidates of equal sensitivities."""
+        winners = [self._one(field, rate, entropy)]
+        while len(winners) < min(self.top, field.size):
+            field = field.without(winners[-1])
+            winners.append(self._one(field, rate, entropy))
         return winners
 
     def _one(self, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
@@ -211,8 +220,6 @@ class ExponentialChoice(ScoredOperator):
     def _one_unequal(
         self, scores: Integers, own: Integers, margin: int, rate: Fraction, entropy: Entropy
     ) -> int:
-        if self._way.draws_all:
-            return self._one(compute_generalised_scores(scores, own, margin), rate, entropy)
         return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:

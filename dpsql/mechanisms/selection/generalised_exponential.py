@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,9 @@ def compute_generalised_gaps(
         gaps = measure_gaps(compute_generalised_scores(utilities, sensitivities, t))
         return CandidateGaps(len(utilities), gaps)
     nearness, own = UnequalNearness(rate, t, c), np.maximum(sensitivities, 1)
-    near, gaps = nearness.measure(utilities, own)
-    gap_of = partial(nearness.gap, top=0, utilities=utilities, own=own)
-    return CandidateGaps(len(utilities), gaps, near, nearness.reach, gap_of)
+    near, gaps, reach = nearness.measure(utilities, own)
+    all_gaps = cache(partial(nearness.measure_all, utilities, own))
+    return CandidateGaps(len(utilities), gaps, near, reach, lambda i: int(all_gaps()[i]))
 
 
 def compute_spread(rate: Fraction) -> int | None:
@@ -211,12 +211,20 @@ class ChoiceRates:
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The bounds of the utilities of groups of candidates, and of what one unit moves them by."""
+    """The bounds of the utilities of groups of candidates, and of what one unit moves them by, and the groups' sizes."""
 
     low: Integers
     high: Integers
     least: Integers
     most: Integers
+    sizes: NDArray[np.intp]
+
+    def bound_nth_best(self, n: int) -> int:
+        """Return a utility that at least ``n`` candidates have or surpass."""
+        if n == 1:
+            return int(self.low.max())
+        order = np.argsort(-self.low, kind="stable")
+        return int(self.low[order[np.searchsorted(np.cumsum(self.sizes[order]), n)]])
 
 
 @dataclass(frozen=True)
@@ -227,7 +235,7 @@ class Nearness(ABC):
 
     @property
     def reach(self) -> int:
-        """The distance below the best that a near candidate may have."""
+        """The distance below the best that a near candidate may have, where one is chosen."""
         return compute_reach(self.rate)
 
     @abstractmethod
@@ -235,27 +243,31 @@ class Nearness(ABC):
         """Return which groups may hold near candidates."""
 
     @abstractmethod
-    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
-        """Return the near candidates, the best among them, and how far below it each is."""
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers, int]:
+        """Return the near candidates, the best among them, how far below it each is, and what the others are beyond."""
 
     @abstractmethod
-    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
-        """Return how far below the best any candidate is; ``top`` is the greatest utility."""
+    def measure_all(self, utilities: Integers, own: Integers | None) -> Integers:
+        """Return how far below the best all candidates are."""
 
 
+@dataclass(frozen=True)
 class EqualNearness(Nearness):
-    """Nearness by utilities: not more than ``reach`` below the best."""
+    """Nearness by utilities: not more than ``reach`` below the best that is left when ``top - 1`` are chosen."""
+
+    top: int = 1
 
     def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
-        return np.asarray(bounds.high >= int(bounds.low.max()) - self.reach)
+        return np.asarray(bounds.high >= bounds.bound_nth_best(self.top) - self.reach)
 
-    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
-        top = int(utilities.max())
-        near = np.flatnonzero(utilities >= top - self.reach)
-        return near, to_integers(top - utilities[near])
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers, int]:
+        best, size = int(utilities.max()), len(utilities)
+        last = best if self.top == 1 else int(np.partition(utilities, size - self.top)[size - self.top])
+        near = np.flatnonzero(utilities >= last - self.reach)
+        return near, to_integers(best - utilities[near]), self.reach + best - last
 
-    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
-        return top - int(utilities[i])
+    def measure_all(self, utilities: Integers, own: Integers | None) -> Integers:
+        return np.asarray(int(utilities.max()) - utilities)
 
 
 @dataclass(frozen=True)
@@ -275,13 +287,14 @@ class UnequalNearness(Nearness):
         own = int(bounds.most[upper >= ahead].max())
         return np.asarray(add_integers(upper, multiply_integers(bounds.most, self.c)) >= ahead - self.c * own)
 
-    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers]:
+    def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers, int]:
         assert own is not None
         if find_largest(utilities) + 2 * (abs(self.t) + self.c) * find_largest(own) >= SAFE:
             utilities, own = utilities.astype(object), own.astype(object)
         near = find_near(utilities, own, self.t, self.c)
-        return near, measure_gaps(compute_generalised_scores(utilities[near], own[near], self.t))
+        gaps = measure_gaps(compute_generalised_scores(utilities[near], own[near], self.t))
+        return near, gaps, self.reach
 
-    def gap(self, i: int, top: int, utilities: Integers, own: Integers | None) -> int:
+    def measure_all(self, utilities: Integers, own: Integers | None) -> Integers:
         assert own is not None
-        return -int(compute_generalised_scores(utilities, own, self.t)[i])
+        return -compute_generalised_scores(utilities, own, self.t)

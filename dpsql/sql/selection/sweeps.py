@@ -41,6 +41,8 @@ _STEADY = (
     exp.Mul,
     exp.Cast,
     exp.DataType,
+    exp.DataTypeParam,
+    exp.Try,
 )
 """Expressions that give the same each time."""
 

@@ -32,7 +32,9 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 )
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import compute_reach
 from tests.support.goodness import REFUSED, fixed, p_value
+from tests.support.selection_laws import laplace
 
 
 class Rows(Reader):
@@ -171,11 +173,11 @@ def made(
     return sweep, Rows(table, column, room=1 << 20 if seed % 5 or doubles else 1)
 
 
-def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False) -> int:
+def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False, top: int = 1) -> int:
     """Return the number of near candidates, once they are found to be what they are said to be."""
     sweep, rows = made(seed, op, factor, shuffled, doubles)
     rates = ChoiceRates(Fraction(1, 40 + seed), Fraction(1 + seed % 3, 2 * SCORE_GRID), lambda size: seed % 4)
-    found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
+    found = CandidatePruning(sweep, rates, varying=True, top=top).take(rows, Entropy())
     assert isinstance(found, PrunedCandidates)
     assert rows.asked == ["x"]
     exact = sweep.take(rows, Entropy(), varying=True)
@@ -194,6 +196,8 @@ def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = F
     far = [found.gaps.beyond(j) for j in range(found.gaps.far)]
     assert sorted([*near.tolist(), *(i for i, _ in far)]) == list(range(len(gaps)))
     assert all(gap == gaps[i] > found.gaps.reach for i, gap in far)
+    last = int(np.sort(gaps)[min(top, len(gaps)) - 1])  # how far below the best the last winner may be
+    assert found.gaps.reach == compute_reach(found.rate) + last
     assert [found.utility(i) for i in range(len(gaps))] == exact.scores.tolist()
     assert rows.asked == ["x", "x"]  # for what is narrowed once: whatever is counted, it is of the same rows
     return len(near)
@@ -221,6 +225,54 @@ def test_the_field_is_what_all_exact_scores_give(small: None, op: str, factor: s
 def test_doubles(small: None, op: str, factor: str) -> None:
     near = [looked_at(seed, op, factor, seed > 1, doubles=True) for seed in range(4)]
     assert min(near) < 50
+
+
+@pytest.mark.parametrize("top", [2, 7, 99, 100, 1000])
+@pytest.mark.parametrize("factor", ["count", "minus"])
+@pytest.mark.parametrize("op", [">=", "<"])
+def test_several_winners(small: None, op: str, factor: str, top: int) -> None:
+    near = [looked_at(seed, op, factor, seed % 2 == 1, seed % 4 > 1, top) for seed in range(8)]
+    assert min(near) < 60 if top < 10 else min(near) >= min(top, 100)
+
+
+def test_several_winners_of_unequal_candidates_are_all_scored(small: None) -> None:
+    sweep, rows = made(1, ">=", "price", False)
+    rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
+    assert CandidatePruning(sweep, rates, varying=True, top=2).take(rows, Entropy()) is None
+    assert rows.asked == []
+
+
+@pytest.mark.parametrize("method", ["exponential", "permute_and_flip", "noisy_max", "gumbel"])
+def test_pairs_of_winners(small: None, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two winners have the law of winners among all exact scores, far ones included."""
+    monkeypatch.setattr(selection, "FAR_BITS", 1)
+    table = pa.table({"v": np.arange(6) * 5, CANDIDATE_PLACE: np.arange(6)})
+    rows = Rows(table, np.arange(30))
+    term = ScoreTerm(0, FACTORS["count"], ((">=", "v"),))
+    sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,))
+    op = ExponentialChoice(("c",), ("v",), 1, Fraction(1, 4), False, method, top=2, sweep=sweep)
+    scores, rate, entropy = [30 - 5 * i for i in range(6)], float(op._rates.equal), fixed("pairs")
+    few = op._prune(rows, entropy)
+    assert few is not None
+    assert few.gaps.far > 1
+
+    def law_of(left: list[int]) -> list[float]:
+        some = [scores[i] for i in left]
+        if method == "noisy_max":
+            return laplace(some, 1 / rate)
+        w = [math.exp(rate * (s - max(some))) for s in some]
+        return flipped(w) if method == "permute_and_flip" else [x / sum(w) for x in w]
+
+    law = dict[tuple[int, int], float]()
+    for i, p in enumerate(law_of(list(range(6)))):
+        others = [j for j in range(6) if j != i]
+        law |= {(i, j): p * q for j, q in zip(others, law_of(others), strict=True)}
+    pairs = sorted(law, key=lambda pair: -law[pair])
+    drawn = [op.release(rows, entropy).table.column("v").to_pylist() for _ in range(800)]
+    sample = np.array([pairs.index((a // 5, b // 5)) for a, b in drawn])
+    assert p_value(sample, lambda k: law[pairs[k]] if k < len(pairs) else 0.0, signed=False) > REFUSED
+    assert p_value(sample, lambda k: 1 / 30 if k < 30 else 0.0, signed=False) < REFUSED
+    assert {i for pair in sample for i in pairs[pair]} == set(range(6))
 
 
 @pytest.mark.parametrize("factor", ["count", "price"])
@@ -283,7 +335,7 @@ def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
     assert rows.asked == []
 
 
-@pytest.mark.parametrize("method", ["exponential", "permute_and_flip"])
+@pytest.mark.parametrize("method", ["exponential", "permute_and_flip", "noisy_max"])
 @pytest.mark.parametrize("factor", ["count", "price"])
 def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice has the law of all exact scores, though most candidates are far and only sometimes drawn."""
@@ -309,6 +361,9 @@ def test_the_law(small: None, method: Any, factor: str, monkeypatch: pytest.Monk
         scores, rate = compute_generalised_scores(exact.scores, exact.sensitivities, 2), choice._rates.unequal
     weights = [math.exp(float(rate) * (int(s) - int(scores.max()))) for s in scores]
     law = [w / sum(weights) for w in weights] if method == "exponential" else flipped(weights)
+    if method == "noisy_max":
+        coarse = SCORE_GRID // 64 if varying else 1  # steps that 400 draws do not tell from finer ones
+        law = laplace([round(int(s) / coarse) for s in scores], 1 / float(rate) / coarse)
     entropy = fixed("narrowed")
     few = choice._prune(rows, entropy)
     assert few is not None

@@ -13,7 +13,7 @@ import pytest
 from dpsql.mechanisms.fast import number_cells, threshold_counts
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.number_cells import IntegerRungs, LogCells, RungCells, choose_double_cells
-from dpsql.mechanisms.fast.threshold_counts import ThresholdCounts
+from dpsql.mechanisms.fast.threshold_counts import SortedThresholds, ThresholdCounts
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
 NAN, INF = math.nan, math.inf
@@ -43,7 +43,8 @@ def is_below(a: float, b: float) -> bool:
 
 def check(x: np.ndarray, values: np.ndarray, sides: list[bool], digits: int = 0) -> None:
     end = Thresholds(values)
-    counts = ThresholdCounts([(end, after) for after in sides], x.dtype.kind == "f", digits)
+    known = SortedThresholds([(end, after) for after in sides], x.dtype.kind == "f", digits)
+    counts = ThresholdCounts(known)
     counts.add_all([x[:0], *np.array_split(x, 3)], lambda part: part)
     found = counts.sums(3, 4)
     assert found.total == len(x) + 7

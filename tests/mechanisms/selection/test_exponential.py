@@ -499,7 +499,7 @@ def test_scores_of_gumbel_are_measured_once(method: str, monkeypatch: pytest.Mon
         self: ExponentialChoice, scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy
     ) -> int:
         steps = -scores.gaps if isinstance(scores, CandidateGaps) else scores
-        seen.append((steps.tolist(), rate))
+        seen.append(((steps - steps[0]).tolist(), rate))
         return len(steps) - 1
 
     monkeypatch.setattr(ExponentialChoice, "_one", first)

@@ -26,7 +26,7 @@ from dpsql.mechanisms.fast.packed_aggregation import (
 )
 from dpsql.mechanisms.fast.packed_rows import Layout, PackedRoute, count_cells, sort_pairs
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import choose_groups, draw_below_each, find_runs
+from dpsql.noise.group_sampling import choose_groups, draw_below_each, find_runs
 from tests.support import inside
 from tests.support.moves import make_reader
 

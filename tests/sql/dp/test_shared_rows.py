@@ -16,7 +16,7 @@ import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.fast import packed_aggregation
 from dpsql.noise.entropy import Entropy
-from dpsql.noise.selection import share_rows
+from dpsql.noise.group_sampling import share_rows
 from dpsql.privacy.conversions import laplace_mu, laplace_rho
 from dpsql.sql.exact.exact_query import Exact
 from tests.support import inside
