@@ -24,6 +24,8 @@ from dpsql.noise.entropy import Entropy
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
+DECIMAL_DIGITS = 18
+"""Decimals of so many digits are integers of 64 bits, once their places are made whole."""
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
@@ -63,14 +65,17 @@ def count_column(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64]
 
 
 def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDArray[Any]]:
-    """Yield a column in arrays, without NULLs.
+    """Yield a column in arrays, without NULLs; decimals are the integers that they are without their point.
 
     Raises:
-        TypeError: the values are no integers or dates (no doubles, if these are asked for).
+        TypeError: the values are no integers, dates or decimals of 64 bits (no doubles, if these are asked for).
     """
-    for part in read.stream_parts(sql):
+    for part in read.stream_numbers(sql):
         for chunk in part.column(0).chunks:
             kind = chunk.type
+            if not doubles and pa.types.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS:
+                yield _read_decimals(chunk)
+                continue
             chunk = chunk.drop_null() if chunk.null_count else chunk
             if kind == pa.date32():
                 chunk = chunk.view(pa.int32())
@@ -81,6 +86,16 @@ def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDA
                 yield chunk.to_numpy()
             elif doubles or not pa.types.is_null(kind):
                 raise TypeError("a counted column must hold integers, or doubles where these are asked for")
+
+
+def _read_decimals(chunk: pa.Array) -> NDArray[Any]:
+    """Read the integers behind decimals that fit 64 bits, without NULLs."""
+    words = max(1, chunk.type.bit_width // 64)
+    held = np.frombuffer(chunk.buffers()[1], np.int32 if chunk.type.bit_width == 32 else np.int64)
+    values = held[words * chunk.offset :][: words * len(chunk)]
+    if words > 1:
+        values = np.ascontiguousarray(values[::words])  # the lowest word, of which the others repeat the sign
+    return values[np.asarray(chunk.is_valid())] if chunk.null_count else values
 
 
 class _RangeCounts:

@@ -160,7 +160,8 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
         return None
     scaled, digits, kind = compared
     query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
-    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
+    # A column of decimals streams as the integers that it is without its point: nothing is multiplied.
+    column = f"{head} {x if digits else scaled} AS x {tail}" if kind and not added else None
     return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
 
 
