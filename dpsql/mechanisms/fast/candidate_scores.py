@@ -308,7 +308,7 @@ def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) 
         return None
     if (between := find_span(counted, ends)) is None:
         return None
-    counts = count_column(read, counted.column, *between)
+    counts = count_column(read, counted.column, *between, counted.places)
     return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
 
 
@@ -324,7 +324,7 @@ def _count_between(
     if not counted.doubles and find_span(counted, [end for end, _ in ends]) is None:
         return None
     counts = ThresholdCounts(ends, counted.doubles, counted.digits)
-    counts.add_all(stream_column(read, counted.column, counted.doubles))
+    counts.add_all(stream_column(read, counted.column, counted.doubles, counted.places))
     return counts.sums()
 
 
@@ -339,7 +339,7 @@ def _sum_between(
     if max(-between[0], between[1]) >= FARTHEST_SUMMED or counted.digits:
         return None
     sums = ClippedSums(ends, *between)
-    work_beside(stream_column(read, counted.column), sums.add, 1)
+    work_beside(stream_column(read, counted.column, places=counted.places), sums.add, 1)
     return sums
 
 

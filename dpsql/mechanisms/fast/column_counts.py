@@ -56,24 +56,35 @@ class ColumnCounts(FastRoute[NDArray[np.int64]]):
         return count_column(read, self.text, self.low, self.high)
 
 
-def count_column(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | None:
-    """Count the rows of a column with each of ``low`` to ``high``; None where it can't be counted here."""
+def count_column(
+    read: Read, sql: str, low: int, high: int, places: int | None = None
+) -> NDArray[np.int64] | None:
+    """Count the rows of a column with each of ``low`` to ``high``; None where it can't be counted here.
+
+    ``places`` are those of its decimals, as :func:`stream_column` has them.
+    """
     reader = Reader.over(read)
     if not reader.room or high - low >= MAX_RANGE:
         return None
-    return count_arrays(stream_column(reader, sql), low, high)
+    return count_arrays(stream_column(reader, sql, places=places), low, high)
 
 
-def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDArray[Any]]:
-    """Yield a column in arrays, without NULLs; decimals are the integers that they are without their point.
+def stream_column(
+    read: Reader, sql: str, doubles: bool = False, places: int | None = None
+) -> Iterator[NDArray[Any]]:
+    """Yield a column in arrays, without NULLs; decimals with ``places`` are the integers that they are without their point.
 
     Raises:
-        TypeError: the values are no integers, dates or decimals of 64 bits (no doubles, if these are asked for).
+        TypeError: the values are no integers, dates or such decimals of 64 bits (no doubles, if these are asked for).
     """
     for part in read.stream_numbers(sql):
         for chunk in part.column(0).chunks:
             kind = chunk.type
-            if not doubles and pa.types.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS:
+            if places is not None:
+                if not (
+                    pa.types.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS and kind.scale == places
+                ):
+                    raise TypeError("a counted column must hold the decimals that are asked for")
                 yield _read_decimals(chunk)
                 continue
             chunk = chunk.drop_null() if chunk.null_count else chunk
@@ -85,7 +96,7 @@ def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDA
             if fits:
                 yield chunk.to_numpy()
             elif doubles or not pa.types.is_null(kind):
-                raise TypeError("a counted column must hold integers, or doubles where these are asked for")
+                raise TypeError("a counted column must hold integers, or what else is asked for")
 
 
 def _read_decimals(chunk: pa.Array) -> NDArray[Any]:

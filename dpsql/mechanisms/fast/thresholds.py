@@ -41,6 +41,7 @@ class HistogramQuery:
         digits: places of a decimal that were made whole.
         least: x is held to it from below (in a clipped sum).
         doubles: the column has these, and otherwise integers or dates.
+        places: the column has decimals with so many, which are counted as integers without their point (None: it has none).
     """
 
     query: str
@@ -48,6 +49,7 @@ class HistogramQuery:
     digits: int = 0
     least: int | None = None
     doubles: bool = False
+    places: int | None = None
 
     def can_compare(self, end: Thresholds) -> bool:
         """Return whether thresholds are compared with its column as the engine would."""

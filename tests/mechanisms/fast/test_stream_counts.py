@@ -78,8 +78,14 @@ def test_rows_that_must_stay_are_not_read() -> None:
 
 
 def test_what_is_no_integer_is_a_wrong_plan() -> None:
-    with duckdb.connect() as con, pytest.raises(TypeError):
-        count_column(reader(con), "SELECT 1.5", 0, 3)
+    for text, places in (
+        ("SELECT 1.5", None),
+        ("SELECT 1.5", 2),
+        ("SELECT 15", 1),
+        ("SELECT 1::DECIMAL(19, 1)", 1),
+    ):
+        with duckdb.connect() as con, pytest.raises(TypeError):
+            count_column(reader(con), text, 0, 3, places)
 
 
 POLICY = """
