@@ -38,7 +38,7 @@ class AskedCandidates:
         level: the noisy level.
         short: by places in that order; at most 0 where the level is reached.
         row_of: gives the row of the table at a place.
-        score_of: gives the exact statistic of a row.
+        score_of: gives the exact statistic of the one at a place.
     """
 
     table: pa.Table
@@ -106,12 +106,13 @@ class _Cells(CandidateCells):
         def row_of(place: int) -> int:
             return place if order is None else int(order[place])
 
-        def score_of(row: int) -> int:
-            at = np.flatnonzero(rows == row)
-            return int(scores[at[0]] if len(at) else whole()[row])
+        def score_of(place: int) -> int:
+            at = int(np.searchsorted(near, place))
+            here = at < len(near) and int(near[at]) == place
+            return int(scores[at] if here else whole()[row_of(place)])
 
         def short_of(place: int) -> int:
-            return level - score_of(row_of(place))
+            return level - score_of(place)
 
         short = np.asarray(add_integers(multiply_integers(scores, -1), level))
         field = CandidateGaps(size, short, near, compute_reach(rate), short_of)

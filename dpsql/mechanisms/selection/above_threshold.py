@@ -354,9 +354,9 @@ class AboveThreshold(ScoredOperator):
             for place in find_heads(few.short, self.noise.query_rate, entropy).tolist():
                 if place not in found:
                     found.add(place)
-                    row = few.row_of(place)
-                    score = few.score_of(row)
-                    yield few.table, row, score, self._draw_gap(few.level - score, entropy)
+                    score = few.score_of(place)
+                    gap = self._draw_gap(few.level - score, entropy)
+                    yield few.table, few.row_of(place), score, gap
 
     def _draw_gap(self, short: int, entropy: Entropy) -> int:
         """Draw the gap of a hit: what a geometric variable has beyond a value that it reaches is geometric again."""
