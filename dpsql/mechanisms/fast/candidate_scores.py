@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.clipped_sums import FARTHEST_SUMMED, ClippedSums
-from dpsql.mechanisms.fast.column_counts import count_column, stream_column, work_beside
+from dpsql.mechanisms.fast.column_counts import count_column, stream_column
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import Compared, ThresholdCounts, ThresholdSums
 from dpsql.mechanisms.fast.thresholds import (
@@ -339,7 +339,7 @@ def _sum_between(
     if max(-between[0], between[1]) >= FARTHEST_SUMMED or counted.digits:
         return None
     sums = ClippedSums(ends, *between)
-    work_beside(stream_column(read, counted.column, places=counted.places), sums.add, 1)
+    sums.add_all(stream_column(read, counted.column, places=counted.places))
     return sums
 
 

@@ -148,11 +148,11 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
     if (
         bare := term.bare
     ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
-        value = to_sql(bare[0])
-        x = f"GREATEST({value}, {bare[1]})"
+        value = to_sql(bare.value)
+        x = f"GREATEST({value}, {bare.least})"
         query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
-        narrow = to_sql(_narrow(bare[0], types))
-        return HistogramQuery(query, f"{head} {narrow} AS x {tail}", 0, bare[1])
+        narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
+        return HistogramQuery(query, f"{head} {to_sql(narrow)} AS x {tail}", 0, bare.least, places=places)
     x = term.ranges[0].value
     compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
     if compared is None:
