@@ -232,7 +232,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
-                if not all(run.is_comparable_with(end) for end in mine):
+                if not all(counted.as_doubles or run.is_comparable_with(end) for end in mine):
                     return None
             runs.append(run)
         return self.score(table, ends, runs, varying)

@@ -6,7 +6,7 @@ A histogram is asked for where values are compared as the engine would compare t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
     ScoreTerm,
 )
 from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
-from dpsql.mechanisms.fast.thresholds import HistogramQuery
+from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Range, Term, Weight, all_of
@@ -158,11 +158,12 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
     if compared is None:
         return None
     query = f"{head} {compared.whole} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
+    found = HistogramQuery(query, digits=compared.digits, as_doubles=compared.as_doubles)
     if added or not compared.kind:
-        return HistogramQuery(query, None, compared.digits)
+        return found
     column = f"{head} {compared.column or compared.whole} AS x {tail}"
-    doubles, places = compared.kind == "doubles", compared.digits if compared.column is not None else None
-    return HistogramQuery(query, column, compared.digits, doubles=doubles, places=places)
+    places = compared.digits if compared.column is not None else None
+    return replace(found, column=column, doubles=compared.kind == "doubles", places=places)
 
 
 @dataclass(frozen=True)
@@ -174,12 +175,14 @@ class _Compared:
         digits: the places of a decimal that are made whole in it.
         kind: what it surely is a column of: ``whole`` numbers or ``doubles``, else nothing.
         column: decimals that stream as the same integers, with nothing multiplied.
+        as_doubles: these are compared with doubles.
     """
 
     whole: str
     digits: int
     kind: str
     column: str | None = None
+    as_doubles: bool = False
 
 
 def _compared(
@@ -200,13 +203,15 @@ def _compared(
         return None
     if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared as they are
         doubles = all(_is_double(public, types) for public in publics)
-        return _Compared(to_sql(_as_double(side)), 0, "doubles") if doubles else None
+        if not doubles or sum(own.digits) > DOUBLE_DIGITS:
+            return _Compared(to_sql(_as_double(side)), 0, "doubles") if doubles else None
     if sum(own.digits) > DECIMAL_DIGITS:
         return None
     narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
     places = own.digits[1]
     column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # the type that it has: nothing is done
-    return _Compared(f"CAST({x} * {10**places} AS {narrow})", places, "whole", column)
+    scaled = f"CAST({x} * {10**places} AS {narrow})"
+    return _Compared(scaled, places, "whole", column, "DOUBLE" in kinds)
 
 
 def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:
