@@ -21,8 +21,8 @@ would find too much. With ``passes`` candidates that were not found are asked ag
 the stream only grows longer, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
 thresholds and append queries for these two ends, precision and recall.)
 
-Candidates far below the noisy threshold are only counted: rare coins stand for theirs, and what shows heads there is kept with the
-exact ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
+Candidates far below the noisy threshold are only counted: rare coins stand for theirs, and what shows heads there is kept with
+the exact ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
 
 The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
 (Ding et al. 2019), and so may a fresh answer, from a share of its own.
