@@ -23,7 +23,7 @@ from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
-from tests.mechanisms.fast.test_candidate_pruning import FACTORS, Rows, made
+from tests.support.candidate_rows import FACTORS, Rows, made
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.svt_law import paths, probability
 
