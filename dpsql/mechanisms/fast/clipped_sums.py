@@ -1,8 +1,8 @@
 """Sums of a private column clipped at each of many thresholds, as it streams by, wherever these are.
 
 Where thresholds are near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else rows fall into
-cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and beside its rows each cell has the sum of what they are above the
-least of all. That is less than ``2**32``, so sums of a million rows are exact as doubles.
+cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and beside its rows each cell has the sum of how far they are from its
+start, exactly.
 """
 
 from __future__ import annotations
@@ -16,42 +16,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.fast.column_counts import work_beside
-from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells, cut_blocks
+from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells
 from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
 FARTHEST_SUMMED = 1 << 31
 """The farthest number from 0 that is added up here: the sum of so many rows fits 62 bits."""
 _LEAST_BITS, _MOST_BITS = 13, 20
-_ROWS = 1 << 20  # summed at once
+_MOST_POWER = 19
+"""Of two: the most rows that are summed at once."""
 _NONE = np.zeros(0, dtype=np.intp)
 
 
 class _Tally:
-    """The counts and sums of one thread, and its memory."""
+    """The counts and sums of one thread, and its memory.
 
-    def __init__(self, bins: int, classes: int) -> None:
+    A row adds one double to its bin, that counts it and holds how far it is from the bin's start, less than ``2**shift`` either
+    way: of so many rows that all of it is exact.
+    """
+
+    def __init__(self, bins: int, classes: int, shift: int) -> None:
+        power = min(_MOST_POWER, (50 - shift) // 2)
+        self._bits, self._most = power + shift + 2, 1 << power
+        self.block = min(BLOCK_ROWS, self._most)
         self._counts, self._rests = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
         self.apart, self.sums_apart = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.int64)
-        self._places = np.empty(_ROWS + BLOCK_ROWS, dtype=np.int64)
-        self._above, self._rows = np.empty(_ROWS + BLOCK_ROWS, dtype=np.float64), 0
-        self.held, self.near = np.empty(BLOCK_ROWS, dtype=np.int64), np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._places, self._added = np.empty(self._most, dtype=np.int64), np.empty(self._most)
+        self.held, self.near = np.empty(self.block, dtype=np.int64), np.empty(self.block, dtype=np.int64)
+        self._rows, self.one = 0, float(1 << self._bits)
 
     def take(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return where the bins of so many more rows are written, and what these are above the least."""
-        if self._rows >= _ROWS:
+        """Return where the bins of so many more rows are written, and what these add: ``one``, and where they are."""
+        if self._rows + size > self._most:
             self._fold()
         start, self._rows = self._rows, self._rows + size
-        return self._places[start : self._rows], self._above[start : self._rows]
+        return self._places[start : self._rows], self._added[start : self._rows]
 
     def _fold(self) -> None:
         places, size = self._places[: self._rows], len(self._counts)
-        self._counts += np.bincount(places, minlength=size)
-        self._rests += np.bincount(places, self._above[: self._rows], minlength=size).astype(np.int64)
+        whole = np.bincount(places, self._added[: self._rows], minlength=size).astype(np.int64)
+        counts = whole + (1 << self._bits - 1) >> self._bits
+        self._counts += counts
+        self._rests += whole - (counts << self._bits)
         self._rows = 0
 
     def bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of rows in each bin, and the sum of what they are above the least."""
+        """Return the number of rows in each bin, and the sum of how far they are from its start."""
         self._fold()
         return self._counts, self._rests
 
@@ -79,8 +89,8 @@ class ClippedSums:
     def add(self, values: NDArray[Any]) -> None:
         """Count rows; threads may do so at once."""
         tally = self._free.pop() if self._free else self._make_tally()
-        for part in cut_blocks(values):
-            self._add(part, tally)
+        for start in range(0, len(values), tally.block):
+            self._add(values[start : start + tally.block], tally)
         self._free.append(tally)
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
@@ -88,24 +98,25 @@ class ClippedSums:
         work_beside(arrays, self.add, min(2, os.cpu_count() or 1))
 
     def _make_tally(self) -> _Tally:
-        made = _Tally(self._bins, len(self._values) + 1)
+        made = _Tally(self._bins, len(self._values) + 1, self._cells.shift)
         self._all.append(made)
         return made
 
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
         size = len(part)
-        places, above = tally.take(size)
+        places, added = tally.take(size)
         x = self._cells.compared(part, tally.held[:size])
         index = self._cells.number(x, places)
         near = self._near.take(index, mode="clip", out=tally.near[:size])
         many = np.flatnonzero(self._crowded.take(index)) if self._some_crowded else _NONE
         index += x >= near
-        above[:] = x
+        starts = np.left_shift(index, self._cells.shift, out=near)
+        np.add(np.subtract(x, starts, out=starts), tally.one, out=added)
         if len(many):
             rank = np.searchsorted(self._known, x[many], "right")
             np.add.at(tally.apart, rank, 1)
             np.add.at(tally.sums_apart, rank, x[many] + self._cells.low)
-            index[many], above[many] = self._bins - 1, 0
+            index[many], added[many] = self._bins - 1, 0
 
     def clipped(self, end: Thresholds) -> Integers:
         """Return the sum of the values, each held to at most b (b NULL: 0)."""
@@ -117,7 +128,7 @@ class ClippedSums:
             apart += tally.apart
             sums_apart += tally.sums_apart
         counts, rests, apart = counts[:-1], rests[:-1], np.cumsum(apart)
-        sums = counts * self._cells.low + rests
+        sums = counts * ((np.arange(len(counts)) << self._cells.shift) + self._cells.low) + rests
         place = np.searchsorted(self._values, end.values)
         cells = self._numbers[place]
         below = np.cumsum(counts)[cells] + apart[place]
