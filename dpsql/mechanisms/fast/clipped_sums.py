@@ -71,7 +71,7 @@ class ClippedSums:
 
     def __init__(self, ends: Sequence[Thresholds], low: int, high: int) -> None:
         self._values = np.unique(np.concatenate([end.values for end in ends]))
-        bits = _LEAST_BITS
+        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
         while True:
             self._cells = IntegerCells(low, high, bits)
             self._numbers = self._cells.of(self._values)
