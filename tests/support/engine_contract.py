@@ -157,9 +157,7 @@ class EngineContract:
         assert_same(pa.concat_tables(parts), engine.execute(text))
 
     def test_a_column_of_numbers_is_the_rows(self, engine: Engine) -> None:
-        text = (
-            f"SELECT v.person AS who FROM {engine.relation(POLICY.tables['visits'])} AS v"
-        )
+        text = f"SELECT v.person AS who FROM {engine.relation(POLICY.tables['visits'])} AS v"
         found = [number for part in engine.numbers(text) for number in part.column(0).to_pylist()]
         assert Counter(found) == Counter(engine.execute(text).column(0).to_pylist())
 
