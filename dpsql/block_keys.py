@@ -53,8 +53,9 @@ _KIND_IN_KEYS: Mapping[str, str] = {
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),
     "CandidateScores": ("steady",),
+    "HistogramQuery": ("as_doubles", "places"),
 }
-"""Fields that only the second lock reads, by class, for the sensitivity holds them too; and what only saves time."""
+"""Fields that only the second lock reads, by class, as the sensitivity holds them too; what only saves time, or texts say."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
 """Fields that say what is read from a tree that is kept, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}

@@ -266,6 +266,14 @@ class Engine(abc.ABC):
         """
         yield self.execute(sql, lent)
 
+    def numbers(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        """Yield one column of numbers as :meth:`batches` does; decimals may come in no more bits than they need.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
+        """
+        return self.batches(sql, lent)
+
     def _run_parts(self, parts: Generator[pa.Table], interrupt: Callable[[], object]) -> Iterator[pa.Table]:
         """Yield the parts of a query, one query at a time, each part made in a thread that the stop button ends.
 

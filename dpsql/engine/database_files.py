@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.errors import PolicyError
-from dpsql.policy.model import Policy
+from dpsql.errors import PolicyError, did_you_mean
+from dpsql.policy.model import Policy, Table
 
 _OTHER_FORMATS = {
     b"SQLite format 3\0": "an SQLite database",
@@ -63,6 +63,24 @@ def list_databases(folder: Path) -> list[str]:
     with contextlib.suppress(OSError):
         return sorted(p.name for p in folder.iterdir() if p.suffix in (".duckdb", ".ddb") and p.is_file())
     return []
+
+
+def explain_missing_table(
+    con: duckdb.DuckDBPyConnection, table: Table, name: str, base: Path, given: bool
+) -> PolicyError:
+    """Make the error of a table that is not there: where no database was ``given``, it is asked for."""
+    known = [row[0] for row in con.execute("SELECT table_name FROM information_schema.tables").fetchall()]
+    if known or given:
+        hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
+        return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
+    near = list_databases(base)
+    path = near[0] if len(near) == 1 else "data.duckdb"
+    found = f" (beside the policy: {', '.join(near)})" if near else ""
+    return PolicyError(
+        f"the policy names {name}, which the database does not have: no database was given{found}.",
+        hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
+        f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
+    )
 
 
 def _explain(path: str, reason: str) -> PolicyError:

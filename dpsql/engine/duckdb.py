@@ -17,13 +17,14 @@ from dpsql.engine.base import Engine, hash_lines, raise_unless_done
 from dpsql.engine.database_files import (
     attach_database,
     check_database,
-    list_databases,
+    explain_missing_table,
     read_seconds,
     use_attached,
 )
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries
+from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 
@@ -37,8 +38,8 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
 _BATCH_ROWS = 1 << 20
-_CONFIGURED = 4
-"""Cursors that are made before an instance is locked, with the settings that no later one can have."""
+_CONFIGURED, _OF_NUMBERS = 4, 2
+"""Cursors that are made before an instance is locked, with the settings that no later one can have; others for numbers."""
 
 
 class DuckDBEngine(Engine):
@@ -111,8 +112,8 @@ class DuckDBEngine(Engine):
             return
         instance = self._instance = join_instance(self._instance_key, self._open_instance)
         try:
-            self._con = self._open_shared(instance)
-            self._cursors = Cursors(self._con, None)
+            self._con = self._prepare(instance.open_cursor())
+            self._cursors, self._numbers = Cursors(self._con, None), NumberCursor(None)
             self._find_places()
             if self._frames:
                 self._harden(self._con)
@@ -142,17 +143,17 @@ class DuckDBEngine(Engine):
         user = object()
         con = self._connect()
         sandbox.configure_all(con, sandbox.SETTINGS)
-        cursors = [con.cursor() for _ in range(_CONFIGURED)]
+        cursors = [con.cursor() for _ in range(_CONFIGURED + _OF_NUMBERS)]
         for cursor in cursors:
             sandbox.configure(cursor, sandbox.SETTINGS)
+        numbers = [cursor for cursor in cursors[_CONFIGURED:] if ask_for_narrow_decimals(cursor)]
         if not self._frames:
             self._harden(con)
         spill = self._spill
         spill.keep_for(user)
-        return [con, *cursors], lambda: spill.close(user)
+        return [con, *cursors[:_CONFIGURED]], lambda: spill.close(user), numbers
 
-    def _open_shared(self, instance: SharedInstance) -> duckdb.DuckDBPyConnection:
-        con = instance.open_cursor()
+    def _prepare(self, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         if self._path is not None:
             use_attached(con)
         for name, frame in self._frames.items():
@@ -163,6 +164,7 @@ class DuckDBEngine(Engine):
         """Close the cursors of this engine, and its part in the instance."""
         self._little.clear()
         self._cursors.close()
+        self._numbers.close()
         with contextlib.suppress(duckdb.Error):
             if self._con is not self._database:
                 self._con.close()
@@ -170,13 +172,22 @@ class DuckDBEngine(Engine):
             self._instance.leave(broken)
             self._instance = None
 
-    def _open_another(self, views: Sequence[str]) -> duckdb.DuckDBPyConnection | None:
-        """Return a cursor that sees what the engine's own does; None where there can be none."""
+    def _open_another(self, views: Sequence[str], numbers: bool = False) -> duckdb.DuckDBPyConnection | None:
+        """Return a cursor that sees what the engine's own does; None where there can be none.
+
+        Args:
+            views: texts of what it needs besides. numbers: whether it is for columns of numbers.
+        """
         with contextlib.suppress(duckdb.Error, PolicyError):
             if isinstance(self._database, duckdb.DuckDBPyConnection):
                 con = self._open_cursor(self._database)
+                if numbers:
+                    ask_for_narrow_decimals(con)
             elif self._instance is not None:
-                con = self._open_shared(self._instance)
+                found = self._instance.take_number_cursor() if numbers else self._instance.open_cursor()
+                if found is None:
+                    return None
+                con = self._prepare(found)
             else:
                 return None
             for text in views:
@@ -200,6 +211,7 @@ class DuckDBEngine(Engine):
             self._places[table.name] = place
         views = self._list_views()
         self._cursors = Cursors(self._con, None if views is None else lambda: self._open_another(views))
+        self._numbers = NumberCursor(None if views is None else lambda: self._open_another(views, True))
 
     def _list_views(self) -> list[str] | None:
         """Return the texts of what a further cursor needs; None where it would need rows, which one cursor holds."""
@@ -269,49 +281,19 @@ class DuckDBEngine(Engine):
         body = ".".join(map(sandbox.quote_identifier, place))
         columns = sources.describe_relation(self._con, body)
         if columns is None:
-            raise self._explain_missing(table, name)
+            given = self._path is not None or self._attached or bool(self._frames)
+            raise explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:
             self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
-        collated = [column for column in texts if self._is_collated(body, column)]
+        collated = [column for column in texts if sources.is_collated(self._con, body, column)]
         frame = NameMapping(self._frames).get(name)
-        if frame is not None or self._is_pandas(place):
+        if frame is not None or sources.is_pandas(self._con, place):
             sources.open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
             return ("temp", "main", sources.name_view(table))
         made = sources.open_table(self._con, table, body, columns, collated, not self._attached)
         return ("temp", "main", sources.name_view(table)) if made else place
-
-    def _explain_missing(self, table: Table, name: str) -> PolicyError:
-        """Make the error of a table that is not there: where no database was given, it is asked for."""
-        known = [
-            row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-        ]
-        if known or self._path is not None or self._attached or self._frames:
-            hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
-            return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
-        near = list_databases(self._base)
-        path = near[0] if len(near) == 1 else "data.duckdb"
-        found = f" (beside the policy: {', '.join(near)})" if near else ""
-        return PolicyError(
-            f"the policy names {name}, which the database does not have: no database was given{found}.",
-            hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
-            f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
-        )
-
-    def _is_pandas(self, place: tuple[str, str, str]) -> bool:
-        """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
-        rows = self._con.execute(
-            "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)", place
-        ).fetchall()
-        return any("pandas_scan(" in row[0] for row in rows)
-
-    def _is_collated(self, body: str, name: str) -> bool:
-        """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
-        ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-        query = f"SELECT {sandbox.quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
-        # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
-        return len(self._con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
     @staticmethod
     def _fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
@@ -417,7 +399,26 @@ class DuckDBEngine(Engine):
         """
         return self._run(sql, lent or {}, _BATCH_ROWS)
 
-    def _run(self, sql: str, lent: Mapping[str, pa.Table], rows: int | None) -> Iterator[pa.Table]:
+    def numbers(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
+        """Yield one column of numbers as :meth:`batches` does, decimals in no more bits than they need.
+
+        Raises:
+            EngineError, KeyboardInterrupt: as for :meth:`execute`.
+        """
+        return self._run(sql, lent or {}, _BATCH_ROWS, True)
+
+    @contextlib.contextmanager
+    def _borrow(self, numbers: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._numbers.borrow() if numbers else contextlib.nullcontext() as con:
+            if con is not None:
+                yield con
+                return
+        with self._cursors.borrow(self._lock) as con:
+            yield con
+
+    def _run(
+        self, sql: str, lent: Mapping[str, pa.Table], rows: int | None, numbers: bool = False
+    ) -> Iterator[pa.Table]:
         """Yield the parts of a query, on a cursor that nobody else uses meanwhile.
 
         Where the instance broke before the first part came, perhaps over another's query, a new one is asked once more.
@@ -426,7 +427,7 @@ class DuckDBEngine(Engine):
         little = self.reads_little(sql, {})  # asked before there is a cursor, since it may ask itself
         for _ in range(2):
             instance = self._instance
-            with self._cursors.borrow(self._lock) as con:
+            with self._borrow(numbers) as con:
                 steps = self._run_steps(self._answer(con, sql, lent, rows, little), con.interrupt)
                 try:
                     while True:

@@ -33,20 +33,31 @@ class SharedInstance:
         connections: connections to it, of which the first stays here. The others are handed out before any new cursor is
             made: they may have settings of their own, from before the configuration was locked.
         after: called once it is closed.
+        numbers: connections for a :class:`~dpsql.engine.number_cursor.NumberCursor` each; there are no others.
     """
 
     def __init__(
-        self, key: Hashable, connections: Sequence[duckdb.DuckDBPyConnection], after: Callable[[], None]
+        self,
+        key: Hashable,
+        connections: Sequence[duckdb.DuckDBPyConnection],
+        after: Callable[[], None],
+        numbers: Sequence[duckdb.DuckDBPyConnection] = (),
     ) -> None:
         self.key = key
         self.users = 0
         self._base, *self._ready = connections
+        self._numbers = list(numbers)
         self._after = after
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a cursor that nobody else has."""
         with _REGISTRY.lock:
             return self._ready.pop() if self._ready else self._base.cursor()
+
+    def take_number_cursor(self) -> duckdb.DuckDBPyConnection | None:
+        """Return a cursor for columns of numbers that nobody else has; None where there is none left."""
+        with _REGISTRY.lock:
+            return self._numbers.pop() if self._numbers else None
 
     def leave(self, broken: bool = False) -> None:
         """Use it no longer; the last user closes it.
@@ -60,7 +71,7 @@ class SharedInstance:
                 del _REGISTRY.opened[self.key]
             if self.users:
                 return
-        for con in (*self._ready, self._base):
+        for con in (*self._ready, *self._numbers, self._base):
             with contextlib.suppress(duckdb.Error):
                 con.close()
         self._after()
@@ -74,8 +85,11 @@ class _Registry:
 
 _REGISTRY = _Registry()
 _LEFT: list[_Registry] = []
-Opened = tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None]]
-"""Connections to a new instance, and what is called once it is closed."""
+Opened = (
+    tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None]]
+    | tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None], Sequence[duckdb.DuckDBPyConnection]]
+)
+"""Connections to a new instance, what is called once it is closed, and connections for columns of numbers."""
 
 
 def join_instance(key: Hashable, make: Callable[[], Opened]) -> SharedInstance:

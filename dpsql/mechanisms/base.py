@@ -124,6 +124,7 @@ class Reader:
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
+        numbers: like ``stream``, for a query of one column of numbers, whose decimals may come in 32 or 64 bits.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -137,6 +138,7 @@ class Reader:
     hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
     memory: Callable[[str], MutableMapping[str, object] | None] | None = None
+    numbers: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -158,6 +160,12 @@ class Reader:
         if self.stream is None:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)
+
+    def stream_numbers(self, sql: str) -> Iterator[pa.Table]:
+        """Yield one column of numbers as :meth:`stream_parts` does; decimals may come in 32 or 64 bits."""
+        if self.numbers is None:
+            return self.stream_parts(sql)
+        return self.numbers(self._text(sql, self.lent), self.lent)
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)

@@ -168,6 +168,15 @@ class CandidateGaps:
         far[self.near] = far[list(self.gone)] = False
         return [(int(i), self.gap_of(int(i))) for i in np.flatnonzero(far)]
 
+    @classmethod
+    def below_level(cls, short: Integers, rate: Fraction) -> CandidateGaps:
+        """Tell candidates apart by how far each is ``short`` of a level, at most 0 where it is reached."""
+        reach = compute_reach(rate)
+        if len(short) < FEW_CANDIDATES or short.dtype != np.int64 or reach >= SAFE:
+            return cls(len(short), short)
+        near = np.flatnonzero(short <= reach)
+        return cls(len(short), short[near], near, reach, lambda i: int(short[i]))
+
 
 FAR_BITS = 60
 """The bits of a probability below which candidates are far."""
@@ -225,18 +234,14 @@ def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
     return found
 
 
-def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
-    """Choose by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
+def find_heads(field: CandidateGaps, rate: Fraction, entropy: Entropy) -> NDArray[np.intp]:
+    """Flip one coin ``exp(-rate * gap)`` for each candidate, and return those that show heads.
 
-    The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
-    flipped at once and one of the heads is returned (McKenna-Sheldon 2020). The same law as the index of the
-    largest score plus one-sided exponential noise (Ding et al. 2021) - which is *not* the exponential mechanism.
-
-    A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`rare`), and then one of
-    what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
+    A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`toss_rare_coins`), and then one
+    of what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
     """
-    field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
-    heads, others = np.flatnonzero(flip_coins(field.gaps, rate, entropy)), list[int]()
+    heads = np.flatnonzero(flip_coins(field.gaps, rate, entropy))
+    heads, others = heads if field.near is None else field.near[heads], list[int]()
     for j in toss_rare_coins(field.far, FAR_BITS, entropy) if field.far else ():
         i, gap = field.beyond(j)
         exponent = rate * gap
@@ -246,8 +251,19 @@ def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: 
 
         if _decide(left, 0, 0, entropy):
             others.append(i)
-    pick = int(entropy.below(len(heads) + len(others), 1)[0])
-    return field.index(int(heads[pick])) if pick < len(heads) else others[pick - len(heads)]
+    return np.sort(np.append(heads, np.array(others, dtype=np.intp))) if others else heads
+
+
+def permute_and_flip(scores: Integers | CandidateGaps, rate: Fraction, entropy: Entropy) -> int:
+    """Choose by permute-and-flip: walk in random order, stop at the first coin ``exp(-rate * gap)``.
+
+    The order of a random walk restricted to the candidates whose coin is heads is uniform, so all coins are
+    flipped at once and one of the heads is returned (McKenna-Sheldon 2020). The same law as the index of the
+    largest score plus one-sided exponential noise (Ding et al. 2021) - which is *not* the exponential mechanism.
+    """
+    field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
+    heads = find_heads(field, rate, entropy)
+    return int(heads[int(entropy.below(len(heads), 1)[0])])
 
 
 def choose_exponential(

@@ -204,9 +204,9 @@ CASES = {
 }
 
 
-# As measured, in memory: 6 to 9 for 32 bits and days, 10 for 64 bits, 13 to 17 for decimals, which are scaled on the way. From a
-# database file 5 to 6 for 32 bits. The rows are fetched in 2, counted in 2 (beside it) and looked at again in 1.
-BEHIND = {name: 20 if "64" in name or "cents" in name else 10 for name in CASES if name.startswith("W7")}
+# As measured, in memory, on busy cores: 5 to 8 for 32 bits, days and 64 bits, 8 to 12 for decimals. The rows are fetched in 2,
+# counted in 2 (beside it) and looked at again in 1.
+BEHIND = {name: 12 if "cents" in name else 10 for name in CASES if name.startswith("W7")}
 
 
 @pytest.fixture(scope="module")
@@ -288,28 +288,9 @@ STATEMENTS = {
 """The target, as a multiple of one plain count (of clips: of one sum), and the statement."""
 MIXED = [(x, p) for x in TYPES for p in TYPES if x != p and {x, p} != {"integers", "64 bits"}]
 MEASURED: dict[tuple[str, ...], float] = {
-    ("price", "decimals", "decimals", "memory", "10000"): 11.9,
-    ("price", "decimals", "decimals", "memory", "1000000"): 10.0,
-    ("price", "64 bits", "64 bits", "memory", "1000000"): 9.3,
-    ("price", "doubles", "integers", "memory", "1000000"): 8.7,
-    ("price", "doubles", "64 bits", "memory", "1000000"): 8.0,
-    ("price", "decimals", "doubles", "memory", "10000"): 8.1,
-    ("price", "decimals", "doubles", "memory", "1000000"): 10.4,
-    ("price", "decimals", "integers", "memory", "10000"): 9.4,
-    ("price", "decimals", "integers", "memory", "1000000"): 8.7,
-    ("price", "decimals", "64 bits", "memory", "10000"): 9.6,
-    ("price", "decimals", "64 bits", "memory", "1000000"): 9.1,
-    ("price", "integers", "doubles", "memory", "1000000"): 8.4,
-    ("price", "decimals", "decimals", "file", "10000"): 9.2,
-    ("price", "decimals", "decimals", "file", "1000000"): 11.6,
-    ("count above", "decimals", "decimals", "memory", "1000000"): 10.5,
-    ("threshold", "doubles", "doubles", "memory", "1000000"): 22.7,
-    ("threshold", "decimals", "decimals", "memory", "1000000"): 15.3,
-    ("threshold", "integers", "integers", "memory", "1000000"): 8.7,
-    ("threshold", "64 bits", "64 bits", "memory", "1000000"): 8.8,
     ("range", "decimals", "decimals", "memory", "1000000"): 20.9,
-    ("clips", "decimals", "decimals", "memory", "30000"): 4.7,
-    ("clips", "decimals", "decimals", "file", "30000"): 5.0,
+    ("clips", "decimals", "decimals", "memory", "30000"): 4.1,
+    ("clips", "decimals", "decimals", "file", "30000"): 4.1,
 }
 """What was measured where the target was missed, on two cores that twenty other processes shared: kind, types, source, number."""
 _NOISE = 1.3

@@ -14,6 +14,7 @@ before anything is paid.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -154,6 +155,11 @@ class EngineContract:
         parts = list(engine.batches(text))
         assert parts
         assert_same(pa.concat_tables(parts), engine.execute(text))
+
+    def test_a_column_of_numbers_is_the_rows(self, engine: Engine) -> None:
+        text = f"SELECT v.person AS who FROM {engine.relation(POLICY.tables['visits'])} AS v"
+        found = [number for part in engine.numbers(text) for number in part.column(0).to_pylist()]
+        assert Counter(found) == Counter(engine.execute(text).column(0).to_pylist())
 
     def test_a_failure_says_nothing(self, engine: Engine) -> None:
         with pytest.raises(EngineError) as caught:

@@ -117,5 +117,5 @@ def bin_column(
     """
     made = BinnedColumn.between(counted, end, after) if read.room else None
     if made is not None:
-        made.count(stream_column(read, text, counted.doubles), 8 * read.room)
+        made.count(stream_column(read, text, counted.doubles, counted.places), 8 * read.room)
     return made

@@ -29,6 +29,7 @@ from dpsql.mechanisms.fast.candidate_scores import (
     BOUNDS_FROM_BELOW,
     UP_TO_BOUND,
     CandidateScores,
+    PublicCandidates,
     ScoredCandidates,
     ScoreTerm,
 )
@@ -87,14 +88,10 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
     def take(self, read: Reader, entropy: Entropy) -> PrunedCandidates | None:
         term, counted = self.scores.terms[0], self.scores.histograms[0]
-        one_sided = len(term.bounds) == 1 and term.bounds[0][0] != "="
-        alone = len(self.scores.terms) == 1 and self.scores.base is None and self.scores.form is None
         few = self.size is not None and self.size < FEW_CANDIDATES
         unequal = self.top > 1 and self.varying and term.factor.column is not None
-        if few or unequal or not alone or not one_sided or counted.column is None:
-            return None
-        found = self.scores.read_candidates(read)
-        if found is None or found.table.num_rows < FEW_CANDIDATES:
+        found = None if few or unequal else read_countable(self.scores, read)
+        if found is None:
             return None
         table, end = found.table, found.ends[term.bounds[0][1]]
         factor = np.broadcast_to(term.factor.of(table), table.num_rows)
@@ -108,14 +105,26 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
             if c is None:
                 return None
             near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
+        assert counted.column is not None
         cells = bin_column(counted, end, term.bounds[0][0] in UP_TO_BOUND, read, counted.column)
         if cells is None:
             return None
-        return _Pruning(self.scores, table, end, factor, cells, self.varying).prune(near)
+        return CandidateCells(self.scores, table, end, factor, cells, self.varying).prune(near)
+
+
+def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
+    """Read candidates of one count each, of rows on one side of a threshold, and their thresholds; None of others, and of few."""
+    if len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
+        return None
+    bounds = scores.terms[0].bounds
+    if len(bounds) != 1 or bounds[0][0] == "=" or scores.histograms[0].column is None:
+        return None
+    found = scores.read_candidates(read)
+    return None if found is None or found.table.num_rows < FEW_CANDIDATES else found
 
 
 @dataclass(frozen=True)
-class _Pruning:
+class CandidateCells:
     """Candidates, and their statistic as far as the cells determine it."""
 
     scores: CandidateScores
@@ -127,7 +136,7 @@ class _Pruning:
 
     def prune(self, near: Nearness) -> PrunedCandidates:
         rows, first, last = self._keep(near)
-        found = self._score(_take_rows(self.table, rows), first, last)
+        found = self._score(take_rows(self.table, rows), first, last)
         whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)))
         all_gaps = cache(lambda: near.measure_all(whole().scores, whole().sensitivities))
         places, gaps, reach = near.measure(found.scores, found.sensitivities)
@@ -162,7 +171,7 @@ class _Pruning:
         run = self.cells.run(first, last, ends[self._term.bounds[0][1]], self._after)
         return self.scores.score(table, ends, [run], self.varying)
 
-    def _group(self) -> _Groups:
+    def _group(self) -> CandidateGroups:
         """Group neighbours with thresholds in close cells; unordered candidates are sorted by cells before."""
         size = self.table.num_rows
         starts = np.arange(0, size, self._together)
@@ -180,22 +189,19 @@ class _Pruning:
     def _find_cells(self, end: Thresholds) -> NDArray[np.int64]:
         return self.cells.of(end, self._after)
 
-    def _bound_groups(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> _Groups:
+    def _bound_groups(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> CandidateGroups:
         values = self.end.values if order is None else self.end.values[order]
         ends = (pick.reduceat(values, starts) for pick in (np.fmin, np.maximum))  # NaN is the greatest
-        return _Groups(order, starts, *(self._find_cells(Thresholds(v, self.end.scale)) for v in ends))
+        return CandidateGroups(
+            order, starts, *(self._find_cells(Thresholds(v, self.end.scale)) for v in ends)
+        )
 
     def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
         """Return the candidates that may be near, groups at a time, and the cells of their thresholds."""
         groups = self._group()
         order, starts, lowest, highest = groups.order, groups.starts, groups.lowest, groups.highest
         factor = self.factor if order is None else self.factor[order]
-        below = np.concatenate([[0], np.cumsum(self.cells.counts)])
-        counts = [below[lowest], below[highest + 1]]
-        if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
-            counts = [below[-1] - n for n in counts]
-        factors = [pick.reduceat(factor, starts) for pick in (np.minimum, np.maximum)]
-        corners = [multiply_integers(f, n) for f in factors for n in counts]
+        factors, corners = self._find_corners(groups, factor)
         moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
         sizes = np.diff(starts, append=len(factor))
@@ -204,9 +210,20 @@ class _Pruning:
         rows = kept if order is None else np.sort(order[kept])
         return rows, int(lowest[may].min()), int(highest[may].max()) + 1
 
+    def _find_corners(
+        self, groups: CandidateGroups, factor: Integers
+    ) -> tuple[list[Integers], list[Integers]]:
+        """Return the least and greatest factors of groups, and numbers between whose extremes their statistics are."""
+        below = np.concatenate([[0], np.cumsum(self.cells.counts)])
+        counts = [below[groups.lowest], below[groups.highest + 1]]
+        if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
+            counts = [below[-1] - n for n in counts]
+        factors = [pick.reduceat(factor, groups.starts) for pick in (np.minimum, np.maximum)]
+        return factors, [multiply_integers(f, n) for f in factors for n in counts]
+
 
 @dataclass(frozen=True)
-class _Groups:
+class CandidateGroups:
     """Candidates in an order (None: as they came), the start of each group, and the cells of its thresholds."""
 
     order: NDArray[np.intp] | None
@@ -215,7 +232,7 @@ class _Groups:
     highest: NDArray[np.int64]
 
 
-def _take_rows(table: pa.Table, rows: Integers) -> pa.Table:
+def take_rows(table: pa.Table, rows: Integers) -> pa.Table:
     """Take some rows of a table, ascending: in slices, where they stand together."""
     starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
     if len(starts) > _SLICES:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, PublicClaim, Reader, RowsClaim
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.clipped_sums import FARTHEST_SUMMED, ClippedSums
-from dpsql.mechanisms.fast.column_counts import count_column, stream_column, work_beside
+from dpsql.mechanisms.fast.column_counts import count_column, stream_column
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import SortedThresholds, ThresholdCounts, ThresholdSums
 from dpsql.mechanisms.fast.thresholds import (
@@ -259,7 +259,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
                 run = _sum_histogram(counted, histogram)
-                if not all(run.is_comparable_with(end) for end in mine):
+                if not all(counted.as_doubles or run.is_comparable_with(end) for end in mine):
                     return None
             runs.append(run)
         return self.score(found.table, ends, runs, varying)
@@ -332,7 +332,7 @@ def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) 
         return None
     if (between := find_span(counted, ends)) is None:
         return None
-    counts = count_column(read, counted.column, *between)
+    counts = count_column(read, counted.column, *between, counted.places)
     return None if counts is None else PrefixSums.dense(counts, between[0], counted.digits)
 
 
@@ -349,7 +349,7 @@ def _count_between(
     if not counted.doubles and find_span(counted, ends) is None:
         return None
     counts = ThresholdCounts(found.sort(compared, counted.doubles, counted.digits))
-    counts.add_all(stream_column(read, counted.column, counted.doubles))
+    counts.add_all(stream_column(read, counted.column, counted.doubles, counted.places))
     return counts.sums()
 
 
@@ -364,7 +364,7 @@ def _sum_between(
     if max(-between[0], between[1]) >= FARTHEST_SUMMED or counted.digits:
         return None
     sums = ClippedSums(ends, *between)
-    work_beside(stream_column(read, counted.column), sums.add, 1)
+    sums.add_all(stream_column(read, counted.column, places=counted.places))
     return sums
 
 

@@ -1,26 +1,69 @@
 """Sums of a private column clipped at each of many thresholds, as it streams by, wherever these are.
 
 Where thresholds are near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else rows fall into
-cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and beside its rows each cell has the sum of what they are above its
-lower end. That is less than a cell's width, so sums of a few million rows are exact as doubles.
+cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and beside its rows each cell has the sum of how far they are from its
+start, exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells, cut_blocks
+from dpsql.mechanisms.fast.column_counts import work_beside
+from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells
 from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
 FARTHEST_SUMMED = 1 << 31
 """The farthest number from 0 that is added up here: the sum of so many rows fits 62 bits."""
 _LEAST_BITS, _MOST_BITS = 13, 20
-_ROWS = 1 << 20  # summed at once
+_MOST_POWER = 19
+"""Of two: the most rows that are summed at once."""
+_NONE = np.zeros(0, dtype=np.intp)
+
+
+class _Tally:
+    """The counts and sums of one thread, and its memory.
+
+    A row adds one double to its bin, that counts it and holds how far it is from the bin's start, less than ``2**shift`` either
+    way: of so many rows that all of it is exact.
+    """
+
+    def __init__(self, bins: int, classes: int, shift: int) -> None:
+        power = min(_MOST_POWER, (50 - shift) // 2)
+        self._bits, self._most = power + shift + 2, 1 << power
+        self.block = min(BLOCK_ROWS, self._most)
+        self._counts, self._rests = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
+        self.apart, self.sums_apart = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.int64)
+        self._places, self._added = np.empty(self._most, dtype=np.int64), np.empty(self._most)
+        self.held, self.near = np.empty(self.block, dtype=np.int64), np.empty(self.block, dtype=np.int64)
+        self._rows, self.one = 0, float(1 << self._bits)
+
+    def take(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return where the bins of so many more rows are written, and what these add: ``one``, and where they are."""
+        if self._rows + size > self._most:
+            self._fold()
+        start, self._rows = self._rows, self._rows + size
+        return self._places[start : self._rows], self._added[start : self._rows]
+
+    def _fold(self) -> None:
+        places, size = self._places[: self._rows], len(self._counts)
+        whole = np.bincount(places, self._added[: self._rows], minlength=size).astype(np.int64)
+        counts = whole + (1 << self._bits - 1) >> self._bits
+        self._counts += counts
+        self._rests += whole - (counts << self._bits)
+        self._rows = 0
+
+    def bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number of rows in each bin, and the sum of how far they are from its start."""
+        self._fold()
+        return self._counts, self._rests
 
 
 class ClippedSums:
@@ -28,7 +71,7 @@ class ClippedSums:
 
     def __init__(self, ends: Sequence[Thresholds], low: int, high: int) -> None:
         self._values = np.unique(np.concatenate([end.values for end in ends]))
-        bits = _LEAST_BITS
+        bits = min(max(_LEAST_BITS, (len(self._values) - 1).bit_length()), _MOST_BITS)
         while True:
             self._cells = IntegerCells(low, high, bits)
             self._numbers = self._cells.of(self._values)
@@ -37,47 +80,59 @@ class ClippedSums:
                 break
             bits += 1
         self._crowded, self._near = each > 1, np.zeros(self._cells.count, dtype=np.int64)
+        self._some_crowded = bool(self._crowded.any())
         self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=np.int64))
         self._near[self._numbers] = self._known
-        bins, classes = self._cells.count + 2, len(self._values) + 1  # what is apart goes to the last bin
-        self._counts, self._rests = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
-        self._apart, self._sums_apart = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.int64)
-        self._places = np.empty(_ROWS + BLOCK_ROWS, dtype=np.int64)
-        self._above, self._rows = np.empty(_ROWS + BLOCK_ROWS, dtype=np.float64), 0
+        self._bins = self._cells.count + 2  # what is apart goes to the last bin
+        self._free, self._all = deque[_Tally](), list[_Tally]()
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count rows."""
-        for part in cut_blocks(values):
-            held = slice(self._rows, self._rows + len(part))
-            x = self._cells.compared(part, np.empty(len(part), dtype=np.int64))
-            index = self._cells.number(x, self._places[held])
-            many = np.flatnonzero(self._crowded.take(index))
-            index += x >= self._near.take(index)
-            self._above[held] = x - (index << self._cells.shift)
-            if len(many):
-                rank = np.searchsorted(self._known, x[many], "right")
-                np.add.at(self._apart, rank, 1)
-                np.add.at(self._sums_apart, rank, x[many] + self._cells.low)
-                index[many], self._above[held.start + many] = len(self._counts) - 1, 0
-            self._rows = held.stop
-            if self._rows >= _ROWS:
-                self._fold()
+        """Count rows; threads may do so at once."""
+        tally = self._free.pop() if self._free else self._make_tally()
+        for start in range(0, len(values), tally.block):
+            self._add(values[start : start + tally.block], tally)
+        self._free.append(tally)
 
-    def _fold(self) -> None:
-        places, size = self._places[: self._rows], len(self._counts)
-        self._counts += np.bincount(places, minlength=size)
-        self._rests += np.bincount(places, self._above[: self._rows], minlength=size).astype(np.int64)
-        self._rows = 0
+    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
+        """Count all rows beside the thread that fetches them."""
+        work_beside(arrays, self.add, min(2, os.cpu_count() or 1))
+
+    def _make_tally(self) -> _Tally:
+        made = _Tally(self._bins, len(self._values) + 1, self._cells.shift)
+        self._all.append(made)
+        return made
+
+    def _add(self, part: NDArray[Any], tally: _Tally) -> None:
+        size = len(part)
+        places, added = tally.take(size)
+        x = self._cells.compared(part, tally.held[:size])
+        index = self._cells.number(x, places)
+        near = self._near.take(index, mode="clip", out=tally.near[:size])
+        many = np.flatnonzero(self._crowded.take(index)) if self._some_crowded else _NONE
+        index += x >= near
+        starts = np.left_shift(index, self._cells.shift, out=near)
+        np.add(np.subtract(x, starts, out=starts), tally.one, out=added)
+        if len(many):
+            rank = np.searchsorted(self._known, x[many], "right")
+            np.add.at(tally.apart, rank, 1)
+            np.add.at(tally.sums_apart, rank, x[many] + self._cells.low)
+            index[many], added[many] = self._bins - 1, 0
 
     def clipped(self, end: Thresholds) -> Integers:
         """Return the sum of the values, each held to at most b (b NULL: 0)."""
-        self._fold()
-        starts = (np.arange(len(self._counts) - 1) << self._cells.shift) + self._cells.low
-        counts, sums = self._counts[:-1], self._counts[:-1] * starts + self._rests[:-1]
-        apart, place = np.cumsum(self._apart), np.searchsorted(self._values, end.values)
+        counts, rests = np.zeros((2, self._bins), dtype=np.int64)
+        apart, sums_apart = np.zeros((2, len(self._values) + 1), dtype=np.int64)
+        for tally in self._all:
+            for whole, part in zip((counts, rests), tally.bins(), strict=True):
+                whole += part
+            apart += tally.apart
+            sums_apart += tally.sums_apart
+        counts, rests, apart = counts[:-1], rests[:-1], np.cumsum(apart)
+        sums = counts * ((np.arange(len(counts)) << self._cells.shift) + self._cells.low) + rests
+        place = np.searchsorted(self._values, end.values)
         cells = self._numbers[place]
         below = np.cumsum(counts)[cells] + apart[place]
-        under = np.cumsum(sums)[cells] + np.cumsum(self._sums_apart)[place]
+        under = np.cumsum(sums)[cells] + np.cumsum(sums_apart)[place]
         beyond = to_integers(int(counts.sum()) + int(apart[-1]) - below)
         score: Integers = add_integers(to_integers(under), multiply_integers(end.values, beyond))
         return score if end.missing is None else np.where(end.missing, 0, score)

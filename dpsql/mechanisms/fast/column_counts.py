@@ -24,6 +24,8 @@ from dpsql.noise.entropy import Entropy
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
+DECIMAL_DIGITS = 18
+"""Decimals of so many digits are integers of 64 bits, once their places are made whole."""
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
@@ -54,23 +56,37 @@ class ColumnCounts(FastRoute[NDArray[np.int64]]):
         return count_column(read, self.text, self.low, self.high)
 
 
-def count_column(read: Read, sql: str, low: int, high: int) -> NDArray[np.int64] | None:
-    """Count the rows of a column with each of ``low`` to ``high``; None where it can't be counted here."""
+def count_column(
+    read: Read, sql: str, low: int, high: int, places: int | None = None
+) -> NDArray[np.int64] | None:
+    """Count the rows of a column with each of ``low`` to ``high``; None where it can't be counted here.
+
+    ``places`` are those of its decimals, as :func:`stream_column` has them.
+    """
     reader = Reader.over(read)
     if not reader.room or high - low >= MAX_RANGE:
         return None
-    return count_arrays(stream_column(reader, sql), low, high)
+    return count_arrays(stream_column(reader, sql, places=places), low, high)
 
 
-def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDArray[Any]]:
-    """Yield a column in arrays, without NULLs.
+def stream_column(
+    read: Reader, sql: str, doubles: bool = False, places: int | None = None
+) -> Iterator[NDArray[Any]]:
+    """Yield a column in arrays, without NULLs; decimals with ``places`` are the integers that they are without their point.
 
     Raises:
-        TypeError: the values are no integers or dates (no doubles, if these are asked for).
+        TypeError: the values are no integers, dates or such decimals of 64 bits (no doubles, if these are asked for).
     """
-    for part in read.stream_parts(sql):
+    for part in read.stream_numbers(sql):
         for chunk in part.column(0).chunks:
             kind = chunk.type
+            if places is not None:
+                if not (
+                    pa.types.is_decimal(kind) and kind.precision <= DECIMAL_DIGITS and kind.scale == places
+                ):
+                    raise TypeError("a counted column must hold the decimals that are asked for")
+                yield _read_decimals(chunk)
+                continue
             chunk = chunk.drop_null() if chunk.null_count else chunk
             if kind == pa.date32():
                 chunk = chunk.view(pa.int32())
@@ -80,7 +96,17 @@ def stream_column(read: Reader, sql: str, doubles: bool = False) -> Iterator[NDA
             if fits:
                 yield chunk.to_numpy()
             elif doubles or not pa.types.is_null(kind):
-                raise TypeError("a counted column must hold integers, or doubles where these are asked for")
+                raise TypeError("a counted column must hold integers, or what else is asked for")
+
+
+def _read_decimals(chunk: pa.Array) -> NDArray[Any]:
+    """Read the integers behind decimals that fit 64 bits, without NULLs."""
+    words = max(1, chunk.type.bit_width // 64)
+    held = np.frombuffer(chunk.buffers()[1], np.int32 if chunk.type.bit_width == 32 else np.int64)
+    values = held[words * chunk.offset :][: words * len(chunk)]
+    if words > 1:
+        values = np.ascontiguousarray(values[::words])  # the lowest word, of which the others repeat the sign
+    return values[np.asarray(chunk.is_valid())] if chunk.null_count else values
 
 
 class _RangeCounts:

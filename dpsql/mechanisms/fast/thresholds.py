@@ -29,6 +29,8 @@ MAX_BINS = 1 << 22
 """The most bins that are held here; where there are more, the engine joins them with the candidates."""
 _SAFE = 1 << 61
 _WHOLE = 1 << 53  # below this, all integers are doubles, and no other integer becomes one of them
+DOUBLE_DIGITS = 15
+"""Decimals of so many digits become doubles as DuckDB's do: by one division, which is rounded once."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class HistogramQuery:
         digits: places of a decimal that were made whole.
         least: x is held to it from below (in a clipped sum).
         doubles: the column has these, and otherwise integers or dates.
+        as_doubles: decimals of up to :data:`DOUBLE_DIGITS` digits are compared with doubles.
+        places: the column has decimals with so many, which are counted as integers without their point (None: it has none).
     """
 
     query: str
@@ -48,9 +52,13 @@ class HistogramQuery:
     digits: int = 0
     least: int | None = None
     doubles: bool = False
+    as_doubles: bool = False
+    places: int | None = None
 
     def can_compare(self, end: Thresholds) -> bool:
         """Return whether thresholds are compared with its column as the engine would."""
+        if self.as_doubles:
+            return end.are_floats
         return not end.scale if self.doubles else not (self.digits and end.are_floats)
 
     @property
@@ -102,12 +110,20 @@ class Thresholds:
         """True where the thresholds are doubles."""
         return self.values.dtype.kind == "f"
 
+    @property
+    def extremes(self) -> Thresholds:
+        """The least and the greatest: NaN is that."""
+        return Thresholds(np.array([np.fmin.reduce(self.values), np.maximum.reduce(self.values)]), self.scale)
+
     def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
         """Return the integer edges of values that have ``digits`` places made whole.
 
         A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). Of a double
-        from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses.
+        from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses; where values have places,
+        a number beyond them all.
         """
+        if self.are_floats and digits:
+            return self._decimal_edge(digits, after)
         if self.are_floats:
             near = np.abs(self.values) < _WHOLE
             whole = (np.floor if after else np.ceil)(np.where(near, self.values, 0)).astype(np.int64)
@@ -124,6 +140,23 @@ class Thresholds:
         if by > INT64_MAX:  # less than one
             return np.where(self.values < 0, -1, 0) if after else np.where(self.values > 0, 1, 0)
         return np.asarray(self.values // by if after else -(-self.values // by), dtype=np.int64)
+
+    def _decimal_edge(self, digits: int, after: bool) -> NDArray[np.int64]:
+        """Return the edges of decimals, which become doubles: the first or last integer whose quotient is on that side.
+
+        The integer nearest to the product is at most one off, for quotients of integers below 10**15 are further apart than
+        two roundings. What is beyond these is above, or below, them all; NaN is the greatest number.
+        """
+        by, beyond = 10.0**digits, 10**DOUBLE_DIGITS
+        with np.errstate(over="ignore"):
+            scaled = self.values * by
+        near = np.abs(scaled) < beyond
+        guess, value = np.rint(np.where(near, scaled, 0)), np.where(near, self.values, 0)
+        if after:
+            edge = guess + 1 - (((guess + 1) / by > value) + (1.0 * (guess / by > value)))
+        else:
+            edge = guess - 1 + (((guess - 1) / by < value) + (1.0 * (guess / by < value)))
+        return np.where(near, edge.astype(np.int64), np.where(self.values < 0, -beyond, beyond))
 
 
 def read_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -155,8 +188,9 @@ def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int
     """Find the integers between which all thresholds lie; None where they can't be counted one by one."""
     if counted.doubles or not ends or not all(len(end.values) for end in ends):
         return None
-    low = min(int(end.edge(counted.digits, after=False).min()) for end in ends) - 1
-    high = max(int(end.edge(counted.digits, after=True).max()) for end in ends) + 1
+    ends = [end.extremes for end in ends]  # a greater threshold has no lesser edge
+    low = min(int(end.edge(counted.digits, after=False)[0]) for end in ends) - 1
+    high = max(int(end.edge(counted.digits, after=True)[1]) for end in ends) + 1
     if counted.least is not None:
         low, high = counted.least, max(counted.least, high)
     return None if max(-low, high) >= SAFE else (low, high)
@@ -205,6 +239,7 @@ class PrefixSums:
         side: Literal["left", "right"] = "right" if after else "left"
         if self.are_floats or (end.are_floats and self.first is None):
             x, found = self.x.astype(np.float64), end.values.astype(np.float64)
+            x = x / 10.0**self.digits if self.digits else x
             return np.asarray(np.searchsorted(x, found, side), dtype=np.intp)
         edge, size = end.edge(self.digits, after), len(self.x)
         if self.first is not None:

@@ -21,6 +21,9 @@ would find too much. With ``passes`` candidates that were not found are asked ag
 the stream only grows longer, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
 thresholds and append queries for these two ends, precision and recall.)
 
+Candidates far below the noisy threshold are only counted: rare coins stand for theirs, and what shows heads there is kept with
+the exact ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
+
 The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
 (Ding et al. 2019), and so may a fresh answer, from a share of its own.
 
@@ -49,12 +52,13 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoredCandidates,
 )
+from dpsql.mechanisms.fast.threshold_pruning import AskedCandidates, ThresholdPruning
 from dpsql.mechanisms.moments import Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
-from dpsql.noise.selection import flip_coins
+from dpsql.noise.selection import CandidateGaps, find_heads
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event, SparseVector, compose_events
@@ -316,6 +320,11 @@ class AboveThreshold(ScoredOperator):
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
         """Yield hits as they are found: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
         noisy = NoisyThreshold(self.noise, entropy)
+        few = self._prune(read, noisy.level, entropy)
+        if few is not None:
+            seen.append(few.table.schema)
+            yield from self._ask_few(few, entropy)
+            return
         missed: list[tuple[pa.Table, Integers, Integers, Integers]] = []
         for found in self._read_scores(read, entropy):
             scores = to_integers(found.scores)
@@ -325,38 +334,61 @@ class AboveThreshold(ScoredOperator):
             else:
                 level = to_integers([self.threshold])
             over = to_integers(scores - level)  # none of it comes near to where int64 would wrap around
-            rows = np.arange(len(over)) if found.order is None else found.order
-            left = yield from self._ask(noisy, found.table, rows, scores, over, entropy)
+            left = yield from self._ask(noisy, found.table, found.order, scores, over, entropy)
             missed.append((found.table, left, scores, over))
         for _ in range(self.noise.asked_again):
             for i, (table, rows, scores, over) in enumerate(missed):
                 left = yield from self._ask(noisy, table, rows, scores, over, entropy)
                 missed[i] = (table, left, scores, over)
 
+    def _prune(self, read: base.Read, level: int, entropy: Entropy) -> AskedCandidates | None:
+        """Score only candidates near the noisy level, or above it, where that is one level for all."""
+        if self.sweep is None or self.threshold is None or self.noise.refresh:
+            return None
+        reader = base.add_salt(read, self.sweep.queries, entropy)
+        reached = self.threshold + level
+        route = ThresholdPruning(self.sweep, reached, self.noise.query_rate, self.noise.max_hits)
+        return route.take(reader, entropy)
+
+    def _ask_few(self, few: AskedCandidates, entropy: Entropy) -> Iterator[tuple[pa.Table, int, int, int]]:
+        """Yield the hits as :meth:`_ask` does; all candidates are asked at once, for one's answer changes no other's."""
+        found = set[int]()
+        for _ in range(1 + self.noise.asked_again):
+            for place in find_heads(few.short, self.noise.query_rate, entropy).tolist():
+                if place not in found:
+                    found.add(place)
+                    score = few.score_of(place)
+                    gap = self._draw_gap(few.level - score, entropy)
+                    yield few.table, few.row_of(place), score, gap
+
+    def _draw_gap(self, short: int, entropy: Entropy) -> int:
+        """Draw the gap of a hit: what a geometric variable has beyond a value that it reaches is geometric again."""
+        return max(0, -short) + int(draw_geometric(self.noise.query_rate, 1, entropy)[0])
+
     def _ask(
-        self, noisy: NoisyThreshold, table: pa.Table, rows: Integers, scores: Integers, over: Integers, entropy: Entropy
+        self, noisy: NoisyThreshold, table: pa.Table, rows: Integers | None, scores: Integers, over: Integers, entropy: Entropy
     ) -> Generator[tuple[pa.Table, int, int, int], None, Integers]:  # fmt: skip
-        """Yield the hits among some rows of candidates, in their order, and return the rows that were missed."""
-        rate, size, at = self.noise.query_rate, FIRST_CHUNK, 0
-        missed = np.ones(len(rows), dtype=bool)
-        while at < len(rows):
+        """Yield the hits among some rows of candidates (None: all), in their order, and return the rows that were missed."""
+        rate, chunk, at = self.noise.query_rate, FIRST_CHUNK, 0
+        size = len(over) if rows is None else len(rows)
+        missed = np.ones(size, dtype=bool)
+        while at < size:
             # q + Geom >= level has probability exp(-rate * (level - q)), or 1: one exact coin per statistic.
-            short = noisy.short_of(over[rows[at : at + size]])
-            above = np.flatnonzero(flip_coins(short, rate, entropy))
+            part = slice(at, at + chunk)
+            short = noisy.short_of(over[part if rows is None else rows[part]])
+            above = find_heads(CandidateGaps.below_level(short, rate), rate, entropy)
             for i in above:
-                # What a geometric variable has beyond a value it reaches is geometric again: the gap.
-                gap = max(0, -int(short[i])) + int(draw_geometric(rate, 1, entropy)[0])
-                row = int(rows[at + i])
+                row = int(at + i if rows is None else rows[at + i])
                 missed[at + i] = False
-                yield table, row, int(scores[row]), gap
+                yield table, row, int(scores[row]), self._draw_gap(int(short[i]), entropy)
                 noisy.hit()
                 if self.noise.refresh:
                     break
             if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
-                at, size = at + int(above[0]) + 1, FIRST_CHUNK
+                at, chunk = at + int(above[0]) + 1, FIRST_CHUNK
             else:
-                at, size = at + size, size * 2
-        return rows[missed]
+                at, chunk = at + chunk, chunk * 2
+        return np.flatnonzero(missed) if rows is None else rows[missed]
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         n = self.noise

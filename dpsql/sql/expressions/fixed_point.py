@@ -154,6 +154,8 @@ FINE_BITS = 20
 """About 2^20 grid steps between the bounds: then 32-bit integers leave room for values 2,000 times beyond them."""
 _NARROW = 2**31
 _WIDE = 2**53
+NARROW_DIGITS, WIDE_DIGITS = 9, 15
+"""Decimals of so many digits are no more steps than 32 bits, or a double, hold."""
 _EXACT = 2**50
 """Farthest bound, in steps."""
 _FEWEST = 2**10

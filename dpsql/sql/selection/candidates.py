@@ -86,8 +86,19 @@ class Weight:
     text: str
 
 
-Bare = tuple[exp.Expr, int]
-"""A clipped amount before its lower bound, in grid steps (NULL where it is missing), and that bound."""
+@dataclass(frozen=True)
+class Bare:
+    """What is clipped.
+
+    Args:
+        value: the amount before its lower bound, in grid steps, NULL where it is missing.
+        least: that bound.
+        decimal: a column that has the same integers without its point, and its places.
+    """
+
+    value: exp.Expr
+    least: int
+    decimal: tuple[exp.Expr, int] | None = None
 
 
 @dataclass(frozen=True)

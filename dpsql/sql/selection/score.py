@@ -157,7 +157,21 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
     value = _function("COALESCE", _cast(limit.node.copy(), "DOUBLE"), exp.Literal.number(last))
     scaled = exp.Mul(this=_hold(value, first, last), expression=exp.Literal.number(float(grid.steps)))
     step = _hold(_cast(_function("ROUND", scaled), "BIGINT"), grid.low, grid.high)
-    return replace(part, clip=step, bare=(y, least), limit=_limit(clip, limit, grid))
+    return replace(
+        part, clip=step, bare=Bare(y, least, _plain_decimal(typed, grid)), limit=_limit(clip, limit, grid)
+    )
+
+
+def _plain_decimal(typed: Typed, grid: grids.Grid) -> tuple[exp.Expr, int] | None:
+    """Return a column of decimals whose integers without their point are its grid steps, none of them missing."""
+    node = typed.node.unnest()
+    if typed.type.kind != "DECIMAL" or not isinstance(node, exp.Column) or grid.steps != _digits(typed):
+        return None
+    digits = typed.type.digits
+    if sum(digits) > (grids.WIDE_DIGITS if grid.wide else grids.NARROW_DIGITS):
+        return None
+    kind = f"DECIMAL({sum(digits)}, {digits[1]})"  # the type that it has: nothing is done
+    return exp.TryCast(this=node.copy(), to=exp.DataType.build(kind, dialect="duckdb")), digits[1]
 
 
 def _function(name: str, *arguments: exp.Expr) -> exp.Expr:

@@ -6,7 +6,7 @@ A histogram is asked for where values are compared as the engine would compare t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -17,7 +17,8 @@ from dpsql.mechanisms.fast.candidate_scores import (
     CandidateScores,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.thresholds import HistogramQuery
+from dpsql.mechanisms.fast.column_counts import DECIMAL_DIGITS
+from dpsql.mechanisms.fast.thresholds import DOUBLE_DIGITS, HistogramQuery
 from dpsql.sql.expressions.types import Type
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Range, Term, Weight, all_of
@@ -27,8 +28,6 @@ _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
 _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
 """Types that Arrow has no integer or double of 64 bits for."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
-_EXACT_DIGITS = 18
-"""Decimals of so many digits are integers of 64 bits, once their places are made whole."""
 _NARROW_DIGITS = 9
 _STEADY = (
     exp.Column,
@@ -151,49 +150,70 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
     if (
         bare := term.bare
     ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
-        value = to_sql(bare[0])
-        x = f"GREATEST({value}, {bare[1]})"
+        value = to_sql(bare.value)
+        x = f"GREATEST({value}, {bare.least})"
         query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
-        narrow = to_sql(_narrow(bare[0], types))
-        return HistogramQuery(query, f"{head} {narrow} AS x {tail}", 0, bare[1])
+        narrow, places = (_narrow(bare.value, types), None) if bare.decimal is None else bare.decimal
+        return HistogramQuery(query, f"{head} {to_sql(narrow)} AS x {tail}", 0, bare.least, places=places)
     x = term.ranges[0].value
     compared = _compared(term.ranges[0].x, [r.bound for r in term.ranges], types)
     if compared is None:
         return None
-    scaled, digits, kind = compared
-    query = f"{head} {scaled} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
-    column = f"{head} {scaled} AS x {tail}" if kind and not added else None
-    return HistogramQuery(query, column, digits, doubles=column is not None and kind == "doubles")
+    query = f"{head} {compared.whole} AS x, COUNT(*) AS n{added} {tail} AND ({x}) IS NOT NULL GROUP BY x"
+    found = HistogramQuery(query, digits=compared.digits, as_doubles=compared.as_doubles)
+    if added or not compared.kind:
+        return found
+    column = f"{head} {compared.column or compared.whole} AS x {tail}"
+    places = compared.digits if compared.column is not None else None
+    return replace(found, column=column, doubles=compared.kind == "doubles", places=places)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A private side that is compared.
+
+    Args:
+        whole: it in SQL, as an integer or a double.
+        digits: the places of a decimal that are made whole in it.
+        kind: what it surely is a column of: ``whole`` numbers or ``doubles``, else nothing.
+        column: decimals that stream as the same integers, with nothing multiplied.
+        as_doubles: these are compared with doubles.
+    """
+
+    whole: str
+    digits: int
+    kind: str
+    column: str | None = None
+    as_doubles: bool = False
 
 
 def _compared(
     side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
-) -> tuple[str, int, str] | None:
-    """Return a private side in SQL, its places that are made whole, and what it surely is a column of.
-
-    That is ``whole`` numbers or ``doubles``, else nothing. None where it and the public sides are not all numbers that are
-    compared here, or all dates.
-    """
+) -> _Compared | None:
+    """Return how a private side is compared; None where it and the public sides are not all numbers, or all dates."""
     kinds = {kind for public in publics for kind in _kinds(public, types)}
     x, mine, own = to_sql(side), _kinds(side, types), _type_of(side, types)
     if mine == {"DATE"}:
-        return (x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
+        return _Compared(x, 0, "whole" if own is not None else "") if kinds <= {"DATE"} else None
     if not kinds <= _NUMBERS:
         return None
     if mine <= {"INTEGER", "DOUBLE", "NULL"}:
         exact = mine <= _INTEGERS
         kind = "" if own is None else "whole" if exact else "doubles"
-        return (x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
+        return _Compared(x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
     if own is None or own.kind != "DECIMAL":
         return None
     if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared as they are
         doubles = all(_is_double(public, types) for public in publics)
-        return (to_sql(_as_double(side)), 0, "doubles") if doubles else None
-    if sum(own.digits) > _EXACT_DIGITS:
+        if not doubles or sum(own.digits) > DOUBLE_DIGITS:
+            return _Compared(to_sql(_as_double(side)), 0, "doubles") if doubles else None
+    if sum(own.digits) > DECIMAL_DIGITS:
         return None
     narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
     places = own.digits[1]
-    return f"CAST({x} * {10**places} AS {narrow})", places, "whole"
+    column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # the type that it has: nothing is done
+    scaled = f"CAST({x} * {10**places} AS {narrow})"
+    return _Compared(scaled, places, "whole", column, "DOUBLE" in kinds)
 
 
 def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:

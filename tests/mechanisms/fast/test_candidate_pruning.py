@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.fast import binned_columns, candidate_pruning, number_cells
 from dpsql.mechanisms.fast.binned_columns import BinnedColumn
 from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
@@ -33,34 +31,9 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import compute_reach
+from tests.support.candidate_rows import FACTORS, Rows, made
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.selection_laws import laplace
-
-
-class Rows(Reader):
-    """A reader of candidates ``c``, and of the column ``x`` in parts."""
-
-    candidates: pa.Table
-    column: np.ndarray
-    asked: list[str]
-
-    def __init__(self, candidates: pa.Table, column: np.ndarray, room: int = 1 << 20) -> None:
-        super().__init__(self._execute, {}, room, self._stream)
-        for name, value in (("candidates", candidates), ("column", column), ("asked", [])):
-            object.__setattr__(self, name, value)
-
-    def _execute(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        if sql == "c":
-            return self.candidates
-        assert "(h)" in sql
-        x, n = np.unique(self.column, return_counts=True)
-        return pa.table({"x": x, "n": n})
-
-    def _stream(self, sql: str, lent: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        self.asked.append(sql)
-        for some in np.array_split(self.column, 3):
-            yield pa.table({"x": some})
-
 
 KINDS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
 
@@ -144,33 +117,6 @@ def test_rows_that_must_stay() -> None:
     doubles, held = HistogramQuery("h", "x", doubles=True), Thresholds(np.array([0.0, 9.0]))
     with pytest.raises(TypeError):
         binned_columns.bin_column(doubles, held, False, Rows(pa.table({}), np.arange(30)), "x")
-
-
-FACTORS = {
-    "count": CandidateFactor(1),
-    "minus": CandidateFactor(-3),
-    "price": CandidateFactor(1, "f", 0, 50),
-    "cost": CandidateFactor(-2, "f", 0, 50),
-}
-
-
-def made(
-    seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False
-) -> tuple[CandidateScores, Rows]:
-    dice = np.random.default_rng(seed)
-    n = 100
-    v = np.sort(dice.integers(-5, 60, n))
-    v = dice.permutation(v) if shuffled else v
-    # a price that is the threshold, and one that has nothing to do with it
-    f = v if seed % 2 else dice.integers(-3, 60, n)
-    table = pa.table({"v": v / 7 if doubles else v.astype(np.int32), "f": f, CANDIDATE_PLACE: np.arange(n)})
-    x = dice.integers(-20, 80, 400) if seed % 3 else np.repeat(dice.integers(0, 50, 4), 100)
-    counted = HistogramQuery("h", "x", doubles=doubles)
-    sweep = CandidateScores(
-        "c", (counted,), (ScoreTerm(0, FACTORS[factor], ((op, "v"),)),), rows=1 + seed % 2
-    )
-    column = np.append(x / 7, [NAN, INF, -INF, NAN]) if doubles else x.astype(np.int32)
-    return sweep, Rows(table, column, room=1 << 20 if seed % 5 or doubles else 1)
 
 
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False, top: int = 1) -> int:

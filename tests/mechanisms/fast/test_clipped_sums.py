@@ -17,7 +17,8 @@ def test_the_same_sums(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(clipped_sums, "_LEAST_BITS", dice.choice([1, 3, 13]))
     monkeypatch.setattr(clipped_sums, "_MOST_BITS", dice.choice([14, 20]))
-    monkeypatch.setattr(clipped_sums, "_ROWS", dice.choice([1, 50, 1 << 20]))
+    monkeypatch.setattr(clipped_sums, "_MOST_POWER", dice.choice([0, 1, 6, 19]))
+    monkeypatch.setattr(clipped_sums, "BLOCK_ROWS", dice.choice([40, 1 << 15]))
     if seed % 3 == 0:  # several thresholds in a cell
         monkeypatch.setattr(clipped_sums, "_MOST_BITS", clipped_sums._LEAST_BITS)
     low, width = dice.choice([0, -50, 1000, -(2**30)]), dice.choice([5, 300, 2**20, 2**30])
@@ -35,3 +36,15 @@ def test_the_same_sums(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if ends.missing is not None:
             wanted[4] = 0
         assert sums.clipped(ends).tolist() == wanted
+
+
+@pytest.mark.parametrize("high", [10**8, 2**31 - 1])
+def test_as_many_rows_as_are_summed_at_once(high: int) -> None:
+    """All of them as far from the starts of their cells as can be, and more than are summed at once: exact all the same."""
+    low = -high if high > 10**9 else 0
+    clips = np.array([1, high // 3, high - 5])
+    sums = ClippedSums([Thresholds(clips)], low, high)
+    rows = {high: 700_000, low: 600_000, high // 3 - 1: 530_000, high // 3: 540_000}
+    sums.add_all(np.full(n, value) for value, n in rows.items())
+    wanted = [sum(n * min(value, clip) for value, n in rows.items()) for clip in clips.tolist()]
+    assert sums.clipped(Thresholds(clips)).tolist() == wanted

@@ -14,7 +14,7 @@ from dpsql.mechanisms.fast import number_cells, threshold_counts
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.number_cells import IntegerRungs, LogCells, RungCells, choose_double_cells
 from dpsql.mechanisms.fast.threshold_counts import SortedThresholds, ThresholdCounts
-from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
+from dpsql.mechanisms.fast.thresholds import HistogramQuery, PrefixSums, Thresholds, find_span
 
 NAN, INF = math.nan, math.inf
 NASTY = [
@@ -167,6 +167,42 @@ def test_integers_meet_doubles() -> None:
             ]
     for wide in (NAN, INF, -INF, 2.0**53, -(2.0**53)):
         assert find_span(HistogramQuery("h", "x"), [Thresholds(np.array([wide, 1.0]))]) is None
+
+
+@pytest.mark.parametrize("digits", [1, 2, 9, 15])
+def test_decimals_meet_doubles(digits: int) -> None:
+    """A double has an edge among decimals, whose quotients are the doubles that DuckDB makes of them."""
+    dice = np.random.default_rng(digits)
+    most = 10**15 - 1
+    x = np.concatenate(
+        [dice.integers(-most, most, 60), dice.integers(-300, 300, 60), [-most, 1 - most, 0, most]]
+    )
+    quotients = x / 10.0**digits
+    near = [quotients, np.nextafter(quotients, INF), np.nextafter(quotients, -INF)]
+    far = [NAN, INF, -INF, -0.0, 1e300, -1e300, 5e-324, -5e-324, 10.0**15 / 10.0**digits]
+    values = np.concatenate([*near, far])
+    end = Thresholds(values)
+    for after in (False, True):
+        edge = end.edge(digits, after)
+        for v, e in zip(values.tolist(), edge.tolist(), strict=True):
+            wanted = [is_below(a, v) or (after and not is_below(v, a)) for a in quotients.tolist()]
+            assert [bool(a <= e if after else a < e) for a in x.tolist()] == wanted
+    check_as_doubles(x, values[: len(x)], digits)
+
+
+def check_as_doubles(x: np.ndarray, values: np.ndarray, digits: int) -> None:
+    """Count by cells, and by sums of a histogram, what is below doubles."""
+    counted = HistogramQuery("h", "x", digits, as_doubles=True, places=digits)
+    end, quotients = Thresholds(values), x / 10.0**digits
+    assert counted.can_compare(end)
+    assert not counted.can_compare(Thresholds(x))
+    counts = ThresholdCounts(SortedThresholds([(end, False), (end, True)], False, digits))
+    counts.add(x)
+    distinct, n = np.unique(x, return_counts=True)
+    for found in (counts.sums(), PrefixSums.of(distinct, n, digits)):
+        for after in (False, True):
+            sides = quotients <= values[:, None] if after else quotients < values[:, None]
+            assert found.sums[found.place(end, after)].tolist() == sides.sum(axis=1).tolist()
 
 
 def test_what_was_made_is_kept_as_long_as_its_table() -> None:

@@ -480,6 +480,7 @@ def held(groups: str = "3", rows: str = "10", by: str = '"r94"."u", "r94"."g", "
 
 HELD = RowsClaim(10, 3, ("k0",), moves=(("count", 1),))
 MANY = "more rows of one unit than are charged"
+TEN_ROWS = f'SELECT "r1"."c3" AS "c3" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 10'
 ROWS = [
     Case("eleven rows, and charged for ten", held(), held(rows="11"), MANY, HELD),
     Case("four groups, and charged for three", held(), held(groups="4"), "one unit is in more groups than are charged", HELD),
@@ -496,6 +497,20 @@ ROWS = [
     Case(
         "one unit's first rows, one too many", f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 10',
         f'SELECT "r1"."c3" AS "v" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 11', MANY, RowsClaim(10),
+    ),
+    *(
+        Case(
+            f"a column of decimals that streams: {kind}",
+            f'SELECT {kind}("r1"."c3" AS DECIMAL(10, 2)) AS "x" FROM {visits(1)} QUALIFY row_number() OVER (PARTITION BY "r1".{U} ORDER BY "r1"."c3") <= 10',
+            f'SELECT {kind}("r1"."c3" AS DECIMAL(10, 2)) AS "x" FROM {visits(1)}', MANY, RowsClaim(10),
+        )
+        for kind in ("CAST", "TRY_CAST")
+    ),
+    Case(
+        "a column of decimals that streams, each row twice",
+        f'WITH "r7" AS ({TEN_ROWS}) SELECT CAST("r8"."c3" AS DECIMAL(10, 2)) AS "x" FROM "r7" AS "r8" WHERE TRUE',
+        f'WITH "r7" AS ({TEN_ROWS}) SELECT CAST("r8"."c3" AS DECIMAL(10, 2)) AS "x" FROM "r7" AS "r8" CROSS JOIN range(2) AS "r9"("i")',
+        MANY, RowsClaim(10),
     ),
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from dpsql.mechanisms.fast import candidate_pruning, candidate_scores, column_co
 from dpsql.mechanisms.fast.candidate_scores import PublicCandidates
 from dpsql.mechanisms.fast.made_once import MadeOnce
 from dpsql.mechanisms.fast.threshold_counts import SortedThresholds
-from dpsql.mechanisms.fast.thresholds import Thresholds
+from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds
 from tests.support import inside
 
 POLICY = """
@@ -327,7 +327,54 @@ def test_a_histogram_too_large_to_hold_stays_in_the_engine(
         assert held.pop() is wanted
 
 
-@pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "DOUBLE", "INTEGER", "BIGINT"])
+_ON_A_GRID = "TRY_CAST(CAST((rows.x0) AS DOUBLE) * CAST(100 AS DOUBLE) AS INT)"
+DECIMALS = {
+    "COUNT(*) FILTER (WHERE t.price >= c.price)": ("CAST(rows.x0 AS DECIMAL(6, 2))", 2, False),
+    "COUNT(*) FILTER (WHERE t.price >= c.d)": ("CAST(rows.x0 AS DECIMAL(6, 2))", 2, True),
+    "COUNT(*) FILTER (WHERE t.fine BETWEEN c.fine AND c.i)": ("CAST(rows.x0 AS DECIMAL(9, 4))", 4, False),
+    "COUNT(*) FILTER (WHERE t.long >= c.d)": ("CAST(rows.x0 AS DOUBLE)", None, False),
+    "COUNT(*) FILTER (WHERE t.long >= c.price)": ("CAST(rows.x0 AS DECIMAL(18, 2))", 2, False),
+    "SUM(LEAST(t.price, c.i))": ("TRY_CAST(rows.x0 AS DECIMAL(6, 2))", 2, False),
+    "SUM(LEAST(t.long, c.i))": (_ON_A_GRID, None, False),
+    "SUM(LEAST(t.near, c.i))": (_ON_A_GRID, None, False),
+    "SUM(LEAST(t.far, c.far))": ("TRY_CAST(rows.x0 AS DECIMAL(12, 2))", 2, False),
+}
+"""How decimals stream, with their places, and whether as decimals that are compared with doubles."""
+
+
+@pytest.mark.parametrize("statistic", DECIMALS)
+def test_decimals_stream_as_they_are(statistic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless they have more digits than their integers, or doubles, keep: of a narrow grid, those beyond it are missing."""
+    made: list[HistogramQuery] = []
+    inner = candidate_scores.CandidateScores.take
+
+    def watched(self: candidate_scores.CandidateScores, *given: Any) -> object:
+        made.extend(self.histograms)
+        return inner(self, *given)
+
+    monkeypatch.setattr(candidate_scores.CandidateScores, "take", watched)
+    columns = (
+        "price DECIMAL(6,2), fine DECIMAL(9,4), long DECIMAL(18,2), near DECIMAL(12,2), far DECIMAL(12,2)"
+    )
+    policy = POLICY.replace("i = {", "far = { bounds = [0, 1000000] }\ni = {")
+    policy = policy.replace(
+        "v = {", "price = { bounds = [0, 50] }\nlong = { bounds = [0, 50] }\nnear = { bounds = [0, 50] }\n#"
+    )
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t (i INTEGER, d DOUBLE, {columns})")
+        con.execute("INSERT INTO t VALUES (1, 1, 1, 1, 1, 1, 1000000)")
+        con.execute("CREATE TABLE c AS SELECT range AS id, *  FROM range(3), t")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(policy)) as session:
+            session.sql(f"SELECT id, EXPMECH({statistic}, method => 'noisy_max') OVER c FROM t")
+    text, places, as_doubles = DECIMALS[statistic]
+    assert [(h.places, h.as_doubles) for h in made] == [(places, as_doubles)]
+    assert made[0].column is not None
+    shown = re.search(r"\) SELECT (.*) AS x FROM rows WHERE TRUE", made[0].column)
+    assert shown is not None
+    assert shown[1].replace('"', "") == text
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "DECIMAL(18, 2)", "DOUBLE", "INTEGER", "BIGINT"])
 @pytest.mark.parametrize("here", [True, False])
 def test_clips_far_apart(kind: str, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of numbers in more steps than are counted one by one, with some beyond their bounds and some missing."""

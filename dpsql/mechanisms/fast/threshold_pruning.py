@@ -1,0 +1,164 @@
+"""The candidates that a noisy threshold may find, told from those far below it by rough counts.
+
+As for a choice (:mod:`dpsql.mechanisms.fast.candidate_pruning`), the counts of a few thousand cells bound the statistics of some
+dozen neighbours at a time. Neighbours are far below a level that none of them comes near at its upper bound; and where enough of
+them reach it at their lower bounds, nobody is asked after these. What is left is scored exactly.
+
+The law of the hits is the one that all exact statistics give: the coin of a far candidate has a chance that is proved here to be
+below that of a rare one, and what shows heads there is kept with the exact ratio (:func:`~dpsql.noise.selection.find_heads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpsql.mechanisms.base import Claim, ClaimedText, Reader
+from dpsql.mechanisms.fast import FastRoute
+from dpsql.mechanisms.fast.binned_columns import bin_column
+from dpsql.mechanisms.fast.candidate_pruning import CandidateCells, read_countable, take_rows
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, UP_TO_BOUND, CandidateScores
+from dpsql.noise.entropy import Entropy
+from dpsql.noise.selection import CandidateGaps, compute_reach
+from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
+
+
+@dataclass(frozen=True)
+class AskedCandidates:
+    """Candidates in the order in which they are asked, as far as that may matter, and how far each stays below the level.
+
+    Args:
+        table: all candidates.
+        level: the noisy level.
+        short: by places in that order; at most 0 where the level is reached.
+        row_of: gives the row of the table at a place.
+        score_of: gives the exact statistic of the one at a place.
+    """
+
+    table: pa.Table
+    level: int
+    short: CandidateGaps
+    row_of: Callable[[int], int]
+    score_of: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class ThresholdPruning(FastRoute[AskedCandidates]):
+    """The candidates that are compared with one level, with as few of them scored as possible.
+
+    The route exists where a choice's does (:class:`~dpsql.mechanisms.fast.candidate_pruning.CandidatePruning`).
+
+    Args:
+        level: the noisy level that a statistic reaches, or else may be found all the same.
+        rate: of the noise by which it may: the chance is ``exp(-rate * short)``.
+        most: so many hits are wanted.
+    """
+
+    scores: CandidateScores
+    level: int
+    rate: Fraction
+    most: int
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.scores.queries
+
+    def claims(self, plain: Claim) -> Iterator[ClaimedText]:
+        yield from self.scores.claims(plain)
+
+    def take(self, read: Reader, entropy: Entropy) -> AskedCandidates | None:
+        found = read_countable(self.scores, read)
+        if found is None:
+            return None
+        term, counted = self.scores.terms[0], self.scores.histograms[0]
+        op, column = term.bounds[0]
+        table, end = found.table, found.ends[column]
+        factor = np.broadcast_to(term.factor.of(table), table.num_rows)
+        if (
+            end.missing is not None
+            or int(factor.min()) < 0 < int(factor.max())
+            or not counted.can_compare(end)
+        ):
+            return None
+        assert counted.column is not None
+        cells = bin_column(counted, end, op in UP_TO_BOUND, read, counted.column)
+        if cells is None:
+            return None
+        return _Cells(self.scores, table, end, factor, cells, False).ask(self.level, self.rate, self.most)
+
+
+class _Cells(CandidateCells):
+    """Candidates that are compared with a level."""
+
+    def ask(self, level: int, rate: Fraction, most: int) -> AskedCandidates:
+        """Score the candidates near the level or above it, among the first ones in which ``most`` surely reach it."""
+        order, near, size = self._find_near(level, compute_reach(rate), most)
+        rows = near if order is None else order[near]
+        whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)).scores)
+        scores = self._score_rows(rows)
+
+        def row_of(place: int) -> int:
+            return place if order is None else int(order[place])
+
+        def score_of(place: int) -> int:
+            at = int(np.searchsorted(near, place))
+            here = at < len(near) and int(near[at]) == place
+            return int(scores[at] if here else whole()[row_of(place)])
+
+        def short_of(place: int) -> int:
+            return level - score_of(place)
+
+        short = np.asarray(add_integers(multiply_integers(scores, -1), level))
+        field = CandidateGaps(size, short, near, compute_reach(rate), short_of)
+        return AskedCandidates(self.table, level, field, row_of, score_of)
+
+    def _find_near(
+        self, level: int, reach: int, most: int
+    ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp], int]:
+        """Find the candidates that may be within ``reach`` of the level, or above.
+
+        Returns:
+            The rows in the order in which they are asked (None: as they came), the places there of those candidates, and the
+            number of places after which ``most`` have surely reached the level.
+        """
+        groups = self._group()
+        sizes = np.diff(groups.starts, append=self.table.num_rows)
+        corners = self._find_corners(
+            groups, self.factor if groups.order is None else self.factor[groups.order]
+        )[1]
+        places = read_integers(self.table.column(CANDIDATE_PLACE))
+        order = None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
+
+        def spread(of_groups: NDArray[np.bool_]) -> NDArray[np.intp]:
+            """Return the places of all candidates of some groups."""
+            if not of_groups.any():
+                return np.zeros(0, dtype=np.intp)
+            held = np.repeat(of_groups, sizes)
+            rows = np.empty(len(held), dtype=bool)
+            rows[slice(None) if groups.order is None else groups.order] = held
+            return np.flatnonzero(rows if order is None else rows[order])
+
+        size = self.table.num_rows
+        sure = spread(np.asarray(np.minimum.reduce(corners) >= level))
+        if len(sure) >= most:
+            size = int(sure[most - 1]) + 1
+        near = spread(np.asarray(np.maximum.reduce(corners) >= level - reach))
+        return order, near[: np.searchsorted(near, size)], size
+
+    def _score_rows(self, rows: NDArray[np.intp]) -> Integers:
+        """Score some rows, of any order."""
+        if not len(rows):
+            return np.zeros(0, dtype=np.int64)
+        ascending = np.sort(rows)
+        table = take_rows(self.table, ascending)
+        ends = self.scores.read_thresholds(table)
+        assert ends is not None  # as those of all were
+        cells = self._find_cells(ends[self._term.bounds[0][1]])
+        found = self._score(table, int(cells.min()), int(cells.max()) + 1).scores
+        return found[np.searchsorted(ascending, rows)]
