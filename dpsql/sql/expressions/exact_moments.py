@@ -148,7 +148,7 @@ def write_exact_moments(
     )
     there = " AND ".join(number.there.format(f"{{{axis}}}") for axis, number in axes.items())
     limits = tuple(f"{name}: {number.limit}" for number in axes.values() if number.limit)
-    return ExactMoments(values, there, sums, moments, write_result(name, prefix), limits)
+    return ExactMoments(values, there, sums, moments, write_moment(name, prefix), limits)
 
 
 def filter_values(values: Mapping[str, str], condition: str | None) -> Mapping[str, str] | None:
@@ -204,7 +204,7 @@ def is_moment(name: str) -> bool:
     return name in _RESULTS
 
 
-def write_result(name: str, prefix: str) -> str:
+def write_moment(name: str, prefix: str) -> str:
     """Write an aggregate over the doubles of :func:`write_parts`."""
     parts = ("n", "y", "x", *(a + b for a, b in _PRODUCTS))
     return _RESULTS[name].format(**{part: f"{prefix}_m{part}" for part in parts})

@@ -18,7 +18,7 @@ from dpsql.sql.expressions.exact_moments import (
     filter_values,
     is_moment,
     write_parts,
-    write_result,
+    write_moment,
 )
 
 _STEPS = 2.0**42
@@ -91,4 +91,4 @@ def write_own_grid_moments(
     # one number for all rows of a block: the engine has no cheaper way to keep it than its least
     kept = [f"{kind}{axis}" for axis in axes for kind in "sc"]
     sums += tuple((f"{prefix}_{one}", f"MIN({{{one}}})") for one in kept if f"{prefix}_{one}" in text)
-    return OwnGridMoments(given, "", sums, moments, write_result(name, prefix), ())
+    return OwnGridMoments(given, "", sums, moments, write_moment(name, prefix), ())
