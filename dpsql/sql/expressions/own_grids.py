@@ -17,8 +17,8 @@ from dpsql.sql.expressions.exact_moments import (
     ExactMoments,
     filter_values,
     is_moment,
-    write_parts,
     write_moment,
+    write_parts,
 )
 
 _STEPS = 2.0**42
@@ -40,9 +40,7 @@ class OwnGridMoments(ExactMoments):
         """Write the sums of each owner of rows (called ``name``)."""
         items = [f"{owner} AS {name}", *(f"{value} AS {axis}" for axis, value in self.values.items())]
         rows = f"(SELECT {', '.join(items)} FROM {source})"
-        if (
-            len(self.values) > 1
-        ):  # no WHERE: with one, the engine may think that these are fewer than the blocks
+        if len(self.values) > 1:  # no WHERE: the engine may think then that these are fewer than blocks
             pairs = [f"CASE WHEN each.{b} IS NOT NULL THEN each.{a} END AS {a}" for a, b in ("yx", "xy")]
             rows = f"(SELECT each.{name} AS {name}, {', '.join(pairs)} FROM {rows} AS each)"
         ends, steps = [f"given.{name} AS {name}"], [f"rows.{name} AS {name}"]

@@ -96,7 +96,7 @@ class Grouped:
         if len(source) * len(apart) > _LONGEST:
             apart = []
         names = [t.node.name for _, t in self.made.values() if t.node.name not in apart]
-        parts = [self._beside(owner, name, source, names)] if names or self.keys else []
+        parts = [self._beside(owner, name, source, names)] if names or not apart else []
         parts += [self._alone(owner, name, source, made) for made in apart]
         if len(parts) == 1:
             return parts[0]

@@ -12,6 +12,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.base import SALT
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
+from dpsql.sql.relations import exact_aggregates
 from tests.support import inside
 
 POLICY = """
@@ -185,6 +186,18 @@ def test_engines_without_wide_integers_sort(monkeypatch: pytest.MonkeyPatch) -> 
                 text = f"SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) {call} AS m FROM t"
                 (block,) = inside.bind(session, text).blocks
                 assert "ORDER BY" in block.operator.queries[0]
+
+
+def test_a_long_query_is_not_written_for_each_of_many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    with duckdb.connect() as con:
+        fill(con, make_rows()[:10])
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            text = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 8, bounds = (0, 10)) STDDEV(z) + VARIANCE(b) AS m FROM t"
+            (block,) = inside.bind(session, text).blocks
+            assert "ORDER BY" not in block.operator.queries[0]
+            monkeypatch.setattr(exact_aggregates, "_LONGEST", 500)
+            (block,) = inside.bind(session, text).blocks
+            assert "ORDER BY" in block.operator.queries[0]
 
 
 def test_the_golden_text_of_a_variance() -> None:
