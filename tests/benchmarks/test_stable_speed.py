@@ -83,8 +83,8 @@ amount = { bounds = [0, 1000] }
 """
 TARGET = 6
 MISSED = (
-    "one AVG of packed integers takes 0.7 ns of a processor for each row, their blocks' bytes alone 2.2, and to count rows by a "
-    "byte 3.6 more: 8 times as long before anything is added up; of doubles in memory one AVG takes 1.4"
+    "one AVG of integers takes 0.9 ns of a processor for each row, their blocks' bytes alone 2.5, and to count by a byte 3.7 "
+    "more, of which DuckDB 2.0.1 spends 1.6 to ask its vector at every row how long it is"
 )
 """Above the target, and why: what is measured depends on where the table is and how well its columns are packed."""
 
@@ -98,6 +98,7 @@ def visits(
     with duckdb.connect(place) as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT ROUND(EXP(random() * 7), 2) AS amount, CAST(random() * 1000 AS INTEGER) AS points, "
+            "CAST(random() * 1000 AS BIGINT) AS steps, "
             f"ROUND(EXP(random() * 7), 2) AS undeclared, ROUND(random() * 100, 1) AS score, "
             f"CAST(FLOOR(1e6 * random() * random()) AS BIGINT) AS user_id FROM range({N})"
         )
@@ -128,7 +129,12 @@ def of_a_session(
 @pytest.mark.parametrize("blocks", [100, 128])
 @pytest.mark.parametrize(
     ("call", "rows", "most"),
-    [("AVG(amount)", "visits", 12), ("AVG(amount)", "rows", 12), ("AVG(points)", "visits", 24)],
+    [
+        ("AVG(amount)", "visits", 12),
+        ("AVG(amount)", "rows", 12),
+        ("AVG(points)", "visits", 24),
+        ("AVG(steps)", "visits", 24),
+    ],
 )
 def test_block_averages_against_one_average(
     visits: duckdb.DuckDBPyConnection, blocks: int, call: str, rows: str, most: float, capsys: pytest.CaptureFixture[str]
@@ -149,6 +155,17 @@ def test_block_moments_against_one_moment(
 ) -> None:
     """In the order of the values they would be 14 to 40 times."""
     assert of_a_session(visits, blocks, call, "visits", capsys) < TARGET
+
+
+@pytest.mark.parametrize("call", ["VARIANCE(undeclared)", "VARIANCE(steps)", "CORR(undeclared, steps)"])
+def test_block_moments_without_bounds_against_one_moment(
+    visits: duckdb.DuckDBPyConnection, call: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On grids of the blocks' own, whose rows are read twice. In the order of the values they would be 13 to 40 times."""
+    found = of_a_session(visits, 128, call, "visits", capsys)
+    assert found < 12
+    if found > TARGET:
+        pytest.xfail("a correlation adds up three products of 128 bits, of rows that met their blocks' grids")
 
 
 @pytest.mark.parametrize("call", ["AVG(undeclared)"])

@@ -69,14 +69,14 @@ def test_the_catalogue_names_what_the_rooms_bind() -> None:
     from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
     from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, ROW_FUNCTIONS
     from dpsql.sql.ptr import block as ptr
-    from dpsql.sql.relations import projections
+    from dpsql.sql.relations import exact_aggregates
     from dpsql.sql.stable.block import STABLE_AGGREGATES
 
     assert names_of("DP") == set(NOISY_AGGREGATES)
     assert names_of("PTR") == set(ptr.PTR_FUNCTIONS)
     assert names_of("STABLE") == set(STABLE_AGGREGATES)
     assert names_of("SUBSAMPLE") == {
-        *projections._NUMERIC, *projections._ANY, "COUNT", "COUNT_IF",
+        *exact_aggregates._NUMERIC, *exact_aggregates._ANY, "COUNT", "COUNT_IF",
     }  # fmt: skip
     own = {
         "dayname",

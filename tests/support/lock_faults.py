@@ -41,6 +41,8 @@ ROLLED = (
 IN_GROUPS = ROLLED.replace("max_rows_contributed = 4", "max_groups_contributed = 2")
 MOMENTS = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) VARIANCE(amount) AS v FROM visits"
 """A moment that is added up as integers, in layers."""
+OWN_GRIDS = "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) CORR(EXP(amount), patient_id) AS v FROM visits"
+"""A moment on grids that the blocks' own rows choose."""
 FAULTS = {
     "a row more in all groups": (BUDGETED, r"4 - COALESCE", "5 - COALESCE"),
     "a lower end further away": (BUDGETED, r"-6 \* counted", "-8 * counted"),
@@ -120,6 +122,19 @@ FAULTS = {
     ),
     "a moment as the number of its block": (MOMENTS, r"SELECT dpsql_block, (CASE .*? END) AS a0", r"SELECT \1 AS dpsql_block, \1 AS a0"),
     "blocks that others' moments leave out": (MOMENTS, r"AS sums\)", "AS sums QUALIFY row_number() OVER (ORDER BY a0_n) > 2)"),
+    "a grid of another block": (OWN_GRIDS, r"ON ends\.dpsql_block = rows\.dpsql_block", "ON ends.dpsql_block <> rows.dpsql_block"),
+    "a grid of the block before": (OWN_GRIDS, r"ON ends\.dpsql_block = rows\.dpsql_block", "ON ends.dpsql_block = rows.dpsql_block - 1"),
+    "a grid of all blocks": (OWN_GRIDS, r"ON ends\.dpsql_block = rows\.dpsql_block", "ON TRUE"),
+    "a grid of whoever has the greatest number": (
+        OWN_GRIDS, r"SELECT given\.dpsql_block AS dpsql_block, (.*?) GROUP BY given\.dpsql_block",
+        r"SELECT MAX(given.dpsql_block) AS dpsql_block, \1 GROUP BY given.y",
+    ),
+    "grids of blocks by the ward": (OWN_GRIDS, r'CAST\((\S+)\."dpsql_unit" AS BIGINT\)', r'CAST(\1."c1" AS BIGINT)'),
+    "grids of blocks without the salt": (OWN_GRIDS, r"\$salt", "7"),
+    "the grid as the number of its block": (
+        OWN_GRIDS, r"SELECT stepped\.dpsql_block AS dpsql_block, (.*?) GROUP BY stepped\.dpsql_block",
+        r"SELECT CAST(stepped.sy AS BIGINT) AS dpsql_block, \1 GROUP BY stepped.sy",
+    ),
     "a moment of each block beside others": (MOMENTS, r"ON g\.dpsql_block = every\.dpsql_block", "ON g.dpsql_block <> every.dpsql_block"),
 }  # fmt: skip
 """A statement, a pattern in its exact texts, and what a deceived binder writes there, by name."""

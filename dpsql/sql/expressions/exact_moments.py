@@ -5,14 +5,16 @@ its rows sorted: some forty times the work. Here each value is put on a fine pub
 products are added up as integers of 128 bits, which is exact in any order. What is subtracted to get from these to a sum of
 squares about the mean is subtracted exactly, too, so nothing is lost where the spread is small beside the mean.
 
-The grid needs a public size: a type of few digits, or declared bounds. Other numbers stay with the sort.
+The grid needs a size. It is public where a type has few digits or bounds are declared; for other numbers each block has a
+grid of its own (:mod:`dpsql.sql.expressions.own_grids`), where their rows may be read twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from dpsql.sql.expressions.types import Bounds, Typed
 from dpsql.sql.parse.dialect import to_sql
@@ -52,6 +54,8 @@ class ExactMoments:
     moments: tuple[tuple[str, str], ...]
     result: str
     limits: tuple[str, ...]
+    reads_twice: ClassVar[bool] = False
+    """True where the rows are read twice: then these sums are made apart from others."""
 
     def add_up(self) -> list[str]:
         """Write the sums over rows of which not all count."""
@@ -125,43 +129,85 @@ def write_exact_moments(
         condition: SQL of its FILTER.
         prefix: begins the names of the layers' columns.
     """
-    result = _RESULTS.get(name)
-    if result is None:
+    if not is_moment(name):
         return None
     numbers = [_write_steps(t) for t in typed]
     known = [n for n in numbers if n is not None]
     if len(known) < len(numbers):
         return None
     axes = dict(zip("yx", known, strict=False))  # as in REGR_SLOPE(y, x)
-    values = {axis: number.value for axis, number in axes.items()}
-    if condition is not None:
-        values["y"] = f"CASE WHEN {condition} THEN {values['y']} END"
-    if sum(map(len, values.values())) > _LONGEST:
+    values = filter_values({axis: number.value for axis, number in axes.items()}, condition)
+    if values is None:
         return None
+    sums, moments = write_parts(
+        name,
+        prefix,
+        {axis: number.narrow for axis, number in axes.items()},
+        lambda axis: f" / {axes[axis].steps!r} + ({axes[axis].centre!r})",
+        lambda a, b: f" / {axes[a].steps * axes[b].steps!r}",
+    )
+    there = " AND ".join(number.there.format(f"{{{axis}}}") for axis, number in axes.items())
+    limits = tuple(f"{name}: {number.limit}" for number in axes.values() if number.limit)
+    return ExactMoments(values, there, sums, moments, write_moment(name, prefix), limits)
+
+
+def filter_values(values: Mapping[str, str], condition: str | None) -> Mapping[str, str] | None:
+    """Leave out the rows that a FILTER does not keep; None where the values are too long to be written over and over."""
+    if condition is not None:
+        values = {**values, "y": f"CASE WHEN {condition} THEN {values['y']} END"}
+    return values if sum(map(len, values.values())) <= _LONGEST else None
+
+
+Named = tuple[tuple[str, str], ...]
+"""Names of columns, and their SQL."""
+
+
+def write_parts(
+    name: str,
+    prefix: str,
+    axes: Mapping[str, bool],
+    mean: Callable[[str], str],
+    scale: Callable[[str, str], str],
+) -> tuple[Named, Named]:
+    """Write what an aggregate adds up, and the doubles that are made of the sums.
+
+    Args:
+        name: of the aggregate.
+        prefix: begins the names of the columns.
+        axes: the numbers, as steps of a grid; with whether products of two fit 64 bits.
+        mean: gives the SQL that follows a mean in steps to make a number of it.
+        scale: gives the SQL that follows a sum of products of steps.
+    """
+    result = _RESULTS[name]
     products = [(a, b) for a, b in _PRODUCTS if f"{{{a}{b}}}" in result]
     means = [axis for axis in axes if f"{{{axis}}}" in result]
     sums = {"n": "NULLIF(COUNT({y}), 0)"}
     summed = {*means, *(axis for pair in products for axis in pair)}
     sums |= {axis: f"SUM({{{axis}}})" for axis in axes if axis in summed}
     for a, b in products:
-        narrow = axes[a].narrow and axes[b].narrow
+        narrow = axes[a] and axes[b]
         sums[a + b] = f"SUM({{{a}}} * {{{b}}})" if narrow else f"SUM(CAST({{{a}}} AS HUGEINT) * {{{b}}})"
     names = {part: f"{prefix}_{part}" for part in sums}
     n, moments = names["n"], {"n": names["n"]}
     for axis in means:
-        at = axes[axis]
-        moments[axis] = f"CAST({names[axis]} AS DOUBLE) / {n} / {at.steps!r} + ({at.centre!r})"
+        moments[axis] = f"CAST({names[axis]} AS DOUBLE) / {n}{mean(axis)}"
     for a, b in products:
-        about = _write_about_means(n, names[a], names[b], names[a + b])
-        moments[a + b] = f"{about} / {axes[a].steps * axes[b].steps!r}"
-    return ExactMoments(
-        values,
-        " AND ".join(number.there.format(f"{{{axis}}}") for axis, number in axes.items()),
+        moments[a + b] = f"{_write_about_means(n, names[a], names[b], names[a + b])}{scale(a, b)}"
+    return (
         tuple((names[part], sql) for part, sql in sums.items()),
         tuple((f"{prefix}_m{part}", sql) for part, sql in moments.items()),
-        result.format(**{part: f"{prefix}_m{part}" for part in moments}),
-        tuple(f"{name}: {number.limit}" for number in axes.values() if number.limit),
     )
+
+
+def is_moment(name: str) -> bool:
+    """Tell whether an aggregate is one of those that are made of sums."""
+    return name in _RESULTS
+
+
+def write_moment(name: str, prefix: str) -> str:
+    """Write an aggregate over the doubles of :func:`write_parts`."""
+    parts = ("n", "y", "x", *(a + b for a, b in _PRODUCTS))
+    return _RESULTS[name].format(**{part: f"{prefix}_m{part}" for part in parts})
 
 
 def _write_about_means(n: str, a: str, b: str, ab: str) -> str:

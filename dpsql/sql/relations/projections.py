@@ -3,208 +3,28 @@
     SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)
 
 What a unit's rows add up to is a function of that unit alone, so the rows of such a query belong to units like the rows
-of a table do. Grouped by the unit only, there is one row per unit. The same exact aggregates serve a subsample block.
+of a table do. Grouped by the unit only, there is one row per unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.sql.expressions.coercion import require_kind
-from dpsql.sql.expressions.exact_moments import ExactMoments, write_exact_moments, write_layers
-from dpsql.sql.expressions.fixed_point import (
-    unify_zeros,
-    write_canonical,
-    write_group_keys,
-    write_order_independent,
-)
-from dpsql.sql.expressions.total_expressions import make_condition, make_total
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Type, Typed
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env, label_of_item, make_unique, resolve_key
 from dpsql.sql.parse.dialect import bind_error, parse_select, privacy_error, span_of, to_sql
-from dpsql.sql.parse.functions import names_of
-from dpsql.sql.parse.options import Call, call_of
 from dpsql.sql.relations import relation as rel
 from dpsql.sql.relations import windows as own
-from dpsql.sql.relations.aggregate_bounds import bound_rows, bound_unit_aggregate
+from dpsql.sql.relations.aggregate_bounds import bound_rows
 from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.exact_aggregates import Grouped, has_exact_aggregate
 from dpsql.sql.relations.fan_out import add_unmatched, find_lost_columns, split_conjuncts
 from dpsql.sql.relations.plan_size import refuse_growth
-
-EXACT_AGGREGATES = names_of("SUBSAMPLE")
-_LARGEST = "1e70"
-"""Numbers beyond this count as missing: their squares would make some aggregates raise."""
-
-# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
-_NUMERIC = {
-    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
-    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
-    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
-}  # fmt: skip
-_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
-COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
-"""Begin the SQL of aggregates that are 0 of no rows."""
-_ABOVE = "dpsql_above"
-
-
-def _exact_call(node: exp.Expr) -> Call | None:
-    """Return a call of an exact aggregate; None of anything else."""
-    call = call_of(node)
-    return call if call is not None and call.name in EXACT_AGGREGATES else None
-
-
-def has_exact_aggregate(item: exp.Expr) -> bool:
-    """Say whether an exact aggregate stands in an expression."""
-    return any(_exact_call(node) for node in item.walk())
-
-
-@dataclass
-class Grouped:
-    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
-
-    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
-    """
-
-    names: rel.Names
-    keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
-    rows: Bounds | None = None
-    """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
-    layered: bool = False
-    """True where aggregates of many rows may be written in layers, which takes the engine less time than to sort them."""
-    made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
-    moments: dict[str, ExactMoments] = field(default_factory=dict)
-    _by_column: dict[str, Typed] = field(default_factory=dict)
-
-    @classmethod
-    def by(
-        cls, nodes: Iterable[exp.Expr], names: rel.Names, rows: Bounds | None = None, layered: bool = False
-    ) -> Grouped:
-        """Return the scope above an aggregation that groups by these expressions."""
-        keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
-        return cls(names, keys, rows, layered)
-
-    def inner(self, owner: str, name: str, source: str) -> str:
-        """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
-        if self.moments and len(self.made) == 1 and not self.keys:
-            (alone,) = self.moments.values()
-            return write_layers(alone.add_up_alone(owner, name, source), [name], self.moments)
-        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
-        plain = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name not in self.moments]
-        items += [f"{sql} AS {made}" for sql, made in plain]
-        items += [item for moments in self.moments.values() for item in moments.add_up()]
-        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
-        grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
-        kept = [name, *(n for n, _, _ in self.keys), *(made for _, made in plain)]
-        return write_layers(grouped, kept, self.moments) if self.moments else grouped
-
-    def column(self, node: exp.Column) -> Typed:
-        """Return what a column of the aggregation holds.
-
-        Raises:
-            BindError: it is none of its columns.
-        """
-        if node.meta.get(_ABOVE):
-            key = next((typed for name, typed, _ in self.keys if name == node.name), None)
-            if (found := key or self._by_column.get(node.name)) is not None:
-                return replace(found, node=node.copy(), constant=False)
-        hint = f"write AVG({node.name})."
-        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
-
-    def total(self, node: exp.Expr) -> Typed:
-        """Return an expression above the aggregation, which can't fail."""
-        return make_total(self._rewrite(node.copy()), self)
-
-    def condition(self, node: exp.Expr) -> str:
-        """Return a condition above the aggregation, in SQL."""
-        return to_sql(make_condition(self._rewrite(node.copy()), self).node)
-
-    def _rewrite(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with keys and aggregates as columns of the aggregation."""
-        for name, _, key in self.keys:
-            if node == key:
-                return _above(name)
-        call = _exact_call(node)
-        if call is not None:
-            text = to_sql(call.node)
-            if text not in self.made:
-                sql, kind = write_exact_aggregate(call, self.names)
-                bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
-                above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
-                moments = _write_moments(call, self.names, above.node.name) if self.layered else None
-                if moments is not None:
-                    self.moments[above.node.name] = moments
-                self.made[text] = (sql, above)
-                self._by_column[above.node.name] = above
-            return self.made[text][1].node.copy()
-        for child in list(node.iter_expressions()):
-            new = self._rewrite(child)
-            if new is not child:
-                child.replace(new)
-        return node
-
-
-def _above(name: str) -> exp.Column:
-    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
-    made = rel.column(name, "g")
-    made.meta[_ABOVE] = True
-    return made
-
-
-def _write_moments(call: Call, names: rel.Names, prefix: str) -> ExactMoments | None:
-    """Write a valid call of an aggregate from exact sums; None where it is written otherwise."""
-    if call.distinct:
-        return None
-    condition = None if call.where is None else to_sql(make_condition(call.where, names).node)
-    typed = [make_total(argument, names) for argument in call.args if not argument.is_star]
-    return write_exact_moments(_AS_SAMPLE.get(call.name, call.name), typed, condition, prefix)
-
-
-_AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
-
-
-def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
-    """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
-
-    Raises:
-        BindError: wrong arguments.
-    """
-    where = (
-        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
-    )
-    if call.named:
-        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
-    distinct = "DISTINCT " if call.distinct else ""
-    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
-        return f"COUNT({distinct}*){where}", BIGINT
-    if call.name == "COUNT_IF":
-        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
-    if call.name == "COUNT":
-        return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
-    name = _AS_SAMPLE.get(call.name, call.name)
-    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
-    typed = [make_total(argument, names) for argument in call.args]
-    if call.name in _ANY:
-        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
-        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
-        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
-        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
-    for t, place in zip(typed, call.args, strict=True):
-        if not t.type.numeric:
-            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
-    doubles = [f"CAST({to_sql(t.node)} AS DOUBLE)" for t in typed]
-    values = [f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END" for double in doubles]
-    if call.name.startswith("QUANTILE"):
-        if not typed[1].constant:
-            raise bind_error(call.args[1], "the quantile must be a literal.")
-        values[1] = to_sql(typed[1].node)
-    return write_order_independent(name, typed, values, distinct, where), DOUBLE
-
-
-# -- filters and projections ------------------------------------------------------------------------------------
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:

@@ -38,8 +38,8 @@ from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.aggregate_bounds import bound_rows
 from dpsql.sql.relations.binder_state import BinderState
 from dpsql.sql.relations.catalog import Binder
+from dpsql.sql.relations.exact_aggregates import Grouped
 from dpsql.sql.relations.fan_out import bound_list_length, find_equal_columns, split_conjuncts
-from dpsql.sql.relations.projections import Grouped
 from dpsql.sql.relations.relation import (
     INTERNAL,
     Field,

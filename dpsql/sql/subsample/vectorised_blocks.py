@@ -19,7 +19,7 @@ from dpsql.sql.normalize import Env, label_of, make_unique, resolve_key
 from dpsql.sql.parse.dialect import parse_fragment, privacy_error, to_sql
 from dpsql.sql.parse.options import call_of
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.projections import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
+from dpsql.sql.relations.exact_aggregates import COUNT_CALLS, EXACT_AGGREGATES, Grouped, has_exact_aggregate
 from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name, fold
 from dpsql.sql.relations.unit_rows import find_unit_holder
 
@@ -110,17 +110,20 @@ class Lifter:
         limit = tree.args.get("limit")
         if limit is not None and not (isinstance(limit, exp.Limit) and limit.expression.name.isdigit()):
             raise _unliftable(limit, "such a LIMIT")
-        names, source, block, owned, one = self._from(tree, env, ctes)
+        names, source, block, owned, one, twice = self._from(tree, env, ctes)
         text = write_where(owned, tree, names)
         if tree.args.get("group") or any(map(has_exact_aggregate, tree.expressions)):
-            return self._groups(tree, names, f"{source}{text}", block)
+            return self._groups(tree, names, f"{source}{text}", block, twice)
         rows = self._rows(tree, names, f"{source}{text}", block)
         return replace(rows, single=rows.single or one)
 
     def _from(
         self, tree: exp.Select, env: Env, ctes: Ctes
-    ) -> tuple[Names, str, str, exp.Expr | None, bool]:  # fmt: skip
-        """Return the scope, FROM as SQL, the block of a row, the unit that must own it, and whether each block has one row."""
+    ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:  # fmt: skip
+        """Return the scope, FROM as SQL, the block of a row, the unit that must own it, and whether each block has one row.
+
+        The last says whether the rows may be read twice: those of tables, not those that a query below makes.
+        """
         from_ = tree.args.get("from_")
         if from_ is None:
             raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
@@ -138,12 +141,12 @@ class Lifter:
             name = self.binder.name("lifted")
             relation = lifted.relation(alias, name)
             source, block = to_sql(relation.source), to_sql(column(BLOCK, name))
-            return Names((relation,)), source, block, None, lifted.single
+            return Names((relation,)), source, block, None, lifted.single, False
         bound = self.binder.private_from(tree, env)
         self.bound.append(bound)
         private = find_unit_holder(bound)
         source = f"{bound.sql}{self.turns(private, bound.unit)}"
-        return bound.names, source, self.number(private, bound.unit), bound.unit, False
+        return bound.names, source, self.number(private, bound.unit), bound.unit, False, True
 
     def _rows(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
         fields = list[Field]()
@@ -172,10 +175,10 @@ class Lifter:
         # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
         return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
 
-    def _groups(self, tree: exp.Select, names: Names, source: str, block: str) -> Lifted:
+    def _groups(self, tree: exp.Select, names: Names, source: str, block: str, twice: bool) -> Lifted:
         group, limit = tree.args.get("group"), tree.args.get("limit")
         nodes = [resolve_key(node, tree) for node in group.expressions] if group is not None else []
-        above = Grouped.by(nodes, names, layered=self.binder.catalog.engine.wide_integers)
+        above = Grouped.by(nodes, names, layered=self.binder.catalog.engine.wide_integers, twice=twice)
         outputs, labels = [], []
         for item in tree.expressions:
             call = call_of(item.unalias())

@@ -42,6 +42,8 @@ STATEMENTS = [
     "SELECT WITH STABLE ward, IQR(amount) AS w, TRIMMED_MEAN(amount, 0.1) AS m FROM visits GROUP BY ward",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(amount) AS a FROM visits",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) CORR(amount, ward) AS a FROM visits",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) CORR(EXP(amount), patient_id) AS a FROM visits",
+    "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) STDDEV(EXP(amount)) AS a, COUNT(*) AS n, VARIANCE(patient_id) AS b FROM visits",
     "SELECT WITH SUBSAMPLE OPTIONS (blocks = 10, bounds = (0, 100)) AVG(v) FROM (SELECT ward, STDDEV(amount) AS v, AVG(amount) AS a FROM visits GROUP BY ward)",
     "WITH p(x) AS (VALUES (1.0), (2.5)) SELECT EXPMECH(COUNT(*) FILTER (WHERE amount >= x)) OVER p AS w FROM visits",
 ]

@@ -1,0 +1,237 @@
+"""Exact aggregates: of each unit's own rows, or of a subsample block, with what stands above them.
+
+Those of numbers that many rows share are written in layers where that is quicker than to sort them, and beside one another where
+some of them read the rows apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.sql.expressions.exact_moments import ExactMoments, write_exact_moments, write_layers
+from dpsql.sql.expressions.fixed_point import (
+    unify_zeros,
+    write_canonical,
+    write_group_keys,
+    write_order_independent,
+)
+from dpsql.sql.expressions.own_grids import write_own_grid_moments
+from dpsql.sql.expressions.total_expressions import make_condition, make_total
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Type, Typed
+from dpsql.sql.parse.dialect import bind_error, to_sql
+from dpsql.sql.parse.functions import names_of
+from dpsql.sql.parse.options import Call, call_of
+from dpsql.sql.relations import relation as rel
+from dpsql.sql.relations.aggregate_bounds import bound_unit_aggregate
+
+EXACT_AGGREGATES = names_of("SUBSAMPLE")
+_LARGEST = "1e70"
+"""Numbers beyond this count as missing: their squares would make some aggregates raise."""
+_LONGEST = 100_000
+"""Characters of the rows' own SQL, for all aggregates that read them apart from the others."""
+
+# How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
+_NUMERIC = {
+    "AVG": 1, "SUM": 1, "STDDEV": 1, "STDDEV_SAMP": 1, "STDDEV_POP": 1, "VARIANCE": 1, "VAR_POP": 1, "MEDIAN": 1,
+    "QUANTILE_CONT": 2, "QUANTILE_DISC": 2, "CORR": 2, "COVAR_POP": 2, "COVAR_SAMP": 2, "REGR_SLOPE": 2,
+    "REGR_INTERCEPT": 2, "REGR_R2": 2, "REGR_COUNT": 2, "REGR_AVGX": 2, "REGR_AVGY": 2,
+}  # fmt: skip
+_ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
+COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
+"""Begin the SQL of aggregates that are 0 of no rows."""
+_ABOVE = "dpsql_above"
+
+
+def _exact_call(node: exp.Expr) -> Call | None:
+    """Return a call of an exact aggregate; None of anything else."""
+    call = call_of(node)
+    return call if call is not None and call.name in EXACT_AGGREGATES else None
+
+
+def has_exact_aggregate(item: exp.Expr) -> bool:
+    """Say whether an exact aggregate stands in an expression."""
+    return any(_exact_call(node) for node in item.walk())
+
+
+@dataclass
+class Grouped:
+    """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
+
+    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    """
+
+    names: rel.Names
+    keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
+    rows: Bounds | None = None
+    """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
+    layered: bool = False
+    """True where aggregates of many rows may be written in layers, which takes the engine less time than to sort them."""
+    twice: bool = False
+    """True where these rows may be read twice."""
+    made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
+    moments: dict[str, ExactMoments] = field(default_factory=dict)
+    _by_column: dict[str, Typed] = field(default_factory=dict)
+
+    @classmethod
+    def by(
+        cls,
+        nodes: Iterable[exp.Expr],
+        names: rel.Names,
+        rows: Bounds | None = None,
+        layered: bool = False,
+        twice: bool = False,
+    ) -> Grouped:
+        """Return the scope above an aggregation that groups by these expressions."""
+        keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
+        return cls(names, keys, rows, layered, twice)
+
+    def inner(self, owner: str, name: str, source: str) -> str:
+        """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
+        if self.moments and len(self.made) == 1 and not self.keys:
+            return self._alone(owner, name, source, *self.moments)
+        apart = [made for made, sums in self.moments.items() if sums.reads_twice and not self.keys]
+        if len(source) * len(apart) > _LONGEST:
+            apart = []
+        names = [t.node.name for _, t in self.made.values() if t.node.name not in apart]
+        parts = [self._beside(owner, name, source, names)] if names or not apart else []
+        parts += [self._alone(owner, name, source, made) for made in apart]
+        if len(parts) == 1:
+            return parts[0]
+        first, *others = (f"({part}) AS part{place}" for place, part in enumerate(parts))
+        shown = [f"part0.{name} AS {name}", *(f"part0.{made} AS {made}" for made in names)]
+        shown += [
+            f"part{len(parts) - len(apart) + place}.{made} AS {made}" for place, made in enumerate(apart)
+        ]
+        joins = [f" JOIN {part} ON part{place}.{name} = part0.{name}" for place, part in enumerate(others, 1)]
+        return f"SELECT {', '.join(shown)} FROM {first}{''.join(joins)}"
+
+    def _alone(self, owner: str, name: str, source: str, made: str) -> str:
+        """Return the aggregation with one aggregate that is made of sums, and no key."""
+        moments = self.moments[made]
+        return write_layers(moments.add_up_alone(owner, name, source), [name], {made: moments})
+
+    def _beside(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
+        """Return the aggregation with some of the aggregates, of the same rows."""
+        moments = {m: sums for m, sums in self.moments.items() if m in names and not sums.reads_twice}
+        items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
+        made = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name in names]
+        plain = [(sql, one) for sql, one in made if one not in moments]
+        items += [f"{sql} AS {one}" for sql, one in plain]
+        items += [item for sums in moments.values() for item in sums.add_up()]
+        by = [owner, *(sql for _, t, _ in self.keys for sql in write_group_keys(t))]
+        grouped = f"SELECT {', '.join(items)} FROM {source} GROUP BY {', '.join(by)}"
+        kept = [name, *(n for n, _, _ in self.keys), *(one for _, one in plain)]
+        return write_layers(grouped, kept, moments) if moments else grouped
+
+    def column(self, node: exp.Column) -> Typed:
+        """Return what a column of the aggregation holds.
+
+        Raises:
+            BindError: it is none of its columns.
+        """
+        if node.meta.get(_ABOVE):
+            key = next((typed for name, typed, _ in self.keys if name == node.name), None)
+            if (found := key or self._by_column.get(node.name)) is not None:
+                return replace(found, node=node.copy(), constant=False)
+        hint = f"write AVG({node.name})."
+        raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
+
+    def total(self, node: exp.Expr) -> Typed:
+        """Return an expression above the aggregation, which can't fail."""
+        return make_total(self._rewrite(node.copy()), self)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return a condition above the aggregation, in SQL."""
+        return to_sql(make_condition(self._rewrite(node.copy()), self).node)
+
+    def _rewrite(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with keys and aggregates as columns of the aggregation."""
+        for name, _, key in self.keys:
+            if node == key:
+                return _above(name)
+        call = _exact_call(node)
+        if call is not None:
+            text = to_sql(call.node)
+            if text not in self.made:
+                sql, kind = write_exact_aggregate(call, self.names)
+                bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
+                above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
+                moments = self._write_moments(call, above.node.name) if self.layered else None
+                if moments is not None:
+                    self.moments[above.node.name] = moments
+                self.made[text] = (sql, above)
+                self._by_column[above.node.name] = above
+            return self.made[text][1].node.copy()
+        for child in list(node.iter_expressions()):
+            new = self._rewrite(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+    def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
+        """Write a valid call of an aggregate from exact sums; None where it is written otherwise."""
+        if call.distinct:
+            return None
+        condition = None if call.where is None else to_sql(make_condition(call.where, self.names).node)
+        typed = [make_total(argument, self.names) for argument in call.args if not argument.is_star]
+        name = _AS_SAMPLE.get(call.name, call.name)
+        made = write_exact_moments(name, typed, condition, prefix)
+        if made is None and self.twice:
+            made = write_own_grid_moments(name, [_as_double(t) for t in typed], condition, prefix)
+        return made
+
+
+def _above(name: str) -> exp.Column:
+    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
+    made = rel.column(name, "g")
+    made.meta[_ABOVE] = True
+    return made
+
+
+_AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
+
+
+def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
+    """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
+
+    Raises:
+        BindError: wrong arguments.
+    """
+    where = (
+        f" FILTER (WHERE {to_sql(make_condition(call.where, names).node)})" if call.where is not None else ""
+    )
+    if call.named:
+        raise bind_error(call.node, "aggregates inside SUBSAMPLE are exact: they take no options.")
+    distinct = "DISTINCT " if call.distinct else ""
+    if call.name == "COUNT" and (not call.args or call.args[0].is_star):
+        return f"COUNT({distinct}*){where}", BIGINT
+    if call.name == "COUNT_IF":
+        return f"COUNT(*) FILTER (WHERE {to_sql(make_condition(call.args[0], names).node)})", BIGINT
+    if call.name == "COUNT":
+        return f"COUNT({distinct}{to_sql(make_total(call.args[0], names).node)}){where}", BIGINT
+    name = _AS_SAMPLE.get(call.name, call.name)
+    call.require(_NUMERIC.get(call.name) or _ANY[call.name])
+    typed = [make_total(argument, names) for argument in call.args]
+    if call.name in _ANY:
+        given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
+        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
+        return f"{name}({', '.join(given)}{first}){where}", typed[0].type
+    for t, place in zip(typed, call.args, strict=True):
+        if not t.type.numeric:
+            raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
+    values = [_as_double(t) for t in typed]
+    if call.name.startswith("QUANTILE"):
+        if not typed[1].constant:
+            raise bind_error(call.args[1], "the quantile must be a literal.")
+        values[1] = to_sql(typed[1].node)
+    return write_order_independent(name, typed, values, distinct, where), DOUBLE
+
+
+def _as_double(typed: Typed) -> str:
+    """Return a number as a double within reason, in SQL; others are missing."""
+    double = f"CAST({to_sql(typed.node)} AS DOUBLE)"
+    return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"
