@@ -89,6 +89,11 @@ class Engine(abc.ABC):
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         return 0
 
+    @property
+    def threads(self) -> int:
+        """The threads that work on a query, where they are this machine's; an operator may use as many."""
+        return 1
+
     def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
         """Tell whether a text in normal form reads small relations alone, as far as that is known without reading them.
 

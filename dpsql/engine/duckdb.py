@@ -284,9 +284,8 @@ class DuckDBEngine(Engine):
 
     def _explain_missing(self, table: Table, name: str) -> PolicyError:
         """Make the error of a table that is not there: where no database was given, it is asked for."""
-        known = [
-            row[0] for row in self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-        ]
+        rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
+        known = [row[0] for row in rows]
         if known or self._path is not None or self._attached or self._frames:
             hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
             return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
@@ -358,6 +357,10 @@ class DuckDBEngine(Engine):
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
         with self._cursors.borrow(self._lock) as con:
             return self._fetch_memory_limit(con) // (16 * 8)
+
+    @cached_property
+    def threads(self) -> int:
+        return int(self._ask("SELECT current_setting('threads')")[0][0])
 
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
         query = "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()"

@@ -38,12 +38,14 @@ from dpsql.mechanisms.fast.packed_rows import (
 from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import IntegerArray, choose_groups, share_rows
-from dpsql.numerics.exact_numbers import make_longs
+from dpsql.numerics.exact_numbers import make_longs, make_values
 
 PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
 
 _SAFE = 1 << 62
+_KEPT = 50
+"""Texts of which the ranges are kept, for each table."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class PackedValues:
         if place is not None:
             return place
         self._places[y, low, high] = len(self.packed)
-        return self._append(y, PackedValue(_held(y, low, high), high - low + 1))
+        return self._append(y, PackedValue(_held(y, low, high), 2 * (high - low + 1)))
 
     def add_present(self, y: str) -> int:
         """Return a place where a value is packed, held to whatever bounds; what is only counted is added."""
@@ -88,8 +90,8 @@ class PackedValues:
 
 
 def _held(y: str, low: int, high: int) -> str:
-    """Return a value clamped to its bounds, counted from 1, without branch or division; 0 where there is none."""
-    return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
+    """Return twice a value clamped to its bounds, counted from 1, without branch or shift; 0 where there is none."""
+    return f"COALESCE(ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}, 0)"
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def _layout(self, read: base.Reader) -> tuple[Layout, int, UnitCodes | None] | None:
         """Return where the parts of a row stand, the number of rows, and the codes of units that have some."""
-        row = read(self.ranges).to_pylist()[0]
+        row = self._find_ranges(read)
         n, low, high = row["n"], row["u_low"], row["u_high"]
         if not n or n > read.room or low is None:
             return None
@@ -268,6 +270,19 @@ class PackedAggregation(FastRoute[pa.Table]):
             if layout.group_bits <= GROUP_BITS and layout.bits <= BITS:
                 return replace(layout, counted=layout.counts_for(n)), n, codes
         return None
+
+    def _find_ranges(self, read: base.Reader) -> Mapping[str, Any]:
+        """Read the ranges; once, where the data stay as they are and the text reads nothing else."""
+        memory = None if read.lent else read.remember(self.ranges)
+        found = None if memory is None else memory.get(self.ranges)
+        if not isinstance(found, _Ranges):
+            found = _Ranges(read(self.ranges).to_pylist()[0])
+            if memory is not None:
+                kept = [text for text, value in list(memory.items()) if isinstance(value, _Ranges)]
+                for text in kept[: len(kept) + 1 - _KEPT]:
+                    memory.pop(text, None)
+                memory[self.ranges] = found
+        return found.row
 
     def _rows(self, layout: Layout) -> str:
         """Write the query for the packed rows. Rows that left the ranges since they were read are left out."""
@@ -318,6 +333,13 @@ class PackedAggregation(FastRoute[pa.Table]):
         return pa.table(columns)
 
 
+@dataclass(frozen=True)
+class _Ranges:
+    """What the ranges' text gave."""
+
+    row: Mapping[str, Any]
+
+
 class _Totals:
     """The totals of all groups by their codes: exact as long as all of a column stay within 62 bits."""
 
@@ -360,7 +382,7 @@ def _contributions(
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
         if tally.adds and tally.value is not None:
-            exact = sums[2 * tally.value + 1] - tally.less * many
+            exact = (sums[2 * tally.value + 1] >> 1) - tally.less * many  # what is added comes doubled
         if tally.rows is None:
             low, high = (
                 end if counted is None or shared is None else end // shared[0] * counted
@@ -388,4 +410,4 @@ def _contributions(
 def _integer(value: int) -> pa.Array:
     """Make a column of one integer, in 64 bits where it fits."""
     wide = not -_SAFE < value < _SAFE
-    return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
+    return make_values([value], pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))

@@ -115,20 +115,15 @@ class CodedUnit:
 
     def find(self, read: base.Reader, rows: int) -> UnitCodes | None:
         """Return the codes, made if they are worth it for a statement of so many rows; None where there are none."""
-        memory = self._remember(read)
+        memory = read.remember(self.hashes)
         if memory is not None and self.hashes not in memory:
             self._make(read, rows, memory)
         return self.recall(read)
 
     def recall(self, read: base.Reader) -> UnitCodes | None:
         """Return the codes that are known of the data as they are now."""
-        found = (self._remember(read) or {}).get(self.hashes)
+        found = (read.remember(self.hashes) or {}).get(self.hashes)
         return found if isinstance(found, UnitCodes) else None
-
-    def _remember(self, read: base.Reader) -> MutableMapping[str, object] | None:
-        if read.memory is None:
-            return None
-        return read.memory(self.hashes if read.exact is None else read.exact(self.hashes, read.lent))
 
     def _make(self, read: base.Reader, rows: int, memory: MutableMapping[str, object]) -> None:
         turn = memory.setdefault(f"making {self.hashes}", _Turn())
