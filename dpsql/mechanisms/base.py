@@ -331,11 +331,15 @@ Claim = (
 
 @dataclass(frozen=True)
 class ClaimedText:
-    """A text, its claim, and the private relations that the operator itself lends to it."""
+    """A text, its claim, and the private relations that the operator itself lends to it.
+
+    ``late``: it is proved when it is read, and not before the statement is paid, since it seldom is.
+    """
 
     text: str
     claim: Claim
     lent: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
+    late: bool = False
 
 
 # -- operators --------------------------------------------------------------------------------------------------------

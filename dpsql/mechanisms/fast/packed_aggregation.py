@@ -154,6 +154,11 @@ class PackedAggregation(FastRoute[pa.Table]):
     """The rows of a unit that count in one group, and in all, where its groups share them."""
     coded: CodedUnit | None = None
     """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
+    wide: PackedAggregation | None = None
+    """The same with codes, where units are integers whose gaps are too wide for the bits that are left.
+
+    It is seldom taken, so its texts are proved when they are read, and not for each statement.
+    """
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -194,6 +199,8 @@ class PackedAggregation(FastRoute[pa.Table]):
                 )
                 lent = {PACKED_TOTALS: totals}
                 yield base.ClaimedText(texts.pop(0), plain, lent)
+        if self.wide is not None:
+            yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
@@ -201,6 +208,8 @@ class PackedAggregation(FastRoute[pa.Table]):
             return None
         found = self._layout(read)
         if found is None:
+            if self.wide is not None and read.remember(self.ranges) is not None:
+                return self.wide.take(read, entropy)
             self._read_none(read)
             return None
         layout, rows, codes = found
