@@ -288,7 +288,7 @@ class PackedAggregation(FastRoute[pa.Table]):
             found = _Ranges(read(self.ranges).to_pylist()[0])
             if memory is not None:
                 kept = [text for text, value in list(memory.items()) if isinstance(value, _Ranges)]
-                for text in kept[: len(kept) + 1 - _KEPT]:
+                for text in kept[: max(0, len(kept) + 1 - _KEPT)]:
                     memory.pop(text, None)
                 memory[self.ranges] = found
         return found.row
