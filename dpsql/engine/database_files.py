@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.errors import PolicyError
-from dpsql.policy.model import Policy
+from dpsql.errors import PolicyError, did_you_mean
+from dpsql.policy.model import Policy, Table
 
 _OTHER_FORMATS = {
     b"SQLite format 3\0": "an SQLite database",
@@ -108,6 +108,28 @@ def _suggest(other: str) -> str:
     if "Parquet" in other:
         return 'name it in the policy: source = "visits.parquet"; then no database is needed.'
     return "copy its tables into a DuckDB file, or into Parquet files that the policy names."
+
+
+def explain_missing(table: Table, name: str, known: list[str], base: Path | None) -> PolicyError:
+    """Make the error of a table that is not there: where no database was given, it is asked for.
+
+    Args:
+        table: the policy's table.
+        name: what it is looked for as.
+        known: the tables that are there.
+        base: the folder in which databases may be, where none was given.
+    """
+    if known or base is None:
+        hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
+        return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
+    near = list_databases(base)
+    path = near[0] if len(near) == 1 else "data.duckdb"
+    found = f" (beside the policy: {', '.join(near)})" if near else ""
+    return PolicyError(
+        f"the policy names {name}, which the database does not have: no database was given{found}.",
+        hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
+        f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
+    )
 
 
 def check_database(database: Any, policy: Policy) -> None:

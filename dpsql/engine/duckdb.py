@@ -13,17 +13,18 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import sandbox, sources
-from dpsql.engine.base import Engine, hash_lines, raise_unless_done
+from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
 from dpsql.engine.database_files import (
     attach_database,
     check_database,
-    list_databases,
+    explain_missing,
     read_seconds,
     use_attached,
 )
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries
+from dpsql.engine.steady_data import copy_units, find_read_only
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 
@@ -78,8 +79,10 @@ class DuckDBEngine(Engine):
                 hint = f"SET {name} on the connection itself."
                 raise PolicyError("an open connection has its own resources.", hint=hint)
         self._frames: dict[str, pa.Table] = {}
+        self._copied: dict[str, bool] = {}
         if isinstance(database, Mapping):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
+        self._copied = copy_units(self._frames, policy.tables.values())
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
         self._little: dict[duckdb.DuckDBPyConnection, LittleQueries] = {}
@@ -283,20 +286,9 @@ class DuckDBEngine(Engine):
         return ("temp", "main", sources.name_view(table)) if made else place
 
     def _explain_missing(self, table: Table, name: str) -> PolicyError:
-        """Make the error of a table that is not there: where no database was given, it is asked for."""
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
-        known = [row[0] for row in rows]
-        if known or self._path is not None or self._attached or self._frames:
-            hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
-            return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
-        near = list_databases(self._base)
-        path = near[0] if len(near) == 1 else "data.duckdb"
-        found = f" (beside the policy: {', '.join(near)})" if near else ""
-        return PolicyError(
-            f"the policy names {name}, which the database does not have: no database was given{found}.",
-            hint=f'connect to the database that holds {name}: dpsql.connect("{path}", policy=...), %dpsql connect {path} '
-            f"--policy ..., or dpsql sql --database {path}; or name a file as the source of {table.name} in the policy.",
-        )
+        given = self._path is not None or self._attached or bool(self._frames)
+        return explain_missing(table, name, [row[0] for row in rows], None if given else self._base)
 
     def _is_pandas(self, place: tuple[str, str, str]) -> bool:
         """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
@@ -340,7 +332,6 @@ class DuckDBEngine(Engine):
         )
 
     def place(self, table: Table) -> tuple[str, str, str]:
-        """Return the catalog, schema and name under which exact queries find a table."""
         return self._places[table.name]
 
     @property
@@ -398,9 +389,18 @@ class DuckDBEngine(Engine):
         return hash_lines(sorted([*parts, *(f"frame {name}" for name in self._frames)]))[:32]
 
     def files(self, table: Table) -> list[str] | None:
-        """Return the files of a table's source, or the database file."""
         found = self._sources.get(table.name)
         return found if found is not None or self._path is None else [self._path]
+
+    def find_state(self, table: Table) -> object:
+        """Return the state of a table's files, or of its database, where it was attached for reading alone."""
+        if self._attached and (place := self._paths.get(table.name)) is not None:
+            with self._cursors.borrow(self._lock) as con:
+                return find_states(find_read_only(con, place))
+        return "a copy" if self._copied.get(table.name) else super().find_state(table)
+
+    def find_state_of_units(self, table: Table) -> object:
+        return "a copy" if table.name in self._copied else self.find_state(table)
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Run one exact query, with public relations lent to it under their names.

@@ -124,6 +124,7 @@ class Reader:
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
+        unit_memory: gives the same for a text that reads nothing but the units' columns; ``memory`` where there is none.
         threads: how many the engine works with.
     """
 
@@ -138,6 +139,7 @@ class Reader:
     hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
     memory: Callable[[str], MutableMapping[str, object] | None] | None = None
+    unit_memory: Callable[[str], MutableMapping[str, object] | None] | None = None
     threads: int = 1
 
     @classmethod
@@ -161,11 +163,17 @@ class Reader:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)
 
-    def remember(self, sql: str) -> MutableMapping[str, object] | None:
-        """Return the place to keep what was found out of the data that a text reads, where there is one."""
-        if self.memory is None:
+    def remember(self, sql: str, units: bool = False) -> MutableMapping[str, object] | None:
+        """Return the place to keep what was found out of the data that a text reads, where there is one.
+
+        Args:
+            sql: the text.
+            units: whether it reads nothing but the units' columns.
+        """
+        memory = self.unit_memory if units and self.unit_memory is not None else self.memory
+        if memory is None:
             return None
-        return self.memory(sql if self.exact is None else self.exact(sql, self.lent))
+        return memory(sql if self.exact is None else self.exact(sql, self.lent))
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)

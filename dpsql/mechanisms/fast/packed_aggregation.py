@@ -208,7 +208,7 @@ class PackedAggregation(FastRoute[pa.Table]):
             return None
         found = self._layout(read)
         if found is None:
-            if self.wide is not None and read.remember(self.ranges) is not None:
+            if self.wide is not None and self.wide.may_be_coded(read):
                 return self.wide.take(read, entropy)
             self._read_none(read)
             return None
@@ -226,6 +226,10 @@ class PackedAggregation(FastRoute[pa.Table]):
         for part in parts:
             totals.add(*self._bound(part, entropy))
         return read(layout.route.final, {PACKED_TOTALS: self._table(totals, layout)})
+
+    def may_be_coded(self, read: base.Reader) -> bool:
+        """Tell whether codes of the units may be kept, where there are some."""
+        return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
     def _read_none(self, read: base.Reader) -> None:
         """Read as often as where the data fit."""

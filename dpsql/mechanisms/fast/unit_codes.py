@@ -115,14 +115,14 @@ class CodedUnit:
 
     def find(self, read: base.Reader, rows: int) -> UnitCodes | None:
         """Return the codes, made if they are worth it for a statement of so many rows; None where there are none."""
-        memory = read.remember(self.hashes)
+        memory = read.remember(self.hashes, units=True)
         if memory is not None and self.hashes not in memory:
             self._make(read, rows, memory)
         return self.recall(read)
 
     def recall(self, read: base.Reader) -> UnitCodes | None:
         """Return the codes that are known of the data as they are now."""
-        found = (read.remember(self.hashes) or {}).get(self.hashes)
+        found = (read.remember(self.hashes, units=True) or {}).get(self.hashes)
         return found if isinstance(found, UnitCodes) else None
 
     def _make(self, read: base.Reader, rows: int, memory: MutableMapping[str, object]) -> None:

@@ -363,12 +363,94 @@ def test_a_session_over_a_file_takes_the_route(tmp_path: Path, encoded: list[int
 def test_data_that_may_change_unseen_have_no_codes(encoded: list[int]) -> None:
     with duckdb.connect() as con:
         fill(con, "VARCHAR")
-        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            ask(session)
-        frame = con.sql("FROM t").to_arrow_table()
-    with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(POLICY)) as session:
-        ask(session)
+        con.execute("CREATE VIEW seen AS FROM t")
+        con.register("given", con.sql("FROM t").to_arrow_table())
+        for name in ("t", "seen", "given"):
+            named = POLICY.replace("[tables.t]", f"[tables.t]\nsource = '{name}'")
+            with dpsql.connect(con, policy=dpsql.Policy.loads(named)) as session:
+                ask(session)
+                engine = inside.engine(session)
+                text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+                assert engine.remember(text) is engine.remember_units(text) is None
     assert not encoded
+
+
+def one_row_each(con: duckdb.DuckDBPyConnection) -> list[Any]:
+    """Make a table of which no unit's rows are left out, and return its counts."""
+    fill(con, "VARCHAR", 200)
+    con.execute("UPDATE t SET u = u || k")  # at most two groups and three rows of each
+    con.execute("DELETE FROM t WHERE rowid NOT IN (SELECT MIN(rowid) FROM t GROUP BY u, k)")
+    return con.sql("SELECT k, COUNT(*) FROM t WHERE u IS NOT NULL AND k < 4 GROUP BY k ORDER BY k").fetchall()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars", "pandas", "objects", "views"])
+def test_units_of_frames_are_copied(kind: str, encoded: list[int]) -> None:
+    """Their codes hold for the copy: who writes into the memory of a frame changes no unit."""
+    with duckdb.connect() as con:
+        known = one_row_each(con)
+        frame: Any = con.sql("FROM t").to_arrow_table()
+    if kind == "polars":
+        frame = pytest.importorskip("polars").from_arrow(frame)
+    elif kind == "pandas":
+        frame = frame.to_pandas().astype(dict.fromkeys(["u", "ward"], "string[pyarrow]"))
+    elif kind == "objects":
+        frame = frame.to_pydict()
+    else:
+        held = frame.column("u").combine_chunks().cast(pa.string_view() if kind == "views" else pa.string())
+        sizes = [None if b is None else bytearray(b.to_pybytes()) for b in held.buffers()]
+        if kind == "arrow":
+            mutable = [None if b is None else pa.py_buffer(b) for b in sizes]
+            held = pa.Array.from_buffers(pa.string(), len(held), mutable)
+        frame = frame.set_column(0, "u", held)
+    named = POLICY
+    if kind in ("objects", "pandas"):  # whose columns have no types, or are doubles where there is a NULL
+        named += 'u.type = "VARCHAR"\ng.type = "BIGINT"\n'
+        for column, type in (("k", "INTEGER"), ("x", "INTEGER"), ("y", "DOUBLE"), ("ward", "VARCHAR")):
+            named = named.replace(f"{column} = {{", f'{column} = {{ type = "{type}",')
+    with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(named)) as session:
+        assert ask(session) == known
+        if kind == "arrow":
+            letters = sizes[2]
+            assert letters is not None
+            letters[:] = b"z" * len(letters)
+        assert ask(session) == known
+        engine = inside.engine(session)
+        text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+        assert (engine.remember(text) is not None) is (kind == "objects")
+    assert encoded
+
+
+def test_a_connection_to_a_file_that_nobody_may_change(tmp_path: Path, encoded: list[int]) -> None:
+    path, other = str(tmp_path / "data.duckdb"), str(tmp_path / "other.duckdb")
+    for place in (path, other):
+        with duckdb.connect(place) as con:
+            known = one_row_each(con)
+            con.execute("CREATE VIEW seen AS FROM t")
+    with duckdb.connect(path, read_only=True) as con:
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            assert ask(session) == ask(session) == known
+            assert encoded
+        encoded.clear()
+        seen = POLICY.replace("[tables.t]", "[tables.t]\nsource = 'seen'")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(seen)) as session:
+            assert ask(session) == known
+        assert not encoded, "a view may read what others change"
+    policy = dpsql.Policy.loads(POLICY.replace("[tables.t]", "[tables.t]\nsource = 'd.main.t'"))
+    with duckdb.connect() as con:
+        for how, coded in (("", False), (" (READ_ONLY)", True)):
+            con.execute(f"ATTACH '{path}' AS d{how}")
+            with dpsql.connect(con, policy=policy) as session:
+                assert ask(session) == known
+                assert bool(encoded) is coded
+                engine = inside.engine(session)
+                text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+                first = engine.remember(text)
+                assert (first is not None) is coded
+                con.execute("DETACH d")
+                assert engine.remember(text) is None
+                con.execute(f"ATTACH '{other}' AS d (READ_ONLY)")
+                assert engine.remember(text) is not first
+                con.execute("DETACH d")
 
 
 def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
