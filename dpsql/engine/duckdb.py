@@ -37,7 +37,7 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 """
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 19
 _CONFIGURED = 4
 """Cursors that are made before an instance is locked, with the settings that no later one can have."""
 
@@ -413,7 +413,7 @@ class DuckDBEngine(Engine):
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a million or so at a time, as they are asked for.
+        """Yield the rows of an exact query half a million or so at a time, as they are asked for.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.

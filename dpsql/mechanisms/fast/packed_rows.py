@@ -1,6 +1,6 @@
 """Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
 
-Rows are read a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
+Rows are read half a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
 without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept, eight bytes
 a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
 """
@@ -157,13 +157,14 @@ def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> It
     top = layout.group_bits + layout.shift
     rest = list_chunks(table.column(1).cast(pa.int64())) if top else []
     for at, hashes in enumerate(list_chunks(table.column(0))):
-        packed = codes.encode(hashes)
-        if top:
-            if len(rest[at]) != len(packed) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top:
-                raise ChangedData
-            packed <<= top
-            packed |= rest[at]
-        yield packed
+        if top and (len(rest[at]) != len(hashes) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top):
+            raise ChangedData
+        for start in range(0, len(hashes), _BLOCK):
+            packed = codes.encode(hashes[start : start + _BLOCK])
+            if top:
+                packed <<= top
+                packed |= rest[at][start : start + _BLOCK]
+            yield packed
 
 
 def _gather(parts: Iterable[IntegerArray], layout: Layout, rows: int) -> IntegerArray:
