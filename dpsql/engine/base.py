@@ -144,6 +144,15 @@ class Engine(abc.ABC):
                 del self._memories[old]
             return kept[1]
 
+    def hold_snapshot(
+        self, sql: str
+    ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
+        """Let this thread's texts see one state of the tables that a text reads, with a place for what is found out of it.
+
+        There is None where an engine has no such state.
+        """
+        return contextlib.nullcontext()
+
     def find_state(self, table: Table) -> object:
         """Return what differs once a table's rows may be others; None where nothing says so."""
         return find_states(self.files(table) or ())

@@ -110,7 +110,7 @@ def _suggest(other: str) -> str:
     return "copy its tables into a DuckDB file, or into Parquet files that the policy names."
 
 
-def explain_missing(table: Table, name: str, known: list[str], base: Path | None) -> PolicyError:
+def explain_missing_table(table: Table, name: str, known: list[str], base: Path | None) -> PolicyError:
     """Make the error of a table that is not there: where no database was given, it is asked for.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
 from dpsql.engine.database_files import (
     attach_database,
     check_database,
-    explain_missing,
+    explain_missing_table,
     read_seconds,
     use_attached,
 )
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries
-from dpsql.engine.steady_data import copy_units, find_read_only
+from dpsql.engine.steady_data import copy_units, find_read_only, hold_transaction
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 
@@ -277,7 +277,7 @@ class DuckDBEngine(Engine):
             self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
         texts = [column for column, kind in columns.items() if kind == "VARCHAR"]
-        collated = [column for column in texts if self._is_collated(body, column)]
+        collated = [column for column in texts if sources.is_collated(self._con, body, column)]
         frame = NameMapping(self._frames).get(name)
         if frame is not None or self._is_pandas(place):
             sources.open_frame(self._con, self.policy, table, body, columns, list_object_columns(frame))
@@ -288,7 +288,7 @@ class DuckDBEngine(Engine):
     def _explain_missing(self, table: Table, name: str) -> PolicyError:
         rows = self._con.execute("SELECT table_name FROM information_schema.tables").fetchall()
         given = self._path is not None or self._attached or bool(self._frames)
-        return explain_missing(table, name, [row[0] for row in rows], None if given else self._base)
+        return explain_missing_table(table, name, [row[0] for row in rows], None if given else self._base)
 
     def _is_pandas(self, place: tuple[str, str, str]) -> bool:
         """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
@@ -296,13 +296,6 @@ class DuckDBEngine(Engine):
             "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)", place
         ).fetchall()
         return any("pandas_scan(" in row[0] for row in rows)
-
-    def _is_collated(self, body: str, name: str) -> bool:
-        """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
-        ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-        query = f"SELECT {sandbox.quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
-        # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
-        return len(self._con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
     @staticmethod
     def _fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
@@ -391,6 +384,13 @@ class DuckDBEngine(Engine):
     def files(self, table: Table) -> list[str] | None:
         found = self._sources.get(table.name)
         return found if found is not None or self._path is None else [self._path]
+
+    def hold_snapshot(
+        self, sql: str
+    ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
+        places = [p for t, p in self._paths.items() if self.relation(self.policy.tables[t]) in sql]
+        mine = self._attached and self._con is not self._database
+        return hold_transaction(self._con, self._lock, places if mine else ())
 
     def find_state(self, table: Table) -> object:
         """Return the state of a table's files, or of its database, where it was attached for reading alone."""

@@ -3,14 +3,18 @@
 A file tells by its state whether it is another one. Of data in memory nothing does: whoever has a frame may write into the
 memory that it shares with an Arrow table, and a file that is mapped into memory changes with its content. So nothing is kept of
 them but what rests on copies of ours. The codes of units rest on the units alone: their column is copied, once, when a session
-opens, and the rest is read where it is. A table that was given over an open connection may change with every statement of
-others, unless its database was attached for reading alone.
+opens, and the rest is read where it is.
+
+A table that was given over an open connection may change with every statement of others, unless its database was attached for
+reading alone. But all texts of one transaction see the same rows of DuckDB's own tables, and the same tables, whatever others
+commit meanwhile: what was found out of them holds until it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +27,14 @@ SELECT d.path FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.databa
 WHERE d.readonly AND d.type = 'duckdb' AND d.path IS NOT NULL AND NOT t.temporary
 AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
 """
+
+
+_OWN_TABLES = """
+SELECT COUNT(*) FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.database_name = t.database_name
+WHERE d.type = 'duckdb' AND NOT t.temporary AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
+"""
+_Place = tuple[str, str, str]
+"""The catalog, schema and name of a table."""
 
 
 def copy_units(frames: dict[str, pa.Table], tables: Iterable[Table]) -> dict[str, bool]:
@@ -64,7 +76,7 @@ def copy_columns(table: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def find_read_only(con: duckdb.DuckDBPyConnection, place: tuple[str, str, str]) -> list[str]:
+def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> list[str]:
     """Return the file of a table in a database that was attached for reading alone; none of every other relation.
 
     A view is none: it may read whatever others can change.
@@ -72,3 +84,35 @@ def find_read_only(con: duckdb.DuckDBPyConnection, place: tuple[str, str, str]) 
     with suppress(duckdb.Error):
         return [str(row[0]) for row in con.execute(_READ_ONLY, place).fetchall()]
     return []
+
+
+@contextmanager
+def hold_transaction(
+    con: duckdb.DuckDBPyConnection, lock: Any, places: Collection[_Place]
+) -> Iterator[dict[str, object] | None]:
+    """Let a cursor see one state of DuckDB's own tables, with a place for what is found out of it.
+
+    There is None where another thread has the cursor, or where one of the relations is no such table: a view may read what has
+    no transactions.
+
+    Args:
+        con: a cursor that nobody uses without the lock.
+        lock: which this thread may take several times.
+        places: of the relations.
+    """
+    with ExitStack() as stack:
+        if not places or not lock.acquire(blocking=False):
+            yield None
+            return
+        stack.callback(lock.release)
+        still = False
+        with suppress(duckdb.Error):
+            con.execute("BEGIN TRANSACTION")
+            stack.callback(_end, con)
+            still = all(con.execute(_OWN_TABLES, place).fetchall() == [(1,)] for place in places)
+        yield {} if still else None
+
+
+def _end(con: duckdb.DuckDBPyConnection) -> None:
+    with suppress(duckdb.Error):  # an error has ended it
+        con.execute("ROLLBACK")

@@ -125,6 +125,8 @@ class Reader:
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
         unit_memory: gives the same for a text that reads nothing but the units' columns; ``memory`` where there is none.
+        snapshot: gives a context in which this thread's texts see one state of the tables that a text reads, and a place for what
+            is found out of that state; None where there is no such context.
         threads: how many the engine works with.
     """
 
@@ -140,6 +142,9 @@ class Reader:
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
     memory: Callable[[str], MutableMapping[str, object] | None] | None = None
     unit_memory: Callable[[str], MutableMapping[str, object] | None] | None = None
+    snapshot: (
+        Callable[[str], contextlib.AbstractContextManager[MutableMapping[str, object] | None]] | None
+    ) = None
     threads: int = 1
 
     @classmethod

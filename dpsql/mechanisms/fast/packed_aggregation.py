@@ -14,6 +14,7 @@ distribution, and read as often.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -206,20 +207,15 @@ class PackedAggregation(FastRoute[pa.Table]):
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges):
             return None
-        found = self._layout(read)
-        if found is None:
-            if self.wide is not None and self.wide.may_be_coded(read):
-                return self.wide.take(read, entropy)
+        with self._hold_still(read) as still:
+            found = self._layout(still)
+            parts = None if found is None else self._read_parts(still, *found)
+        if found is None and self.wide is not None and self.wide.may_be_coded(read):
+            return self.wide.take(read, entropy)
+        if found is None or parts is None:
             self._read_none(read)
             return None
-        layout, rows, codes = found
-        try:
-            parts = total_parts(read, self._rows(layout), layout, rows, codes)
-            if self.coded is not None and self.coded.recall(read) is not codes:
-                raise ChangedData  # the data changed meanwhile
-        except ChangedData:
-            self._read_none(read)
-            return None
+        layout, _, _ = found
         if not layout.route.keys:
             return self._whole(parts)
         totals = _Totals(1 << layout.group_bits, self.columns)
@@ -227,9 +223,37 @@ class PackedAggregation(FastRoute[pa.Table]):
             totals.add(*self._bound(part, entropy))
         return read(layout.route.final, {PACKED_TOTALS: self._table(totals, layout)})
 
+    def _read_parts(
+        self, read: base.Reader, layout: Layout, rows: int, codes: UnitCodes | None
+    ) -> Iterator[UnitPart] | None:
+        """Read all rows, and return their totals; None where the data changed meanwhile."""
+        with contextlib.suppress(ChangedData):
+            parts = total_parts(read, self._rows(layout), layout, rows, codes)
+            if self.coded is None or self.coded.recall(read) is codes:
+                return parts
+        return None
+
     def may_be_coded(self, read: base.Reader) -> bool:
-        """Tell whether codes of the units may be kept, where there are some."""
+        """Tell whether there may be codes of the units: kept ones, or some for this statement alone."""
+        return self._may_keep(read) or (read.snapshot is not None and self._is_worth_codes)
+
+    def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
+
+    @property
+    def _is_worth_codes(self) -> bool:
+        """Whether codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
+        return bool(self.routes[-1].keys)
+
+    @contextlib.contextmanager
+    def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
+        """Give a reader whose texts see one state of the data, where codes are needed and none can be kept."""
+        if self.coded is None or read.snapshot is None or not self._is_worth_codes or self._may_keep(read):
+            yield read
+            return
+        text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)
+        with read.snapshot(text) as memory:
+            yield read if memory is None else replace(read, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
         """Read as often as where the data fit."""

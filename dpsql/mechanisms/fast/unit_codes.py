@@ -7,8 +7,9 @@ statement's part in it); where two of them have the same hash, there are no code
 among all of them in order: an injective map, kept here in some fourteen bytes a unit and nowhere that SQL could read it.
 
 That holds for the rows which were looked at, so codes belong to one state of the data: the engine says how long a state lasts
-(:attr:`dpsql.mechanisms.base.Reader.memory`), and gives no such promise for data that others may change. A hash without a code
-ends the route: the plain query is read.
+(:attr:`dpsql.mechanisms.base.Reader.unit_memory`). Where others may change the data, codes are made for one statement, and only
+where all its texts see one state (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the
+plain query is read.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -360,7 +361,7 @@ def test_a_session_over_a_file_takes_the_route(tmp_path: Path, encoded: list[int
         assert encoded
 
 
-def test_data_that_may_change_unseen_have_no_codes(encoded: list[int]) -> None:
+def test_nothing_is_kept_of_data_that_may_change_unseen(encoded: list[int]) -> None:
     with duckdb.connect() as con:
         fill(con, "VARCHAR")
         con.execute("CREATE VIEW seen AS FROM t")
@@ -372,7 +373,67 @@ def test_data_that_may_change_unseen_have_no_codes(encoded: list[int]) -> None:
                 engine = inside.engine(session)
                 text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
                 assert engine.remember(text) is engine.remember_units(text) is None
-    assert not encoded
+                with engine.hold_snapshot(text) as memory:
+                    assert (memory == {}) is (name == "t")
+                with engine.hold_snapshot("SELECT 1") as memory:
+                    assert memory is None
+            assert bool(encoded) is (name == "t")
+            encoded.clear()
+
+
+def test_a_statement_over_an_open_connection_sees_one_state(
+    encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes are made of the state that rows are read from, whatever others commit meanwhile; the next statement makes its own."""
+    with duckdb.connect() as con:
+        known = one_row_each(con)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            assert ask(session) == known
+            encoded.clear()
+            find, changed = CodedUnit.find, []
+
+            def find_and_change(self: CodedUnit, read: Reader, many: int) -> Any:
+                found = find(self, read, many)
+                con.execute("UPDATE t SET u = 'one'")
+                changed.append(found)
+                return found
+
+            with monkeypatch.context() as patch:
+                patch.setattr(CodedUnit, "find", find_and_change)
+                assert ask(session) == known, "the rows of before"
+            assert encoded
+            assert changed[0].size > 1
+            encoded.clear()
+            assert len(ask(session)) == len(known)
+            assert encoded
+            con.execute("INSERT INTO t (u, k) VALUES ('two', 1)")  # no transaction of ours is left open
+            with inside.engine(session)._lock:
+                seen: list[Any] = []
+                thread = threading.Thread(target=lambda: seen.append(ask(session)))
+                encoded.clear()
+                thread.start()
+                thread.join(60)
+            assert len(seen) == 1
+            assert not encoded, "the cursor is another thread's"
+
+
+def test_an_error_in_a_snapshot_leaves_no_transaction(
+    encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with duckdb.connect() as con:
+        known = one_row_each(con)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+
+            def fail(self: CodedUnit, read: Reader, many: int) -> Any:
+                return read("SELECT error('no')")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(CodedUnit, "find", fail)
+                with pytest.raises(dpsql.Error):
+                    ask(session)
+            con.execute("DELETE FROM t WHERE k = 0")
+            assert ask(session) == [(k, n if k else 0) for k, n in known]
+            assert encoded
 
 
 def one_row_each(con: duckdb.DuckDBPyConnection) -> list[Any]:
@@ -441,7 +502,7 @@ def test_a_connection_to_a_file_that_nobody_may_change(tmp_path: Path, encoded: 
             con.execute(f"ATTACH '{path}' AS d{how}")
             with dpsql.connect(con, policy=policy) as session:
                 assert ask(session) == known
-                assert bool(encoded) is coded
+                assert encoded
                 engine = inside.engine(session)
                 text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
                 first = engine.remember(text)
