@@ -178,6 +178,28 @@ def test_integers_have_codes_only_where_their_gaps_are_too_wide(con: duckdb.Duck
     assert found.wide is None
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR", "BIGINT", "DATE"])
+def test_a_text_that_was_written_late_is_proved_once(tmp_path: Path, encoded: list[int], kind: str) -> None:
+    path = str(tmp_path / "data.duckdb")
+    with duckdb.connect(path) as con:
+        fill(con, kind)
+    with dpsql.connect(path, policy=dpsql.Policy.loads(POLICY)) as session:
+        ask(session)
+        assert encoded
+        lock = inside.gate(session)._lock
+        parse, parsed = lock.serialise, []
+
+        def count(text: str) -> str:
+            parsed.append(text)
+            return parse(text)
+
+        lock.serialise = count
+        ask(session)
+        assert not parsed
+        session.sql("SELECT k, COUNT(*) AS n FROM t WHERE x > 1 GROUP BY k", fresh=True)
+        assert parsed
+
+
 def test_a_late_text_that_can_not_be_proved_is_not_read(
     tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
