@@ -322,7 +322,8 @@ class Pipeline:
 
         return Reader(
             engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
-            little=engine.reads_little, memory=engine.remember, numbers=engine.numbers,
+            little=engine.reads_little, memory=engine.remember, unit_memory=engine.remember_units,
+            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers,
         )  # fmt: skip
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:

@@ -89,6 +89,11 @@ class Engine(abc.ABC):
         """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
         return 0
 
+    @property
+    def threads(self) -> int:
+        """The threads that work on a query, where they are this machine's; an operator may use as many."""
+        return 1
+
     def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
         """Tell whether a text in normal form reads small relations alone, as far as that is known without reading them.
 
@@ -115,28 +120,46 @@ class Engine(abc.ABC):
     def remember(self, sql: str) -> MutableMapping[str, object] | None:
         """Return a place for what was found out of the tables that a text in normal form reads.
 
-        It is a new one once their files are others than before; None for data in no file, which may change unseen. It is
-        private, and no SQL reads it.
+        It is a new one once their files are others than before; None for data that may change unseen. It is private, and no SQL
+        reads it.
         """
+        return self._remember(sql, self.find_state)
+
+    def remember_units(self, sql: str) -> MutableMapping[str, object] | None:
+        """Return the same for a text that reads nothing of tables but the columns of their units."""
+        return self._remember(sql, self.find_state_of_units)
+
+    def _remember(self, sql: str, find: Callable[[Table], object]) -> MutableMapping[str, object] | None:
         named = [table for table in self.policy.tables.values() if self.relation(table) in sql]
-        paths: set[str] = set()
-        for table in named:
-            files = self.files(table)
-            if not files:
-                return None
-            paths.update(files)
+        state = tuple(find(table) for table in named)
+        if not named or None in state:
+            return None
         key = tuple(table.name for table in named)
-        with contextlib.suppress(OSError), self._memory_lock:
-            found = [os.stat(path) for path in sorted(paths)]
-            state = tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found)
+        with self._memory_lock:
             kept = self._memories.pop(key, None)
             if kept is None or kept[0] != state:
                 kept = (state, {})
             self._memories[key] = kept
             for old in list(self._memories)[:-MAX_MEMORIES]:
                 del self._memories[old]
-            return kept[1] if named else None
-        return None
+            return kept[1]
+
+    def hold_snapshot(
+        self, sql: str
+    ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
+        """Let this thread's texts see one state of the tables that a text reads, with a place for what is found out of it.
+
+        There is None where an engine has no such state.
+        """
+        return contextlib.nullcontext()
+
+    def find_state(self, table: Table) -> object:
+        """Return what differs once a table's rows may be others; None where nothing says so."""
+        return find_states(self.files(table) or ())
+
+    def find_state_of_units(self, table: Table) -> object:
+        """Return what differs once a table's units may be others; None where nothing says so."""
+        return self.find_state(table)
 
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
         """Return about how many rows the tables of the owner's database have, by their places; none where nothing says so."""
@@ -348,6 +371,14 @@ def raise_unless_done(state: str) -> None:
         raise OutOfMemory(WITHHELD)
     if state == "failed":
         raise EngineError(WITHHELD)
+
+
+def find_states(paths: Iterable[str]) -> tuple[tuple[int, ...], ...] | None:
+    """Return what differs once a file is another one; None where there is none, or one is gone."""
+    with contextlib.suppress(OSError):
+        found = [os.stat(path) for path in sorted(paths)]
+        return tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found) or None
+    return None
 
 
 def find_files(table: Table, base: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpsql.engine import sandbox, sources
-from dpsql.engine.base import Engine, hash_lines, raise_unless_done
-from dpsql.engine.database_files import (
-    attach_database,
-    check_database,
-    explain_missing_table,
-    read_seconds,
-    use_attached,
-)
+from dpsql.engine import database_files, sandbox, sources
+from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries
 from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
+from dpsql.engine.steady_data import copy_units, find_read_only, hold_transaction
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 
@@ -37,7 +31,7 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 """
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 19
 _CONFIGURED, _OF_NUMBERS = 4, 2
 """Cursors that are made before an instance is locked, with the settings that no later one can have; others for numbers."""
 
@@ -67,9 +61,9 @@ class DuckDBEngine(Engine):
         base: Path,
         resources: Mapping[str, str | int] | None = None,
     ) -> None:
-        check_database(database, policy)
+        database_files.check_database(database, policy)
         given = {str(name): str(value) for name, value in (resources or {}).items()}
-        limit = read_seconds(given.pop(TIME_LIMIT, None))
+        limit = database_files.read_seconds(given.pop(TIME_LIMIT, None))
         self._attached = isinstance(database, duckdb.DuckDBPyConnection)
         for name in given:
             if name not in RESOURCES:
@@ -79,8 +73,10 @@ class DuckDBEngine(Engine):
                 hint = f"SET {name} on the connection itself."
                 raise PolicyError("an open connection has its own resources.", hint=hint)
         self._frames: dict[str, pa.Table] = {}
+        self._copied: dict[str, bool] = {}
         if isinstance(database, Mapping):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
+        self._copied = copy_units(self._frames, policy.tables.values())
         self._database = ":memory:" if isinstance(database, Mapping) else database
         self._zone = ""
         self._little: dict[duckdb.DuckDBPyConnection, LittleQueries] = {}
@@ -130,11 +126,7 @@ class DuckDBEngine(Engine):
         """
         if self._frames:
             return object()
-        file = None
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                found = os.stat(self._path)
-                file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        file = database_files.identify_file(self._path)
         sources_read = tuple(sorted(path for files in self._sources.values() for path in files or []))
         place = str(self._spill.path.parent)
         return ("data", self._path, file, sources_read, place, tuple(sorted(self._resources.items())))
@@ -155,7 +147,7 @@ class DuckDBEngine(Engine):
 
     def _prepare(self, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         if self._path is not None:
-            use_attached(con)
+            database_files.use_attached(con)
         for name, frame in self._frames.items():
             con.register(name, frame)
         return con
@@ -235,7 +227,7 @@ class DuckDBEngine(Engine):
             raise PolicyError(f"DuckDB can't be opened with {self._resources}.", hint=hint)
         if path is not None:
             try:
-                attach_database(con, path)
+                database_files.attach_database(con, path)
             except PolicyError:
                 con.close()
                 raise
@@ -258,13 +250,7 @@ class DuckDBEngine(Engine):
             return cursor
         # Registered frames and temporary tables belong to one connection; a cursor does not see them.
         cursor.close()
-        for setting in ("default_collation", "integer_division"):
-            row = given.execute(f"SELECT current_setting('{setting}')::VARCHAR").fetchone()
-            if row is not None and row[0] != _MEANING[setting]:
-                raise PolicyError(
-                    f"the connection has {setting} = {row[0]}, which changes what a statement means.",
-                    hint=f"RESET {setting} on the connection first.",
-                )
+        sandbox.refuse_settings(given, {s: _MEANING[s] for s in ("default_collation", "integer_division")})
         return given
 
     def _find_place(self, table: Table) -> tuple[str, str, str]:
@@ -282,7 +268,7 @@ class DuckDBEngine(Engine):
         columns = sources.describe_relation(self._con, body)
         if columns is None:
             given = self._path is not None or self._attached or bool(self._frames)
-            raise explain_missing_table(self._con, table, name, self._base, given)
+            raise database_files.explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:
             self._paths[table.name] = place
         # Texts are compared as they are: where a collation makes two equal, one row would say how all are shown.
@@ -295,15 +281,10 @@ class DuckDBEngine(Engine):
         made = sources.open_table(self._con, table, body, columns, collated, not self._attached)
         return ("temp", "main", sources.name_view(table)) if made else place
 
-    @staticmethod
-    def _fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
-        query = "SELECT parse_formatted_bytes(current_setting('memory_limit'))"
-        return int(con.execute(query).fetchall()[0][0])
-
     def _harden(self, con: duckdb.DuckDBPyConnection) -> None:
         if "threads" not in self._resources:
             # No more threads than the memory limit has room for.
-            most = max(1, self._fetch_memory_limit(con) // MEMORY_PER_THREAD)
+            most = max(1, sandbox.fetch_memory_limit(con) // MEMORY_PER_THREAD)
             if most < sandbox.fetch_settings(con, "threads")[0]:
                 con.execute(f"SET threads = {most}")
         allowed = [path for files in self._sources.values() for path in files or []]
@@ -323,7 +304,6 @@ class DuckDBEngine(Engine):
         )
 
     def place(self, table: Table) -> tuple[str, str, str]:
-        """Return the catalog, schema and name under which exact queries find a table."""
         return self._places[table.name]
 
     @property
@@ -339,7 +319,11 @@ class DuckDBEngine(Engine):
     def room(self) -> int:
         """A sixteenth of DuckDB's memory limit, in rows of eight bytes."""
         with self._cursors.borrow(self._lock) as con:
-            return self._fetch_memory_limit(con) // (16 * 8)
+            return sandbox.fetch_memory_limit(con) // (16 * 8)
+
+    @cached_property
+    def threads(self) -> int:
+        return int(self._ask("SELECT current_setting('threads')")[0][0])
 
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
         query = "SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()"
@@ -377,9 +361,25 @@ class DuckDBEngine(Engine):
         return hash_lines(sorted([*parts, *(f"frame {name}" for name in self._frames)]))[:32]
 
     def files(self, table: Table) -> list[str] | None:
-        """Return the files of a table's source, or the database file."""
         found = self._sources.get(table.name)
         return found if found is not None or self._path is None else [self._path]
+
+    def hold_snapshot(
+        self, sql: str
+    ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
+        places = [p for t, p in self._paths.items() if self.relation(self.policy.tables[t]) in sql]
+        mine = self._attached and self._con is not self._database
+        return hold_transaction(self._con, self._lock, places if mine else ())
+
+    def find_state(self, table: Table) -> object:
+        """Return the state of a table's files, or of its database, where it was attached for reading alone."""
+        if self._attached and (place := self._paths.get(table.name)) is not None:
+            with self._cursors.borrow(self._lock) as con:
+                return find_states(find_read_only(con, place))
+        return "a copy" if self._copied.get(table.name) else super().find_state(table)
+
+    def find_state_of_units(self, table: Table) -> object:
+        return "a copy" if table.name in self._copied else self.find_state(table)
 
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
         """Run one exact query, with public relations lent to it under their names.
@@ -392,7 +392,7 @@ class DuckDBEngine(Engine):
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query a million or so at a time, as they are asked for.
+        """Yield the rows of an exact query half a million or so at a time, as they are asked for.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.

@@ -14,6 +14,8 @@ from collections import OrderedDict
 import duckdb
 import pyarrow as pa
 
+from dpsql.numerics.exact_numbers import make_values
+
 MAX_PREPARED, MAX_SEEN = 16, 64
 """Texts that are prepared on one cursor, and those that are known from being asked there once."""
 MAX_ROWS = 1000
@@ -89,7 +91,9 @@ class LittleQueries:
                 self.con.abort()
             return None
         columns = zip(*rows, strict=True) if rows else [()] * len(described)
-        made = [pa.array(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)]
+        made = [
+            make_values(values, _KINDS[kind]) for values, (_, kind) in zip(columns, described, strict=True)
+        ]
         return pa.table(made, names=[name for name, _ in described])
 
     def _prepare(self, sql: str) -> None:

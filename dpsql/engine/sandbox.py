@@ -29,7 +29,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
-from dpsql.errors import BindError
+from dpsql.errors import BindError, PolicyError
 from dpsql.interrupts import POLL_SECONDS, Worker, is_lack_of_threads, is_stop_requested, take_worker
 
 FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
@@ -57,6 +57,27 @@ def fetch_settings(con: duckdb.DuckDBPyConnection, *names: str) -> tuple[Any, ..
     """Read settings of a connection."""
     asked = ", ".join(f"current_setting('{name}')" for name in names)
     return con.execute(f"SELECT {asked}").fetchall()[0]
+
+
+def fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
+    """Read the memory limit of a connection, in bytes."""
+    query = "SELECT parse_formatted_bytes(current_setting('memory_limit'))"
+    return int(con.execute(query).fetchall()[0][0])
+
+
+def refuse_settings(con: duckdb.DuckDBPyConnection, wanted: Mapping[str, str]) -> None:
+    """Refuse a connection some of whose settings are others.
+
+    Raises:
+        PolicyError: they are.
+    """
+    for setting, value in wanted.items():
+        row = con.execute(f"SELECT current_setting('{setting}')::VARCHAR").fetchone()
+        if row is not None and row[0] != value:
+            raise PolicyError(
+                f"the connection has {setting} = {row[0]}, which changes what a statement means.",
+                hint=f"RESET {setting} on the connection first.",
+            )
 
 
 def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:

@@ -448,6 +448,14 @@ def _create(con: duckdb.DuckDBPyConnection, table: Table, kind: str, query: str)
         raise PolicyError(f"the source {table.source or table.name} of {table.name} can't be read{said}.")
 
 
+def is_collated(con: duckdb.DuckDBPyConnection, body: str, name: str) -> bool:
+    """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
+    ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
+    query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
+    # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
+    return len(con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
+
+
 def exists_in_catalog(con: duckdb.DuckDBPyConnection, name: str, temporary: bool = False) -> bool:
     """Tell whether a connection's catalog has a table or view of that name; reads no rows."""
     rows = con.execute(
@@ -462,14 +470,6 @@ def is_pandas(con: duckdb.DuckDBPyConnection, place: tuple[str, str, str]) -> bo
     """Tell whether a relation is a registered pandas frame, whose types DuckDB infers from some of its rows."""
     query = "SELECT sql FROM duckdb_views() WHERE (database_name, schema_name, view_name) = (?, ?, ?)"
     return any("pandas_scan(" in row[0] for row in con.execute(query, place).fetchall())
-
-
-def is_collated(con: duckdb.DuckDBPyConnection, body: str, name: str) -> bool:
-    """Tell whether different texts are equal in a column, from texts of ours in its type; reads no row."""
-    ours = "SELECT UNNEST(['a', 'A', 'e', '\u00e9', 'e\u0301', '\u00df', 'ss'])"
-    query = f"SELECT {quote_identifier(name)} AS v FROM {body} WHERE FALSE UNION ALL {ours}"
-    # GROUP BY, for COUNT(DISTINCT) does not look at collations in every version.
-    return len(con.execute(f"SELECT v FROM ({query}) AS t GROUP BY v").fetchall()) < 7
 
 
 def find_source(table: Table, base: Path) -> list[str] | None:

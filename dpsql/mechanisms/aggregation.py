@@ -36,7 +36,7 @@ from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_totals
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import pack_integers, read_integers, unpack_integers, write_number
+from dpsql.numerics.exact_numbers import pack_integers, read_integers, to_mask, unpack_integers, write_number
 from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
@@ -260,7 +260,7 @@ class Aggregation(base.Operator):
         if self.selection is None:
             return table.select(needed)
         units = read_integers(table.column(self.selection.column))
-        table = table.select(needed).filter(pa.array(self.selection.keep(units, entropy)))
+        table = table.select(needed).filter(to_mask(self.selection.keep(units, entropy)))
         for place, name in enumerate(needed):
             if name not in self.keys and pa.types.is_decimal(table.schema.field(name).type):
                 with contextlib.suppress(pa.ArrowInvalid):  # 128 bits are seldom needed

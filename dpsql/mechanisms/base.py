@@ -124,6 +124,10 @@ class Reader:
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
+        unit_memory: gives the same for a text that reads nothing but the units' columns; ``memory`` where there is none.
+        snapshot: gives a context in which this thread's texts see one state of the tables that a text reads, and a place for what
+            is found out of that state; None where there is no such context.
+        threads: how many the engine works with.
         numbers: like ``stream``, for a query of one column of numbers, whose decimals may come in 32 or 64 bits.
     """
 
@@ -139,6 +143,11 @@ class Reader:
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
     memory: Callable[[str], MutableMapping[str, object] | None] | None = None
     numbers: Callable[[str, Mapping[str, pa.Table]], Iterator[pa.Table]] | None = None
+    unit_memory: Callable[[str], MutableMapping[str, object] | None] | None = None
+    snapshot: (
+        Callable[[str], contextlib.AbstractContextManager[MutableMapping[str, object] | None]] | None
+    ) = None
+    threads: int = 1
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -156,7 +165,7 @@ class Reader:
         return self.scratch(sql, {**self.lent, **lent}) if self.scratch is not None else self(sql, lent)
 
     def stream_parts(self, sql: str) -> Iterator[pa.Table]:
-        """Yield the rows in parts of a million or so, at least one, each held only while it is looked at."""
+        """Yield the rows in parts of half a million or so, at least one, each held only while it is looked at."""
         if self.stream is None:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)
@@ -166,6 +175,18 @@ class Reader:
         if self.numbers is None:
             return self.stream_parts(sql)
         return self.numbers(self._text(sql, self.lent), self.lent)
+
+    def remember(self, sql: str, units: bool = False) -> MutableMapping[str, object] | None:
+        """Return the place to keep what was found out of the data that a text reads, where there is one.
+
+        Args:
+            sql: the text.
+            units: whether it reads nothing but the units' columns.
+        """
+        memory = self.unit_memory if units and self.unit_memory is not None else self.memory
+        if memory is None:
+            return None
+        return memory(sql if self.exact is None else self.exact(sql, self.lent))
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)
@@ -331,11 +352,15 @@ Claim = (
 
 @dataclass(frozen=True)
 class ClaimedText:
-    """A text, its claim, and the private relations that the operator itself lends to it."""
+    """A text, its claim, and the private relations that the operator itself lends to it.
+
+    ``late``: it is proved when it is read, and not before the statement is paid, since it seldom is.
+    """
 
     text: str
     claim: Claim
     lent: Mapping[str, LentTotals | Sequence[str]] = field(default_factory=dict)
+    late: bool = False
 
 
 # -- operators --------------------------------------------------------------------------------------------------------

@@ -29,7 +29,15 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import ExpectedError
 from dpsql.mechanisms.per_group import Statistic
-from dpsql.numerics.exact_numbers import INT64_MAX, INT64_MIN, Floats, Integers, make_doubles, make_longs
+from dpsql.numerics.exact_numbers import (
+    INT64_MAX,
+    INT64_MIN,
+    Floats,
+    Integers,
+    make_doubles,
+    make_longs,
+    make_values,
+)
 from dpsql.numerics.interval_arithmetic import FloatIntervals, divide_steps
 
 Booleans = NDArray[np.bool_]
@@ -48,8 +56,7 @@ def _make_whole(values: Integers) -> pa.Array:
     """Make a column of int64 where every value fits, else of decimal128(38, 0)."""
     if values.dtype == np.int64 or all(INT64_MIN <= int(v) <= INT64_MAX for v in values):
         return make_longs(values)
-    clamped = [str(v) for v in np.clip(values, -_DIGITS, _DIGITS)]
-    return pa.array(clamped, type=pa.string()).cast(pa.decimal128(38, 0))
+    return make_values([int(v) for v in np.clip(values, -_DIGITS, _DIGITS)], pa.decimal128(38, 0))
 
 
 class Estimate(NamedTuple):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
+
+_Part = TypeVar("_Part")
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -94,7 +96,7 @@ def stream_column(
                 kind == pa.float64() if doubles else pa.types.is_integer(chunk.type) and kind != pa.uint64()
             )
             if fits:
-                yield chunk.to_numpy()
+                yield np.from_dlpack(chunk)  # to_numpy would import pandas
             elif doubles or not pa.types.is_null(kind):
                 raise TypeError("a counted column must hold integers, or what else is asked for")
 
@@ -142,12 +144,12 @@ def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray
     return found.counts
 
 
-def work_beside(arrays: Iterable[NDArray[Any]], work: Callable[[NDArray[Any]], None], threads: int) -> None:
-    """Do work on arrays in threads of its own, as this one fetches them; only a few wait for it."""
+def work_beside(parts: Iterable[_Part], work: Callable[[_Part], None], threads: int) -> None:
+    """Do work on parts of the data in threads of its own, as this one fetches them; only a few wait for it."""
     waiting = deque[Future[None]]()
     with ThreadPoolExecutor(threads) as beside:
-        for values in arrays:
-            waiting.append(beside.submit(work, values))
+        for part in parts:
+            waiting.append(beside.submit(work, part))
             if len(waiting) > _WAITING:
                 waiting.popleft().result()
         for task in waiting:

@@ -14,6 +14,7 @@ distribution, and read as often.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,12 +39,14 @@ from dpsql.mechanisms.fast.packed_rows import (
 from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.group_sampling import IntegerArray, choose_groups, share_rows
-from dpsql.numerics.exact_numbers import make_longs
+from dpsql.numerics.exact_numbers import make_longs, make_values
 
 PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
 
 _SAFE = 1 << 62
+_KEPT = 50
+"""Texts of which the ranges are kept, for each table."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class PackedValues:
         if place is not None:
             return place
         self._places[y, low, high] = len(self.packed)
-        return self._append(y, PackedValue(_held(y, low, high), high - low + 1))
+        return self._append(y, PackedValue(_held(y, low, high), 2 * (high - low + 1)))
 
     def add_present(self, y: str) -> int:
         """Return a place where a value is packed, held to whatever bounds; what is only counted is added."""
@@ -88,8 +91,8 @@ class PackedValues:
 
 
 def _held(y: str, low: int, high: int) -> str:
-    """Return a value clamped to its bounds, counted from 1, without branch or division; 0 where there is none."""
-    return f"COALESCE((ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}) >> 1, 0)"
+    """Return twice a value clamped to its bounds, counted from 1, without branch or shift; 0 where there is none."""
+    return f"COALESCE(ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}, 0)"
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,11 @@ class PackedAggregation(FastRoute[pa.Table]):
     """The rows of a unit that count in one group, and in all, where its groups share them."""
     coded: CodedUnit | None = None
     """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
+    wide: PackedAggregation | None = None
+    """The same with codes, where units are integers whose gaps are too wide for the bits that are left.
+
+    It is seldom taken, so its texts are proved when they are read, and not for each statement.
+    """
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -192,29 +200,60 @@ class PackedAggregation(FastRoute[pa.Table]):
                 )
                 lent = {PACKED_TOTALS: totals}
                 yield base.ClaimedText(texts.pop(0), plain, lent)
+        if self.wide is not None:
+            yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges):
             return None
-        found = self._layout(read)
-        if found is None:
+        with self._hold_still(read) as still:
+            found = self._layout(still)
+            parts = None if found is None else self._read_parts(still, *found)
+        if found is None and self.wide is not None and self.wide.may_be_coded(read):
+            return self.wide.take(read, entropy)
+        if found is None or parts is None:
             self._read_none(read)
             return None
-        layout, rows, codes = found
-        try:
-            parts = total_parts(read, self._rows(layout), layout, rows, codes)
-            if self.coded is not None and self.coded.recall(read) is not codes:
-                raise ChangedData  # the data changed meanwhile
-        except ChangedData:
-            self._read_none(read)
-            return None
+        layout, _, _ = found
         if not layout.route.keys:
             return self._whole(parts)
         totals = _Totals(1 << layout.group_bits, self.columns)
         for part in parts:
             totals.add(*self._bound(part, entropy))
         return read(layout.route.final, {PACKED_TOTALS: self._table(totals, layout)})
+
+    def _read_parts(
+        self, read: base.Reader, layout: Layout, rows: int, codes: UnitCodes | None
+    ) -> Iterator[UnitPart] | None:
+        """Read all rows, and return their totals; None where the data changed meanwhile."""
+        with contextlib.suppress(ChangedData):
+            parts = total_parts(read, self._rows(layout), layout, rows, codes)
+            if self.coded is None or self.coded.recall(read) is codes:
+                return parts
+        return None
+
+    def may_be_coded(self, read: base.Reader) -> bool:
+        """Tell whether there may be codes of the units: kept ones, or some for this statement alone."""
+        return self._may_keep(read) or (read.snapshot is not None and self._is_worth_codes)
+
+    def _may_keep(self, read: base.Reader) -> bool:
+        return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
+
+    @property
+    def _is_worth_codes(self) -> bool:
+        """Whether codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
+        return bool(self.routes[-1].keys)
+
+    @contextlib.contextmanager
+    def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
+        """Give a reader whose texts see one state of the data, where codes are needed and none can be kept."""
+        if self.coded is None or read.snapshot is None or not self._is_worth_codes or self._may_keep(read):
+            yield read
+            return
+        text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)
+        with read.snapshot(text) as memory:
+            yield read if memory is None else replace(read, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
         """Read as often as where the data fit."""
@@ -245,7 +284,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def _layout(self, read: base.Reader) -> tuple[Layout, int, UnitCodes | None] | None:
         """Return where the parts of a row stand, the number of rows, and the codes of units that have some."""
-        row = read(self.ranges).to_pylist()[0]
+        row = self._find_ranges(read)
         n, low, high = row["n"], row["u_low"], row["u_high"]
         if not n or n > read.room or low is None:
             return None
@@ -268,6 +307,19 @@ class PackedAggregation(FastRoute[pa.Table]):
             if layout.group_bits <= GROUP_BITS and layout.bits <= BITS:
                 return replace(layout, counted=layout.counts_for(n)), n, codes
         return None
+
+    def _find_ranges(self, read: base.Reader) -> Mapping[str, Any]:
+        """Read the ranges; once, where the data stay as they are and the text reads nothing else."""
+        memory = None if read.lent else read.remember(self.ranges)
+        found = None if memory is None else memory.get(self.ranges)
+        if not isinstance(found, _Ranges):
+            found = _Ranges(read(self.ranges).to_pylist()[0])
+            if memory is not None:
+                kept = [text for text, value in list(memory.items()) if isinstance(value, _Ranges)]
+                for text in kept[: max(0, len(kept) + 1 - _KEPT)]:
+                    memory.pop(text, None)
+                memory[self.ranges] = found
+        return found.row
 
     def _rows(self, layout: Layout) -> str:
         """Write the query for the packed rows. Rows that left the ranges since they were read are left out."""
@@ -318,6 +370,13 @@ class PackedAggregation(FastRoute[pa.Table]):
         return pa.table(columns)
 
 
+@dataclass(frozen=True)
+class _Ranges:
+    """What the ranges' text gave."""
+
+    row: Mapping[str, Any]
+
+
 class _Totals:
     """The totals of all groups by their codes: exact as long as all of a column stay within 62 bits."""
 
@@ -360,7 +419,7 @@ def _contributions(
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
         if tally.adds and tally.value is not None:
-            exact = sums[2 * tally.value + 1] - tally.less * many
+            exact = (sums[2 * tally.value + 1] >> 1) - tally.less * many  # what is added comes doubled
         if tally.rows is None:
             low, high = (
                 end if counted is None or shared is None else end // shared[0] * counted
@@ -388,4 +447,4 @@ def _contributions(
 def _integer(value: int) -> pa.Array:
     """Make a column of one integer, in 64 bits where it fits."""
     wide = not -_SAFE < value < _SAFE
-    return pa.array([value], type=pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))
+    return make_values([value], pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))

@@ -1,6 +1,6 @@
 """Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
 
-Rows are read a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
+Rows are read half a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
 without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept, eight bytes
 a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,7 @@ GROUP_BITS = 24
 """The bits of group codes beyond which an array of all groups would be larger than its content."""
 _SPARSE = 4
 """The most numbers in arrays of all units and their groups, per row, for which rows are counted and not sorted."""
-_PART = 1 << 20
+_PART = 1 << 18
 """Rows or places of one part."""
 _BLOCK = 1 << 16
 """Rows that are worked on at once: what stays in the cache of one core."""
@@ -84,6 +86,11 @@ class Layout:
         """The groups of all units, those without rows too."""
         return self.units * math.prod(self.sizes)
 
+    @property
+    def kind(self) -> type[Any]:
+        """The narrowest type that holds the integers: half the memory, and sooner sorted."""
+        return np.uint32 if self.bits <= 32 else np.int64
+
     def counts_for(self, rows: int) -> bool:
         """Tell whether arrays of all cells are worth having for so many rows."""
         return self.cells * (1 + len(self.value_bits)) <= _SPARSE * rows
@@ -136,8 +143,10 @@ def total_parts(
     with contextlib.closing(stream_columns(read, sql)) as tables:
         parts = (part for table in tables for part in _list_packed(table, layout, codes))
         if layout.counted:
-            return count_cells(parts, layout, rows)
-        return sort_pairs(_gather(parts, rows), layout)
+            cells = CellCounts(layout, 2 * rows)
+            cells.add_all(parts)
+            return cells.parts()
+        return sort_pairs(_gather(parts, layout, rows), layout, read.threads)
 
 
 def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> Iterator[IntegerArray]:
@@ -148,22 +157,23 @@ def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> It
     top = layout.group_bits + layout.shift
     rest = list_chunks(table.column(1).cast(pa.int64())) if top else []
     for at, hashes in enumerate(list_chunks(table.column(0))):
-        packed = codes.encode(hashes)
-        if top:
-            if len(rest[at]) != len(packed) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top:
-                raise ChangedData
-            packed <<= top
-            packed |= rest[at]
-        yield packed
+        if top and (len(rest[at]) != len(hashes) or int(rest[at].min()) < 0 or int(rest[at].max()) >> top):
+            raise ChangedData
+        for start in range(0, len(hashes), _BLOCK):
+            packed = codes.encode(hashes[start : start + _BLOCK])
+            if top:
+                packed <<= top
+                packed |= rest[at][start : start + _BLOCK]
+            yield packed
 
 
-def _gather(parts: Iterator[IntegerArray], rows: int) -> IntegerArray:
+def _gather(parts: Iterable[IntegerArray], layout: Layout, rows: int) -> IntegerArray:
     """Put parts into one array, made for so many rows and longer where more came."""
-    whole = np.empty(rows, dtype=np.int64)
+    whole = np.empty(rows, dtype=layout.kind)
     at = 0
     for part in parts:
         if at + len(part) > len(whole):
-            whole = np.concatenate([whole[:at], np.empty(len(part) + at // 8, dtype=np.int64)])
+            whole = np.concatenate([whole[:at], np.empty(len(part) + at // 8, dtype=whole.dtype)])
         whole[at : at + len(part)] = part
         at += len(part)
     return whole[:at]
@@ -172,32 +182,46 @@ def _gather(parts: Iterator[IntegerArray], rows: int) -> IntegerArray:
 # -- sorting ----------------------------------------------------------------------------------------------------------
 
 
-def sort_pairs(packed: IntegerArray, layout: Layout) -> Iterator[UnitPart]:
+def sort_pairs(packed: IntegerArray, layout: Layout, threads: int = 1) -> Iterator[UnitPart]:
     """Sort packed rows in their place, and yield their totals part by part."""
-    packed.sort()
+    _sort(packed, threads)
     top = layout.group_bits + layout.shift
     at = 0
     while at < len(packed):
         end = min(len(packed), at + _PART)
         following = ((int(packed[end - 1]) >> top) + 1) << top
-        end = (
-            len(packed) if following >> BITS else at + int(np.searchsorted(packed[at:], np.int64(following)))
-        )
+        if following > int(packed[-1]):
+            end = len(packed)
+        else:
+            end = at + int(np.searchsorted(packed[at:], packed.dtype.type(following)))
         yield _add_up(packed[at:end], layout)
         at = end
+
+
+def _sort(values: IntegerArray, threads: int) -> None:
+    """Sort an array in its place: from its middle on, what is less and what is not are sorted at once."""
+    middle = len(values) // 2
+    if threads < 2 or middle < _PART:
+        values.sort()
+        return
+    values.partition(middle)
+    with ThreadPoolExecutor(1) as beside:
+        other = beside.submit(_sort, values[:middle], threads // 2)
+        _sort(values[middle:], threads - threads // 2)
+        other.result()
 
 
 def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
     starts = find_runs(packed, layout.shift)
     rows = np.diff(starts, append=len(packed))
-    pairs = packed[starts] >> layout.shift
+    pairs = packed[starts].astype(np.int64) >> layout.shift
     sums: list[IntegerArray] = []
     for at, mask in layout.values():
         value = packed >> at if at else packed
         value = value & mask
         there = value > 0
         sums.append(rows if there.all() else np.add.reduceat(there, starts, dtype=np.int64))
-        sums.append(np.add.reduceat(value, starts))
+        sums.append(np.add.reduceat(value, starts, dtype=np.int64))
     return UnitPart(pairs >> layout.group_bits, pairs & ((1 << layout.group_bits) - 1), rows, sums)
 
 
@@ -205,7 +229,7 @@ def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
 
 
 @dataclass
-class _Cells:
+class CellCounts:
     """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly.
 
     Where the rows and the sum of the first value have bits of their own in one integer, they share one: to reach a place that is
@@ -223,6 +247,7 @@ class _Cells:
     """The bits below the rows in their array that hold the first sum; 0 where it has an array of its own."""
 
     def __post_init__(self) -> None:
+        self._left = self.most_rows
         bits = self.layout.value_bits
         if bits and bits[0] + 2 * self.most_rows.bit_length() <= BITS:
             self.shared = bits[0] + self.most_rows.bit_length()
@@ -233,8 +258,21 @@ class _Cells:
     def _array(self) -> IntegerArray:
         return np.zeros(self.layout.cells, dtype=np.int64)
 
+    def add_all(self, parts: Iterable[IntegerArray]) -> None:
+        """Count packed rows.
+
+        Raises:
+            ChangedData: more came than may: their sums might not fit.
+        """
+        for part in parts:
+            self._left -= len(part)
+            if self._left < 0:
+                raise ChangedData
+            for start in range(0, len(part), _BLOCK):
+                self.add(part[start : start + _BLOCK])
+
     def add(self, packed: IntegerArray) -> None:
-        """Count packed rows."""
+        """Count some of them, which fit the cache of one core."""
         cell = self._place(packed >> self.layout.shift)
         own = list(self.sums)
         for i, (at, mask) in enumerate(self.layout.values()):
@@ -268,10 +306,10 @@ class _Cells:
     def parts(self) -> Iterator[UnitPart]:
         """Yield the totals of whole units."""
         codes = self._list_codes()
-        many = max(1, _PART // len(codes))
-        units, codes = np.repeat(np.arange(many), len(codes)), np.tile(codes, many)
-        for start in range(0, len(self.rows), len(codes)):
-            part = slice(start, start + len(codes))
+        size = len(codes)
+        many = max(1, _PART // size)
+        for start in range(0, len(self.rows), many * size):
+            part = slice(start, start + many * size)
             there = np.flatnonzero(self.rows[part])
             rows, sums = self.rows[part][there], [total[part][there] for total in self.sums]
             if self.shared:
@@ -280,7 +318,8 @@ class _Cells:
             each: list[IntegerArray] = []
             for total, absent in zip(sums, self.absent, strict=True):
                 each += [rows if absent is None else rows - absent[part][there], total]
-            yield UnitPart(units[there] + start // len(codes) * many, codes[there], rows, each)
+            units = there // size if size > 1 else there
+            yield UnitPart(units + start // size, codes[there - units * size], rows, each)
 
     def _list_codes(self) -> IntegerArray:
         """Return the bits of all groups of one unit, in the order of its cells."""
@@ -288,28 +327,6 @@ class _Cells:
         for size in self.layout.sizes:
             codes = ((codes << count_bits(size))[:, None] | np.arange(size)).ravel()
         return codes
-
-
-def count_cells(parts: Iterator[IntegerArray], layout: Layout, rows: int) -> Iterator[UnitPart]:
-    """Count packed rows into the groups of all units, and yield their totals part by part.
-
-    Args:
-        parts: the packed rows.
-        layout: of their bits.
-        rows: how many there are, about.
-
-    Raises:
-        ChangedData: more came than twice as many: their sums might not fit.
-    """
-    cells = _Cells(layout, 2 * rows)
-    left = 2 * rows
-    for part in parts:
-        left -= len(part)
-        if left < 0:
-            raise ChangedData
-        for start in range(0, len(part), _BLOCK):
-            cells.add(part[start : start + _BLOCK])
-    return cells.parts()
 
 
 def split_keys(codes: IntegerArray, layout: Layout) -> Iterator[tuple[str, IntegerArray, NDArray[np.bool_]]]:

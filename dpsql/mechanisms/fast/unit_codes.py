@@ -7,8 +7,9 @@ statement's part in it); where two of them have the same hash, there are no code
 among all of them in order: an injective map, kept here in some fourteen bytes a unit and nowhere that SQL could read it.
 
 That holds for the rows which were looked at, so codes belong to one state of the data: the engine says how long a state lasts
-(:attr:`dpsql.mechanisms.base.Reader.memory`), and gives no such promise for data that others may change. A hash without a code
-ends the route: the plain query is read.
+(:attr:`dpsql.mechanisms.base.Reader.unit_memory`). Where others may change the data, codes are made for one statement, and only
+where all its texts see one state (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the
+plain query is read.
 """
 
 from __future__ import annotations
@@ -115,20 +116,15 @@ class CodedUnit:
 
     def find(self, read: base.Reader, rows: int) -> UnitCodes | None:
         """Return the codes, made if they are worth it for a statement of so many rows; None where there are none."""
-        memory = self._remember(read)
+        memory = read.remember(self.hashes, units=True)
         if memory is not None and self.hashes not in memory:
             self._make(read, rows, memory)
         return self.recall(read)
 
     def recall(self, read: base.Reader) -> UnitCodes | None:
         """Return the codes that are known of the data as they are now."""
-        found = (self._remember(read) or {}).get(self.hashes)
+        found = (read.remember(self.hashes, units=True) or {}).get(self.hashes)
         return found if isinstance(found, UnitCodes) else None
-
-    def _remember(self, read: base.Reader) -> MutableMapping[str, object] | None:
-        if read.memory is None:
-            return None
-        return read.memory(self.hashes if read.exact is None else read.exact(self.hashes, read.lent))
 
     def _make(self, read: base.Reader, rows: int, memory: MutableMapping[str, object]) -> None:
         turn = memory.setdefault(f"making {self.hashes}", _Turn())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -25,7 +26,7 @@ CODED_UNIT_TYPES = (
     *("VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT"),
     *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
 )
-"""SQL types of units whose equal values have one hash, so that different ones may have codes."""
+"""SQL types of units whose equal values have one hash, so that different ones may have codes; BIGINT may where gaps are wide."""
 
 _PRESENT = re.compile(r"COUNT\((y\d+)\)\Z")
 
@@ -87,9 +88,11 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
     budget = exact.shared_rows
     shared = None if budget is None or exact.max_rows is None else (exact.max_rows, budget)
-    return packed.PackedAggregation(
+    route = packed.PackedAggregation(
         ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared, coded
     )
+    wide = write_coded_unit(bound.source) if kind == "BIGINT" else None
+    return route if wide is None else replace(route, wide=replace(route, coded=wide))
 
 
 def write_coded_unit(source: exp.Expr) -> CodedUnit | None:

@@ -28,8 +28,8 @@ from dpsql.sql.lock.tree import Call, Expr, Literal, Ref, Window, conjuncts, ref
 from dpsql.sql.lock.utilities import prove_utility
 
 _HASHED = frozenset((
-    "VARCHAR", "UUID", "BLOB", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
-    "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
+    "VARCHAR", "UUID", "BLOB", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S",
+    "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE",
 ))  # fmt: skip
 """Types of units whose equal values have one hash: no doubles, of which two are zero, and no intervals."""
 

@@ -79,6 +79,12 @@ class Lock:
         late = [replace(claimed, text=text) for claimed in claims]
         if any(self._is_covered(claimed, lent, shaped) for claimed in late):
             return
+        if any(
+            (text, *_key(claimed)) in self._proved
+            for claimed in late
+            if not isinstance(claimed.claim, RouteClaim)
+        ):
+            return
         _prove_under_one(late, lambda claimed: self.prove(claimed, lent, shaped))
 
     def _is_covered(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None) -> bool:

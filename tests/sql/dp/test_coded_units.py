@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, CodesClaim, PackingClaim, Reader, list_claims
-from dpsql.mechanisms.fast.unit_codes import ChangedData, UnitCodes
+from dpsql.mechanisms.fast.unit_codes import ChangedData, CodedUnit, UnitCodes
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.exact.packed_route import CODED_UNIT_TYPES
 from dpsql.sql.lock.tree import Unproved
@@ -60,6 +61,7 @@ UNITS = {
     "UUID": [f"00000000-0000-4000-8000-{i:012d}" for i in (0, 1, 2, 255, 10**11)],
     "HUGEINT": ["0", "1", "2", str(7 * 2**64), str(-(2**100)), str(2**126)],
     "UBIGINT": ["0", "1", str(2**63), str(2**64 - 1)],
+    "BIGINT": ["0", "1", "-1", str(2**40), str(-(2**63)), str(2**63 - 1)],
     "BLOB": ["", "a", "A", "\\x00", "\\x00\\x00", "\\xFF" * 20],
     "DATE": ["0001-01-01", "1969-12-31", "2026-02-03", "infinity"],
     "TIMESTAMP WITH TIME ZONE": ["2026-02-03 04:05:06+00", "2026-02-03 04:05:06.000001+00", "-infinity"],
@@ -127,7 +129,7 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
     for text in SHAPES:
         found = operator(con, text, POLICY.replace("max_groups = 2", "max_groups = 40"))
         assert found.packed is not None
-        assert found.packed.coded is not None
+        assert (found.packed.wide or found.packed).coded is not None
         packed = found.packed.take(remembering(con, kept), Entropy())
         query = con.sql(found.query.replace(SALT, "12345")).to_arrow_table()
         assert rows(packed, found.keys) == rows(query, found.keys)
@@ -155,6 +157,70 @@ def test_other_types_have_no_codes(con: duckdb.DuckDBPyConnection, kind: str) ->
     except dpsql.Error:
         return  # no unit at all
     assert packed is None or (kind.startswith("VARCHAR") and packed.coded is not None)
+
+
+def test_integers_have_codes_only_where_their_gaps_are_too_wide(con: duckdb.DuckDBPyConnection) -> None:
+    fill(con, "BIGINT")
+    found = operator(con, "SELECT k, COUNT(*), SUM(x) FROM t GROUP BY k").packed
+    assert found is not None
+    assert found.wide is not None
+    log: list[str] = []
+    assert found.take(make_reader(con, log), Entropy()) is None, "nothing is kept of what may change"
+    assert not any("hash" in sql.lower() for sql in log)
+    con.execute("DELETE FROM t WHERE u NOT IN (0, 1, -1)")
+    assert found.take(remembering(con, log=log), Entropy()) is not None
+    assert not any("hash" in sql.lower() for sql in log)
+    con.execute("DROP TABLE t")
+    fill(con, "DATE")
+    con.execute("ALTER TABLE t ALTER u TYPE INTEGER USING NULL")
+    found = operator(con, "SELECT k, COUNT(*), SUM(x) FROM t GROUP BY k").packed
+    assert found is not None
+    assert found.wide is None
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR", "BIGINT", "DATE"])
+def test_a_text_that_was_written_late_is_proved_once(tmp_path: Path, encoded: list[int], kind: str) -> None:
+    path = str(tmp_path / "data.duckdb")
+    with duckdb.connect(path) as con:
+        fill(con, kind)
+    with dpsql.connect(path, policy=dpsql.Policy.loads(POLICY)) as session:
+        ask(session)
+        assert encoded
+        lock = inside.gate(session)._lock
+        parse, parsed = lock.serialise, []
+
+        def count(text: str) -> str:
+            parsed.append(text)
+            return parse(text)
+
+        lock.serialise = count
+        ask(session)
+        assert not parsed
+        session.sql("SELECT k, COUNT(*) AS n FROM t WHERE x > 1 GROUP BY k", fresh=True)
+        assert parsed
+
+
+def test_a_late_text_that_can_not_be_proved_is_not_read(
+    tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes of wide integers are proved when they are read: a fault of what writes them is found there."""
+    path = str(tmp_path / "data.duckdb")
+    with duckdb.connect(path) as con:
+        fill(con, "BIGINT")
+    with dpsql.connect(path, policy=dpsql.Policy.loads(POLICY)) as session:
+        ask(session)
+        assert encoded.count(0) < len(encoded)
+    monkeypatch.setattr(
+        "dpsql.sql.exact.packed_route.write_coded_unit",
+        lambda source: CodedUnit(
+            'SELECT 1 AS h FROM "t" AS rows', "SELECT 9 AS n", (("data", "main", "t"), "u")
+        ),
+    )
+    encoded.clear()
+    with dpsql.connect(path, policy=dpsql.Policy.loads(POLICY)) as session:
+        with pytest.raises(dpsql.Error):
+            ask(session)
+        assert not encoded
 
 
 # -- codes --------------------------------------------------------------------------------------------------------------
@@ -317,15 +383,157 @@ def test_a_session_over_a_file_takes_the_route(tmp_path: Path, encoded: list[int
         assert encoded
 
 
-def test_data_that_may_change_unseen_have_no_codes(encoded: list[int]) -> None:
+def test_nothing_is_kept_of_data_that_may_change_unseen(encoded: list[int]) -> None:
     with duckdb.connect() as con:
         fill(con, "VARCHAR")
+        con.execute("CREATE VIEW seen AS FROM t")
+        con.register("given", con.sql("FROM t").to_arrow_table())
+        for name in ("t", "seen", "given"):
+            named = POLICY.replace("[tables.t]", f"[tables.t]\nsource = '{name}'")
+            with dpsql.connect(con, policy=dpsql.Policy.loads(named)) as session:
+                ask(session)
+                engine = inside.engine(session)
+                text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+                assert engine.remember(text) is engine.remember_units(text) is None
+                with engine.hold_snapshot(text) as memory:
+                    assert (memory == {}) is (name == "t")
+                with engine.hold_snapshot("SELECT 1") as memory:
+                    assert memory is None
+            assert bool(encoded) is (name == "t")
+            encoded.clear()
+
+
+def test_a_statement_over_an_open_connection_sees_one_state(
+    encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes are made of the state that rows are read from, whatever others commit meanwhile; the next statement makes its own."""
+    with duckdb.connect() as con:
+        known = one_row_each(con)
         with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
-            ask(session)
-        frame = con.sql("FROM t").to_arrow_table()
-    with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(POLICY)) as session:
-        ask(session)
-    assert not encoded
+            assert ask(session) == known
+            encoded.clear()
+            find, changed = CodedUnit.find, []
+
+            def find_and_change(self: CodedUnit, read: Reader, many: int) -> Any:
+                found = find(self, read, many)
+                con.execute("UPDATE t SET u = 'one'")
+                changed.append(found)
+                return found
+
+            with monkeypatch.context() as patch:
+                patch.setattr(CodedUnit, "find", find_and_change)
+                assert ask(session) == known, "the rows of before"
+            assert encoded
+            assert changed[0].size > 1
+            encoded.clear()
+            assert len(ask(session)) == len(known)
+            assert encoded
+            con.execute("INSERT INTO t (u, k) VALUES ('two', 1)")  # no transaction of ours is left open
+            with inside.engine(session)._lock:
+                seen: list[Any] = []
+                thread = threading.Thread(target=lambda: seen.append(ask(session)))
+                encoded.clear()
+                thread.start()
+                thread.join(60)
+            assert len(seen) == 1
+            assert not encoded, "the cursor is another thread's"
+
+
+def test_an_error_in_a_snapshot_leaves_no_transaction(
+    encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with duckdb.connect() as con:
+        known = one_row_each(con)
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+
+            def fail(self: CodedUnit, read: Reader, many: int) -> Any:
+                return read("SELECT error('no')")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(CodedUnit, "find", fail)
+                with pytest.raises(dpsql.Error):
+                    ask(session)
+            con.execute("DELETE FROM t WHERE k = 0")
+            assert ask(session) == [(k, n if k else 0) for k, n in known]
+            assert encoded
+
+
+def one_row_each(con: duckdb.DuckDBPyConnection) -> list[Any]:
+    """Make a table of which no unit's rows are left out, and return its counts."""
+    fill(con, "VARCHAR", 200)
+    con.execute("UPDATE t SET u = u || k")  # at most two groups and three rows of each
+    con.execute("DELETE FROM t WHERE rowid NOT IN (SELECT MIN(rowid) FROM t GROUP BY u, k)")
+    return con.sql("SELECT k, COUNT(*) FROM t WHERE u IS NOT NULL AND k < 4 GROUP BY k ORDER BY k").fetchall()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars", "pandas", "objects", "views"])
+def test_units_of_frames_are_copied(kind: str, encoded: list[int]) -> None:
+    """Their codes hold for the copy: who writes into the memory of a frame changes no unit."""
+    with duckdb.connect() as con:
+        known = one_row_each(con)
+        frame: Any = con.sql("FROM t").to_arrow_table()
+    if kind == "polars":
+        frame = pytest.importorskip("polars").from_arrow(frame)
+    elif kind == "pandas":
+        frame = frame.to_pandas().astype(dict.fromkeys(["u", "ward"], "string[pyarrow]"))
+    elif kind == "objects":
+        frame = frame.to_pydict()
+    else:
+        held = frame.column("u").combine_chunks().cast(pa.string_view() if kind == "views" else pa.string())
+        sizes = [None if b is None else bytearray(b.to_pybytes()) for b in held.buffers()]
+        if kind == "arrow":
+            mutable = [None if b is None else pa.py_buffer(b) for b in sizes]
+            held = pa.Array.from_buffers(pa.string(), len(held), mutable)
+        frame = frame.set_column(0, "u", held)
+    named = POLICY
+    if kind in ("objects", "pandas"):  # whose columns have no types, or are doubles where there is a NULL
+        named += 'u.type = "VARCHAR"\ng.type = "BIGINT"\n'
+        for column, type in (("k", "INTEGER"), ("x", "INTEGER"), ("y", "DOUBLE"), ("ward", "VARCHAR")):
+            named = named.replace(f"{column} = {{", f'{column} = {{ type = "{type}",')
+    with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(named)) as session:
+        assert ask(session) == known
+        if kind == "arrow":
+            letters = sizes[2]
+            assert letters is not None
+            letters[:] = b"z" * len(letters)
+        assert ask(session) == known
+        engine = inside.engine(session)
+        text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+        assert (engine.remember(text) is not None) is (kind == "objects")
+    assert encoded
+
+
+def test_a_connection_to_a_file_that_nobody_may_change(tmp_path: Path, encoded: list[int]) -> None:
+    path, other = str(tmp_path / "data.duckdb"), str(tmp_path / "other.duckdb")
+    for place in (path, other):
+        with duckdb.connect(place) as con:
+            known = one_row_each(con)
+            con.execute("CREATE VIEW seen AS FROM t")
+    with duckdb.connect(path, read_only=True) as con:
+        with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
+            assert ask(session) == ask(session) == known
+            assert encoded
+        encoded.clear()
+        seen = POLICY.replace("[tables.t]", "[tables.t]\nsource = 'seen'")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(seen)) as session:
+            assert ask(session) == known
+        assert not encoded, "a view may read what others change"
+    policy = dpsql.Policy.loads(POLICY.replace("[tables.t]", "[tables.t]\nsource = 'd.main.t'"))
+    with duckdb.connect() as con:
+        for how, coded in (("", False), (" (READ_ONLY)", True)):
+            con.execute(f"ATTACH '{path}' AS d{how}")
+            with dpsql.connect(con, policy=policy) as session:
+                assert ask(session) == known
+                assert encoded
+                engine = inside.engine(session)
+                text = f"SELECT 1 FROM {engine.relation(session.policy.tables['t'])}"
+                first = engine.remember(text)
+                assert (first is not None) is coded
+                con.execute("DETACH d")
+                assert engine.remember(text) is None
+                con.execute(f"ATTACH '{other}' AS d (READ_ONLY)")
+                assert engine.remember(text) is not first
+                con.execute("DETACH d")
 
 
 def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
@@ -375,9 +583,10 @@ FORGED: dict[str, tuple[type, str, str]] = {
 """For each the text that it is done to, a pattern, and what a faulty binder would write."""
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR", "BIGINT"])
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_codes_are_refused(name: str, con: duckdb.DuckDBPyConnection) -> None:
-    fill(con, "VARCHAR", 1)
+def test_forged_codes_are_refused(name: str, kind: str, con: duckdb.DuckDBPyConnection) -> None:
+    fill(con, kind, 1)
     forged_claim, pattern, wrong = FORGED[name]
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY)) as session:
         gate = inside.gate(session)
@@ -385,7 +594,7 @@ def test_forged_codes_are_refused(name: str, con: duckdb.DuckDBPyConnection) -> 
         refused = 0
         for claimed in list_claims(found):
             text = gate.exact(claimed.text, {})
-            if not isinstance(claimed.claim, forged_claim):
+            if not isinstance(claimed.claim, forged_claim) or getattr(claimed.claim, "coded", True) is None:
                 continue
             gate._lock.prove(replace(claimed, text=text), {})
             forged = re.sub(pattern, wrong, text, count=1)
@@ -423,7 +632,9 @@ def test_data_that_change_while_they_are_read_are_read_by_the_query(con: duckdb.
     kept: dict[str, object] = {}
     steady = remembering(con, kept)
     assert found.packed.take(steady, Entropy()) is not None
-    states = iter([kept, kept, {}])
+    states = iter(
+        [kept, kept, kept, {}]
+    )  # for the ranges, for the codes, which are then taken, and once rows were read
     assert found.packed.take(replace(steady, memory=lambda text: next(states)), Entropy()) is None
 
 

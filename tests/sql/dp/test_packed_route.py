@@ -6,6 +6,7 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,13 +19,14 @@ import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
 from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.fast import packed_aggregation as packing
+from dpsql.mechanisms.fast import packed_rows
 from dpsql.mechanisms.fast.packed_aggregation import (
     PACKED_TOTALS,
     PackedAggregation,
     PackedValue,
     UnitTotal,
 )
-from dpsql.mechanisms.fast.packed_rows import Layout, PackedRoute, count_cells, sort_pairs
+from dpsql.mechanisms.fast.packed_rows import CellCounts, Layout, PackedRoute, UnitPart, sort_pairs
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.group_sampling import choose_groups, draw_below_each, find_runs
 from tests.support import inside
@@ -231,6 +233,25 @@ def test_runs_are_found_across_blocks() -> None:
         )
 
 
+def count_rows(parts: list[np.ndarray], layout: Layout, most: int) -> Iterator[UnitPart]:
+    cells = CellCounts(layout, most)
+    cells.add_all(parts)
+    return cells.parts()
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.int64])
+@pytest.mark.parametrize("threads", range(1, 6))
+def test_sorting_in_threads(threads: int, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.mechanisms.fast.packed_rows._PART", 10)
+    dice = np.random.default_rng(threads)
+    for size in (0, 1, 19, 20, 21, 1000):
+        for most in (1, 3, 1 << 32):
+            given = dice.integers(0, most, size).astype(kind)
+            wanted = np.sort(given)
+            packed_rows._sort(given, threads)
+            assert (given == wanted).all()
+
+
 @pytest.mark.parametrize("part", [1, 64, 1 << 20])
 @pytest.mark.parametrize("rows", [40, 70_000])
 def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +269,11 @@ def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch:
         n, there, total = wanted.get((u, code), (0, 0, 0))
         wanted[u, code] = (n + 1, there + (v > 0), total + v)
     for parts in (
-        count_cells(iter(np.array_split(packed, 3)), layout, len(packed)),
-        count_cells(iter([packed]), layout, 1 << 40),
+        count_rows(np.array_split(packed, 3), layout, len(packed)),
+        count_rows([packed], layout, 1 << 40),
         sort_pairs(dice.permutation(packed), layout),
+        sort_pairs(dice.permutation(packed), layout, threads=3),
+        sort_pairs(dice.permutation(packed).astype(layout.kind), layout, threads=2),
     ):
         seen, found = [], []
         for one in parts:
@@ -302,6 +325,31 @@ def test_rows_that_came_after_the_ranges_are_left_out(con: duckdb.DuckDBPyConnec
     assert found.packed is not None
     table = found.packed.take(Reader(execute, {}, 10**6), Entropy())
     assert (5000,) not in rows(table, found.keys)
+
+
+def test_ranges_are_read_once_while_the_data_stay_as_they_are(con: duckdb.DuckDBPyConnection) -> None:
+    found = operator(con, "SELECT COUNT(*), SUM(x) FROM t").packed
+    assert found is not None
+    kept: dict[str, object] = {}
+    first: list[str] = []
+    reader = make_reader(con, first)
+    wanted = rows(found.take(replace(reader, memory=lambda text: kept), Entropy()), ())
+    for memory, lent, many in (
+        (lambda text: kept, {}, 1),
+        (lambda text: kept, {"beside": pa.table({"a": [1]})}, 2),  # which another statement may call the same
+        (lambda text: {}, {}, 2),
+        (lambda text: None, {}, 2),
+        (None, {}, 2),
+    ):
+        log: list[str] = []
+        again = replace(make_reader(con, log), memory=memory, lent=lent)
+        assert rows(found.take(again, Entropy()), ()) == wanted
+        assert len(log) == many
+    for i in range(2 * packing._KEPT):
+        replace(found, ranges=f"{found.ranges} -- {i}").take(
+            replace(make_reader(con), memory=lambda text: kept), Entropy()
+        )
+    assert len(kept) == packing._KEPT
 
 
 def test_an_empty_table(con: duckdb.DuckDBPyConnection) -> None:
@@ -417,7 +465,7 @@ def test_weights_are_floors_of_exact_fractions(seed: int) -> None:
         UnitTotal("n", 0, most, 0, rows=most, scale=scale),
         UnitTotal("s", -9, 9, 0, True, 0, most, scale),
     )
-    parts = dict(packing._contributions(tallies, many, [many, total]))
+    parts = dict(packing._contributions(tallies, many, [many, 2 * total]))
     for i, n in enumerate(many.tolist()):
         weight = scale if n <= most else int(Fraction(scale * most, n))
         assert parts["n"][i] * scale + parts["n_rest"][i] == n * weight <= scale * most

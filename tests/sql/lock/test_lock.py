@@ -191,7 +191,7 @@ WHOLE = 'CAST(TRY_CAST("r2"."c3" AS INTEGER) AS BIGINT)'
 
 
 def packed(
-    unit: str = f'"r1".{U}', top: int = 128, value: str = "COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100) + 102) >> 1, 0)",
+    unit: str = f'"r1".{U}', top: int = 256, value: str = "COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100) + 102, 0)",
     at: int = 1, code: str = "", key: str = "",
 ) -> str:  # fmt: skip
     source = f'(SELECT "r2".{U} AS {U}, "r2"."c2" AS "k0", {WHOLE} AS "y0" FROM {visits(2)}) AS "r1"'
@@ -201,18 +201,18 @@ def packed(
     )
 
 
-CODE = 'COALESCE(CAST("r1"."k0" AS BIGINT) - (1) + 1, 0) * 128 + '
-BITS = PackingClaim(0, (101,), (("p0", 303), ("units", 1)), (("p0", SensitivityClaim(303)),), None)
+CODE = 'COALESCE(CAST("r1"."k0" AS BIGINT) - (1) + 1, 0) * 256 + '
+BITS = PackingClaim(0, (202,), (("p0", 303), ("units", 1)), (("p0", SensitivityClaim(303)),), None)
 
 PACKED = {
     "the unit's bits are another column's": (packed(unit='"r1"."k0"'), BITS, "packed rows without one unit"),
-    "a value beyond its bits": (packed(value="COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 200) + 202) >> 1, 0)"), BITS, "a packed value beyond its bits"),
+    "a value beyond its bits": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 200) + 202, 0)"), BITS, "a packed value beyond its bits"),
     "a value that is not clamped": (packed(value='"r1"."y0"'), BITS, "a packed value beyond its bits"),
-    "a value that may be negative": (packed(value="COALESCE((ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100)) >> 1, 0)"), BITS, "a packed value beyond its bits"),
-    "the unit shares bits": (packed(top=64), BITS, "the unit shares bits"),
+    "a value that may be negative": (packed(value="COALESCE(ABS(\"r1\".\"y0\" - 0) - ABS(\"r1\".\"y0\" - 100), 0)"), BITS, "a packed value beyond its bits"),
+    "the unit shares bits": (packed(top=128), BITS, "the unit shares bits"),
     "a value in other bits": (packed(at=2), BITS, "packed values that share bits"),
-    "a group that nobody asked for": (packed(code=CODE, top=1024), BITS, "packed groups of another number"),
-    "a group in a value's bits": (packed(code=CODE.replace("128", "64"), top=1024), replace(BITS, keys=1), "packed groups that share bits"),
+    "a group that nobody asked for": (packed(code=CODE, top=2048), BITS, "packed groups of another number"),
+    "a group in a value's bits": (packed(code=CODE.replace("256", "128"), top=2048), replace(BITS, keys=1), "packed groups that share bits"),
     "a tally beyond what is charged": (packed(), replace(BITS, tallies=(("p0", 304), ("units", 1))), "one unit moves a sum by more"),
     "rows of nobody": (packed().replace(' WHERE "r2b"."patient_id" IS NOT NULL', ""), BITS, "packed rows"),
 }  # fmt: skip
@@ -220,9 +220,9 @@ PACKED = {
 
 def test_packed_rows_are_accepted_as_they_should_be() -> None:
     assert why(packed(), BITS) == ""
-    assert why(packed(code=CODE, top=1024), replace(BITS, keys=1)) == ""
+    assert why(packed(code=CODE, top=2048), replace(BITS, keys=1)) == ""
     assert why(packed(top=1 << 40), BITS) == ""
-    assert why(packed().replace("* 128", "* $unit"), BITS) == ""
+    assert why(packed().replace("* 256", "* $unit"), BITS) == ""
 
 
 @pytest.mark.parametrize("name", PACKED)
