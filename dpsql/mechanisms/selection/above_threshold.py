@@ -58,7 +58,7 @@ from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
 from dpsql.mechanisms.selection.utility_forms import UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.samplers import draw_geometric, draw_rounded_gaussian
-from dpsql.noise.selection import CandidateGaps, find_heads
+from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps, find_heads
 from dpsql.numerics.exact_numbers import SAFE, Integers, read_integers, to_integers
 from dpsql.privacy import conversions
 from dpsql.privacy.events import Event, SparseVector, compose_events
@@ -343,7 +343,8 @@ class AboveThreshold(ScoredOperator):
 
     def _prune(self, read: base.Read, level: int, entropy: Entropy) -> AskedCandidates | None:
         """Score only candidates near the noisy level, or above it, where that is one level for all."""
-        if self.sweep is None or self.threshold is None or self.noise.refresh:
+        few = self.candidates is not None and self.candidates < FEW_CANDIDATES  # these would be read twice
+        if few or self.sweep is None or self.threshold is None or self.noise.refresh:
             return None
         reader = base.add_salt(read, self.sweep.queries, entropy)
         reached = self.threshold + level
