@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.errors import PolicyError, did_you_mean
-from dpsql.policy.model import Table
+from dpsql.policy.model import Policy, Table
 
 _OTHER_FORMATS = {
     b"SQLite format 3\0": "an SQLite database",
@@ -132,3 +134,26 @@ def identify_file(path: str | None) -> tuple[int, int, int, int] | None:
         found = os.stat(path or "")
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
     return None
+
+
+def check_database(database: Any, policy: Policy) -> None:
+    """Refuse what is no database, in words that show nothing of what it holds."""
+    if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):
+        return
+    kind = type(database).__name__
+    names = [table.name for table in policy.tables.values() if not table.public and not table.file]
+    if hasattr(database, "__arrow_c_stream__") or hasattr(database, "collect_schema"):
+        hint = f'dpsql.connect({{"{(names or ["visits"])[0]}": frame}}, policy=...)'
+        raise PolicyError(f"the database is a {kind}, and which table it is does not stand there.", hint=hint)
+    hint = "give the path of a DuckDB file, an open connection, or a mapping of names to frames."
+    raise PolicyError(f"a {kind} is no database.", hint=hint)
+
+
+def read_seconds(text: str | None) -> float | None:
+    """Read a time limit in seconds."""
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise PolicyError(f"{text} is no time limit.", hint='resources={"time_limit": 60} is a minute.')
