@@ -322,7 +322,7 @@ class Pipeline:
 
         return Reader(
             engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
-            little=engine.reads_little, memory=engine.remember,
+            little=engine.reads_little, memory=engine.remember, rows=engine.count_rows,
         )  # fmt: skip
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:

@@ -23,7 +23,7 @@ from dpsql.engine.database_files import (
 )
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
-from dpsql.engine.little_queries import LittleQueries
+from dpsql.engine.little_queries import LittleQueries, estimate_rows
 from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import NameMapping, Policy, Table
 
@@ -364,6 +364,9 @@ class DuckDBEngine(Engine):
         with contextlib.suppress(duckdb.Error):
             return {tuple(found[:3]): found[3] for found in self._ask(query)}
         return {}
+
+    def estimate(self, relation: str) -> int:
+        return estimate_rows(self._ask, relation)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""

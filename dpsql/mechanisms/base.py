@@ -122,6 +122,7 @@ class Reader:
         prove: proves what the engine runs in a text's place.
         hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
+        rows: tells about how many rows the tables have that a text in normal form reads.
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
     """
@@ -137,6 +138,7 @@ class Reader:
     hold: Callable[[Operator], tuple[NormalForm, Prove | None]] | None = None
     little: Callable[[str, Mapping[str, pa.Table]], bool] | None = None
     memory: Callable[[str], MutableMapping[str, object] | None] | None = None
+    rows: Callable[[str], int] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -158,6 +160,12 @@ class Reader:
         if self.stream is None:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)
+
+    def estimate_rows(self, sql: str) -> int:
+        """Return about how many rows the tables have that a text reads; 0 where nothing is known, or rows stay elsewhere."""
+        if self.rows is None or not self.room:
+            return 0
+        return self.rows(sql if self.exact is None else self.exact(sql, self.lent))
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)
