@@ -114,18 +114,15 @@ class Engine(abc.ABC):
         return False
 
     def count_rows(self, sql: str) -> int:
-        """Return about how many rows the tables have that a text in normal form reads, without reading them.
+        """Return about how many rows the large tables have that a text in normal form reads, without reading them.
 
         It is private, and decides nothing but between routes that release the same distribution.
         """
-        found = 0
-        for table in self.policy.tables.values():
-            name = self.relation(table)
-            if name in sql:
-                if name not in self._rows:
-                    self._rows[name] = self.estimate(name)
-                found += self._rows[name]
-        return found
+        names = [name for name in self._large if name in sql]
+        for name in names:
+            if name not in self._rows:
+                self._rows[name] = self.estimate(name)
+        return sum(self._rows[name] for name in names)
 
     def estimate(self, relation: str) -> int:
         """Return about how many rows a relation has; 0 where only reading them would tell."""

@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from dpsql.mechanisms import base
 from dpsql.noise.entropy import Entropy
 
+UNITS_COLUMN = "units"
+"""The column of exact totals that says how many units are in a group."""
 _BITS = 6
 PARTS = 1 << _BITS
 """The parts that units are in, of which several are read together as long as memory holds them."""
@@ -50,6 +52,8 @@ def read_totals(
 ) -> Iterator[pa.Table]:
     """Yield the exact totals of groups, in several tables where they are ``streamed``, each group once.
 
+    Parts are read at once where one of them says that the engine lacks the memory for all: to find out would take longer.
+
     Args:
         read: reads exact rows.
         query: gives the totals of all units.
@@ -62,6 +66,12 @@ def read_totals(
         OutOfMemory: the engine lacks the memory even for the smallest parts, or there are too many groups.
     """
     read = base.add_salt(read, (query,), entropy)
+    if parts and _exceeds(read, read.estimate_rows(query)):
+        read = base.add_salt(read, (parts,), entropy)
+        whole = _read_parts(read, parts, keys) if _lacks_memory(read, parts, keys) else None
+        if whole is not None:
+            yield whole
+            return
     try:
         tables = read.stream_parts(query) if streamed else iter((read(query),))
         table = next(tables)
@@ -126,10 +136,23 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
         OutOfMemory: the engine lacks the memory even for the smallest parts.
     """
     read = base.add_salt(read, (query, parts), entropy)
-    if not _exceeds(read, read.estimate_rows(query)) or not _exceeds(read, read(probe).column("n")[0].as_py()):
+    if not _exceeds(read, read.estimate_rows(query)) or not _exceeds(
+        read, read(probe).column("n")[0].as_py()
+    ):
         with contextlib.suppress(base.OutOfMemory):
             return read(query)
     return pa.concat_tables(read_parts(read, parts))
+
+
+def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
+    """Tell by one part whether all units in all groups are likely to be too many, and the groups themselves are not."""
+    try:
+        sample = base.bind_parameters(read, {"first": 0, "last": 0})(parts)
+    except base.OutOfMemory:
+        return True
+    pairs = int(pc.sum(sample.column(UNITS_COLUMN)).as_py() or 0)
+    few = not keys or sample.num_rows * PARTS <= read.room
+    return few and _exceeds(read, pairs * PARTS)
 
 
 def _exceeds(read: base.Reader, values: int) -> bool:

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpsql.mechanisms.cut_report import ClippedValue
+from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 from dpsql.mechanisms.unit_parts import write_part
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import refuse_written
 from dpsql.sql.relations.relation import From
 from dpsql.sql.relations.unit_rows import secret_hash
 
-UNITS_COLUMN = "units"
 _U = "u"
 
 

@@ -556,10 +556,14 @@ def test_more_values_than_the_engine_selects(
     dice, item = random.Random(5), Quantile("m", "SELECT v FROM t", p, GENEROUS, 2, floating=True)
     odd = [None, math.nan, math.inf, -math.inf, 0.0, -0.0]
     for size in (0, 1, 2, 7, 400):
-        read = column([dice.choice([*odd, dice.gauss(0, 1), float(dice.randrange(4))]) for _ in range(size)], kind)
+        read = column(
+            [dice.choice([*odd, dice.gauss(0, 1), float(dice.randrange(4))]) for _ in range(size)], kind
+        )
         texts: list[str] = []
 
-        def execute(sql: str, lent: object, read: Callable[[str], pa.Table] = read, texts: list[str] = texts) -> pa.Table:
+        def execute(
+            sql: str, lent: object, read: Callable[[str], pa.Table] = read, texts: list[str] = texts
+        ) -> pa.Table:
             texts.append(sql)
             return read(sql)
 
