@@ -350,7 +350,7 @@ class Part(ABC):
         """A route that counts the values of a column here; None where there is none."""
         return None
 
-    def read(self, read: base.Reader, entropy: Entropy) -> pa.Table:
+    def read_exact(self, read: base.Reader, entropy: Entropy) -> pa.Table:
         """Return what ``query`` gives, or the same numbers in several rows of a group."""
         return read(self.query)
 
@@ -451,7 +451,7 @@ class Together(base.Operator):
                 answers.append(part.answer_counts(held, entropy))
                 continue
             if text not in tables:
-                tables[text] = part.read(reader, entropy)
+                tables[text] = part.read_exact(reader, entropy)
             answers.append(part.answer(tables[text], groups, entropy))
         for answered in answers:
             columns |= answered.columns

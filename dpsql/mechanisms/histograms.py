@@ -74,7 +74,7 @@ class DistinctCount(Part):
         if self.parts:
             yield ClaimedText(self.probe, RouteClaim())
 
-    def read(self, read: Reader, entropy: Entropy) -> pa.Table:
+    def read_exact(self, read: Reader, entropy: Entropy) -> pa.Table:
         if not self.parts:
             return read(self.query)
         return read_distinct(read, self.query, self.probe, self.parts, entropy)

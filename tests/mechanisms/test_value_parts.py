@@ -97,7 +97,7 @@ def plan(session: dpsql.Session, text: str) -> tuple[DistinctCount, Reader]:
 def count(part: DistinctCount, reader: Reader) -> dict[object, int]:
     """Return how many values each group has."""
     found: dict[object, int] = {}
-    for row in part.read(reader, Entropy()).to_pylist():
+    for row in part.read_exact(reader, Entropy()).to_pylist():
         group = tuple(row[key] for key in part.keys)
         found[group] = found.get(group, 0) + row["n"]
     return found
