@@ -90,7 +90,7 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
     """Return the totals of all units, read part by part; None where their groups are too many, or of a type unknown here."""
     found: pa.Table | None = None
     for given in read_parts(read, text):
-        if not all(_tells_groups(given.schema.field(key).type) for key in keys):
+        if not _tells_all(given, keys):
             return None
         found = _add_up(given if found is None else _join(found, given), keys)
         if found.num_rows > max(read.room, 1):
@@ -135,13 +135,12 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
     Raises:
         OutOfMemory: the engine lacks the memory even for the smallest parts.
     """
-    read = base.add_salt(read, (query, parts), entropy)
-    if not _exceeds(read, read.estimate_rows(query)) or not _exceeds(
-        read, read(probe).column("n")[0].as_py()
-    ):
+    read = base.add_salt(read, (query,), entropy)
+    scarce = _exceeds(read, read.estimate_rows(query))
+    if not scarce or not _exceeds(read, read(probe).column("n")[0].as_py()):
         with contextlib.suppress(base.OutOfMemory):
             return read(query)
-    return pa.concat_tables(read_parts(read, parts))
+    return pa.concat_tables(read_parts(base.add_salt(read, (parts,), entropy), parts))
 
 
 def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
@@ -152,12 +151,16 @@ def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
         return True
     pairs = int(pc.sum(sample.column(UNITS_COLUMN)).as_py() or 0)
     few = not keys or sample.num_rows * PARTS <= read.room
-    return few and _exceeds(read, pairs * PARTS)
+    return few and _tells_all(sample, keys) and _exceeds(read, pairs * PARTS)
 
 
 def _exceeds(read: base.Reader, values: int) -> bool:
     """Tell whether a grouping of so many texts is likely to take more memory than the engine has for all it does."""
     return values * _LEAST_BYTES > read.room * _ROOM_PART
+
+
+def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
+    return all(_tells_groups(table.schema.field(key).type) for key in keys)
 
 
 def _tells_groups(kind: pa.DataType) -> bool:
