@@ -323,7 +323,7 @@ class Pipeline:
         return Reader(
             engine.execute, lent, engine.room, engine.batches, engine.apart, exact, prove=prove, hold=hold,
             little=engine.reads_little, memory=engine.remember, unit_memory=engine.remember_units,
-            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers,
+            snapshot=engine.hold_snapshot, threads=engine.threads, numbers=engine.numbers, rows=engine.count_rows,
         )  # fmt: skip
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:

@@ -16,7 +16,7 @@ from dpsql.engine import database_files, sandbox, sources
 from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
-from dpsql.engine.little_queries import LittleQueries
+from dpsql.engine.little_queries import LittleQueries, estimate_rows
 from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
 from dpsql.engine.steady_data import copy_units, find_read_only, hold_transaction
 from dpsql.errors import PolicyError, did_you_mean
@@ -209,8 +209,7 @@ class DuckDBEngine(Engine):
         """Return the texts of what a further cursor needs; None where it would need rows, which one cursor holds."""
         if self._con is self._database:
             return None
-        query = "SELECT COUNT(*) FROM duckdb_tables() WHERE temporary"
-        if self._con.execute(query).fetchall()[0][0]:
+        if self._con.execute("SELECT 1 FROM duckdb_tables() WHERE temporary LIMIT 1").fetchall():
             return None
         query = "SELECT view_name, sql FROM duckdb_views() WHERE temporary AND NOT internal ORDER BY view_oid"
         rows = self._con.execute(query).fetchall()
@@ -330,6 +329,9 @@ class DuckDBEngine(Engine):
         with contextlib.suppress(duckdb.Error):
             return {tuple(found[:3]): found[3] for found in self._ask(query)}
         return {}
+
+    def estimate(self, relation: str) -> int:
+        return estimate_rows(self._ask, relation)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query about names and settings, on a cursor that nobody else uses meanwhile."""

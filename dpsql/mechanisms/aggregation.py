@@ -230,8 +230,7 @@ class Aggregation(base.Operator):
     def read_kept(self, read: base.Reader, entropy: Entropy) -> pa.Table:
         """Read the exact totals of the groups that are kept, sorted by their keys."""
         parts = [self._select(part, entropy) for part in self._totals(read, entropy)]
-        # where an integer of some part takes 128 bits, all hold it so
-        table = pa.concat_tables(parts, promote_options="permissive")
+        table = pa.concat_tables(parts, promote_options="permissive")  # some may have integers of 128 bits
         return sort_by_key(table, self.keys) if self.keys else table
 
     def _list_runs(self, table: pa.Table) -> list[StepRows]:
@@ -349,6 +348,10 @@ class Part(ABC):
         """A route that counts the values of a column here; None where there is none."""
         return None
 
+    def read_exact(self, read: base.Reader, entropy: Entropy) -> pa.Table:
+        """Return what ``query`` gives, or the same numbers in several rows of a group."""
+        return read(self.query)
+
     @abstractmethod
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         """Release the columns for these groups, in this order; ``table`` is the result of ``query``."""
@@ -446,7 +449,7 @@ class Together(base.Operator):
                 answers.append(part.answer_counts(held, entropy))
                 continue
             if text not in tables:
-                tables[text] = reader(text)
+                tables[text] = part.read_exact(reader, entropy)
             answers.append(part.answer(tables[text], groups, entropy))
         for answered in answers:
             columns |= answered.columns
@@ -479,10 +482,7 @@ class Together(base.Operator):
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
         first = {} if self.aggregation is None else dict(self.aggregation.mean_errors(rows))
-        return {
-            **first,
-            **{name: error for part in self.parts for name, error in part.mean_errors(rows).items()},
-        }
+        return {**first, **{n: e for part in self.parts for n, e in part.mean_errors(rows).items()}}
 
     def find_errors(self, release: base.Release) -> Mapping[str, float]:
         first = {} if self.aggregation is None else dict(self.aggregation.find_errors(release))

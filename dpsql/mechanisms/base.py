@@ -15,7 +15,6 @@ import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -23,52 +22,15 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from dpsql.errors import EngineError, PrivacyError
-from dpsql.interrupts import check_stop
 from dpsql.mechanisms.packed_claims import CodesClaim as CodesClaim
 from dpsql.mechanisms.packed_claims import LentTotals as LentTotals
 from dpsql.mechanisms.packed_claims import PackingClaim as PackingClaim
 from dpsql.mechanisms.packed_claims import SensitivityClaim as SensitivityClaim
 from dpsql.mechanisms.packed_claims import UnitPlace as UnitPlace
+from dpsql.mechanisms.progress import report_progress as report_progress
+from dpsql.mechanisms.progress import watch_progress as watch_progress
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
-
-# -- progress ---------------------------------------------------------------------------------------------------------
-
-ProgressListener = Callable[[int, int], None]
-"""Called with (steps done, steps in all)."""
-
-_listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", default=None)
-
-
-@contextlib.contextmanager
-def watch_progress(listener: ProgressListener) -> Iterator[None]:
-    """Report the progress of releases in this thread to ``listener``.
-
-    The numbers are public: the number of steps is, and a step counts as done whatever its outcome. (A search that
-    stops early stops where its released hit says.)
-
-    >>> with watch_progress(lambda done, steps: print(f"{done} of {steps}")):
-    ...     report_progress(3, 128)
-    3 of 128
-    """
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-
-
-def report_progress(done: int, steps: int) -> None:
-    """Tell the listener of this thread, if there is one, how many steps are done.
-
-    Raises:
-        KeyboardInterrupt: the user stopped the statement.
-    """
-    check_stop()
-    listener = _listener.get()
-    if listener is not None:
-        listener(done, steps)
-
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -122,6 +84,7 @@ class Reader:
         prove: proves what the engine runs in a text's place.
         hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
         little: tells whether a text in normal form, with the relations lent to it, reads few rows.
+        rows: tells about how many rows the tables have that a text in normal form reads.
         memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
             None where they may change unseen.
         unit_memory: gives the same for a text that reads nothing but the units' columns; ``memory`` where there is none.
@@ -148,6 +111,7 @@ class Reader:
         Callable[[str], contextlib.AbstractContextManager[MutableMapping[str, object] | None]] | None
     ) = None
     threads: int = 1
+    rows: Callable[[str], int] | None = None
 
     @classmethod
     def over(cls, read: Read) -> Reader:
@@ -187,6 +151,12 @@ class Reader:
         if memory is None:
             return None
         return memory(sql if self.exact is None else self.exact(sql, self.lent))
+
+    def estimate_rows(self, sql: str) -> int:
+        """Return about how many rows the tables have that a text reads; 0 where nothing is known, or rows stay elsewhere."""
+        if self.rows is None or not self.room:
+            return 0
+        return self.rows(sql if self.exact is None else self.exact(sql, self.lent))
 
     def _text(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
         text = sql if self.exact is None else self.exact(sql, lent)

@@ -25,16 +25,17 @@ bins without looking at the data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from dpsql.mechanisms.aggregation import Answered, Group, Part, index_groups
-from dpsql.mechanisms.base import ClaimedText, ExpectedError, RowsClaim
+from dpsql.mechanisms.base import ClaimedText, ExpectedError, Reader, RouteClaim, RowsClaim
 from dpsql.mechanisms.moments import Count, Sum
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
+from dpsql.mechanisms.unit_parts import read_distinct
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, read_integers, to_integers
 from dpsql.privacy.events import Event, PureDP
@@ -53,6 +54,10 @@ class DistinctCount(Part):
     confidence: float = 0.95
     in_all: bool = False
     """True where the rows of the noise's sensitivity are those of all groups together."""
+    parts: str = field(default="", compare=False, repr=False)
+    """``query`` over some of the values (:mod:`~dpsql.mechanisms.unit_parts`); empty where it has no such form."""
+    probe: str = field(default="", compare=False, repr=False)
+    """About how many values there are, ``n``."""
 
     @property
     def event(self) -> Event:
@@ -66,6 +71,13 @@ class DistinctCount(Part):
         rows, groups = self.noise.sensitivity, self.noise.groups
         claim = RowsClaim(rows, groups, self.keys, moves=(("n", 1),), in_all=self.in_all)
         yield ClaimedText(self.query, claim)
+        if self.parts:
+            yield ClaimedText(self.probe, RouteClaim())
+
+    def read_exact(self, read: Reader, entropy: Entropy) -> pa.Table:
+        if not self.parts:
+            return read(self.query)
+        return read_distinct(read, self.query, self.probe, self.parts, entropy)
 
     def answer(self, table: pa.Table, groups: list[Group], entropy: Entropy) -> Answered:
         rows = index_groups(table, self.keys)

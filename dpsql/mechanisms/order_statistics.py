@@ -119,6 +119,26 @@ def read_order_statistics(
     return {(): Ordered(n, tuple(_narrow(read, values, n, *_window(n, p, reach), fetch) for p in centres))}
 
 
+def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | None:
+    """Return the value ``v`` of a quantile's rank, how many are ``below``, ``upto`` and in all, ``n``, by sorting them here.
+
+    None where ``rows`` are more than may be fetched; no row where there is no value.
+    """
+    if rows > _bound_rows(read, MAX_FETCHED):
+        return None
+    given = read(values).column("v")
+    kind, column = given.type, np.asarray(given, dtype=np.float64)
+    del given
+    ranks = [find_rank(len(column), p)] if len(column) else []
+    found = [float(_select(column, rank, rank)[1][0]) for rank in ranks]
+    counts = {
+        "below": [int(np.count_nonzero(column < v)) for v in found],
+        "upto": [int(np.count_nonzero(column <= v)) for v in found],
+        "n": [len(column)] * len(found),
+    }
+    return pa.table({"v": pa.array(found, kind), **counts})
+
+
 def _bound_rows(read: Reader, fetch: int) -> int:
     """Bound the rows in memory: at 16 bytes each, half of what the engine beside us may take, or 64 MiB."""
     return min(fetch, max(_LEAST, 4 * read.room)) if read.room else fetch

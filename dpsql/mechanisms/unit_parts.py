@@ -6,12 +6,15 @@ there may be more than memory holds where they are long texts, is so read in a q
 then a sixty-fourth. Which part a unit is in is decided by a hash of it and of the secret salt; nothing that is released
 depends on it, nor on whether parts were read.
 
+Counts of different values are read so in parts of the values: a value is in one part, so the counts of disjoint parts add up.
+
 Each text of a part reads some of the rows of the plain query, and does the same to them: the second lock proves it under the
 claim of the plain query before it is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -20,17 +23,23 @@ import pyarrow.compute as pc
 from dpsql.mechanisms import base
 from dpsql.noise.entropy import Entropy
 
+UNITS_COLUMN = "units"
+"""The column of exact totals that says how many units are in a group."""
 _BITS = 6
 PARTS = 1 << _BITS
 """The parts that units are in, of which several are read together as long as memory holds them."""
 _FEWER = 4
 """The number of parts into which those are divided that memory does not hold."""
+_LEAST_BYTES = 12
+"""Memory for each different text of a grouping that no spilling lowers, of two threads."""
+_ROOM_PART = 128
+"""The bytes of the engine's memory for each row of a reader's room."""
 _EXACT = pa.decimal128(38, 0)
 """The type of sums: that of the engine's own."""
 
 
 def write_part(unit: str) -> str:
-    """Write that a unit is in one of the parts that a release asks for.
+    """Write that a unit, or a value, is in one of the parts that a release asks for.
 
     >>> write_part("u")
     'CAST(hash(xor(hash(u), $salt)) >> 58 AS UTINYINT) BETWEEN $first AND $last'
@@ -42,6 +51,8 @@ def read_totals(
     read: base.Reader, query: str, parts: str, keys: Sequence[str], streamed: bool, entropy: Entropy
 ) -> Iterator[pa.Table]:
     """Yield the exact totals of groups, in several tables where they are ``streamed``, each group once.
+
+    Parts are read at once where one of them says that the engine lacks the memory for all: to find out would take longer.
 
     Args:
         read: reads exact rows.
@@ -55,6 +66,12 @@ def read_totals(
         OutOfMemory: the engine lacks the memory even for the smallest parts, or there are too many groups.
     """
     read = base.add_salt(read, (query,), entropy)
+    if parts and _exceeds(read, read.estimate_rows(query)):
+        read = base.add_salt(read, (parts,), entropy)
+        whole = _read_parts(read, parts, keys) if _lacks_memory(read, parts, keys) else None
+        if whole is not None:
+            yield whole
+            return
     try:
         tables = read.stream_parts(query) if streamed else iter((read(query),))
         table = next(tables)
@@ -72,6 +89,21 @@ def read_totals(
 def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table | None:
     """Return the totals of all units, read part by part; None where their groups are too many, or of a type unknown here."""
     found: pa.Table | None = None
+    for given in read_parts(read, text):
+        if not _tells_all(given, keys):
+            return None
+        found = _add_up(given if found is None else _join(found, given), keys)
+        if found.num_rows > max(read.room, 1):
+            return None
+    return found
+
+
+def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
+    """Yield what a text gives of all parts, each read once: a quarter of them at a time, or fewer where memory lacks.
+
+    Raises:
+        OutOfMemory: the engine lacks the memory even for a single part.
+    """
     first, many = 0, PARTS // _FEWER
     while first < PARTS:
         base.report_progress(first, PARTS)
@@ -82,13 +114,53 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
                 raise
             many //= _FEWER
             continue
-        if not all(_tells_groups(given.schema.field(key).type) for key in keys):
-            return None
-        found, first = _add_up(given if found is None else _join(found, given), keys), first + many
-        if found.num_rows > max(read.room, 1):
-            return None
+        first += many
+        yield given
     base.report_progress(PARTS, PARTS)
-    return found
+
+
+def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy: Entropy) -> pa.Table:
+    """Return the exact counts of different values, with several rows of a group where they were read in parts.
+
+    The parts are read at once where a sketch of the values says that the engine lacks the memory for all: to find out would
+    take as long as to answer.
+
+    Args:
+        read: reads exact rows.
+        query: gives the counts of all values.
+        probe: gives about how many there are, ``n``.
+        parts: gives the counts of those in parts ``$first`` to ``$last``.
+        entropy: for the salt.
+
+    Raises:
+        OutOfMemory: the engine lacks the memory even for the smallest parts.
+    """
+    read = base.add_salt(read, (query,), entropy)
+    scarce = _exceeds(read, read.estimate_rows(query))
+    if not scarce or not _exceeds(read, read(probe).column("n")[0].as_py()):
+        with contextlib.suppress(base.OutOfMemory):
+            return read(query)
+    return pa.concat_tables(read_parts(base.add_salt(read, (parts,), entropy), parts))
+
+
+def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
+    """Tell by one part whether all units in all groups are likely to be too many, and the groups themselves are not."""
+    try:
+        sample = base.bind_parameters(read, {"first": 0, "last": 0})(parts)
+    except base.OutOfMemory:
+        return True
+    pairs = int(pc.sum(sample.column(UNITS_COLUMN)).as_py() or 0)
+    few = not keys or sample.num_rows * PARTS <= read.room
+    return few and _tells_all(sample, keys) and _exceeds(read, pairs * PARTS)
+
+
+def _exceeds(read: base.Reader, values: int) -> bool:
+    """Tell whether a grouping of so many texts is likely to take more memory than the engine has for all it does."""
+    return values * _LEAST_BYTES > read.room * _ROOM_PART
+
+
+def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
+    return all(_tells_groups(table.schema.field(key).type) for key in keys)
 
 
 def _tells_groups(kind: pa.DataType) -> bool:

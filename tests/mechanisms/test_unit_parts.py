@@ -152,6 +152,46 @@ def test_later_parts_are_smaller_where_the_first_did_fit(session: dpsql.Session)
     assert seen[:6] == [64, 16, 16, 16, 4, 4]
 
 
+@pytest.mark.parametrize(
+    ("statement", "room", "rows", "sizes"),
+    [
+        (0, 100, 900, [64]),  # all rows fit
+        (0, 80, 900, [1, 64]),  # the units fit
+        (0, 4, 900, [1, 16, 16, 16, 16]),
+        (0, 0, 900, [64]),  # rows stay where they are
+        (3, 8, 900, [1, 64]),  # so many private groups would not
+    ],
+)
+def test_one_part_tells_whether_all_fit(
+    session: dpsql.Session, statement: int, room: int, rows: int, sizes: list[int]
+) -> None:
+    """Nobody fails first: of 150 units at most, each with a row of 12 bytes."""
+    operator, reader = plan(session, STATEMENTS[statement])
+    wanted, seen = totals(operator, reader), []
+
+    def fails(sql: str) -> bool:
+        seen.append(count_parts(sql))
+        return False
+
+    scarce = replace(lack_memory(reader, fails), room=room, rows=lambda sql: rows)
+    assert totals(operator, scarce) == wanted
+    assert seen == sizes
+
+
+def test_a_sample_that_does_not_fit(session: dpsql.Session) -> None:
+    """Smaller parts than it there are not: what failed for want of memory may end when it is asked again."""
+    operator, reader = plan(session, STATEMENTS[0])
+    wanted, seen = totals(operator, reader), []
+
+    def fails(sql: str) -> bool:
+        seen.append(count_parts(sql))
+        return len(seen) == 1 or seen[-1] > 4
+
+    scarce = replace(lack_memory(reader, fails), room=1, rows=lambda sql: 900)
+    assert totals(operator, scarce) == wanted
+    assert seen == [1, 16, *[4] * 16]
+
+
 def test_nothing_fits(session: dpsql.Session) -> None:
     operator, reader = plan(session, STATEMENTS[0])
     with pytest.raises(OutOfMemory):

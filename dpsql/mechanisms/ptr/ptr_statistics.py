@@ -35,6 +35,7 @@ from dpsql.mechanisms.order_statistics import (
     list_identifiers,
     quote_name,
     read_order_statistics,
+    read_rank,
     write_order_queries,
 )
 from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise
@@ -305,8 +306,13 @@ class Quantile(StableItem):
             wanted = stability_radius.find_rank(n, self.probability)
             # half a rank below the wanted one: no rounding of the engine's can move it to another
             at = (wanted - 0.5) / n if n else 0.5
-            table = reader(self._placed(at, wanted - 1 if 0 < 2 * reader.room < n else None))
-            table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
+            many = 0 < 2 * reader.room < n
+            kept = select_present(self.values, (), self.floating)
+            # to fetch them bounds the rows of units once, to select and count there three times
+            table = read_rank(reader, kept, n, self.probability) if many and self.floating else None
+            if table is None:
+                table = reader(self._placed(at, wanted - 1 if many else None))
+                table = table.append_column("n", pa.array([n] * table.num_rows, pa.int64()))
         columns = (table.column(name).to_pylist() for name in ("n", "below", "upto"))
         found = {}
         for key, v, n, below, upto in zip(list_groups(table, keys), table.column("v"), *columns, strict=True):

@@ -109,10 +109,14 @@ def _count_values(asked: AggregateCall) -> Aggregate:
 
     def part(epsilon: Fraction) -> DistinctCount:
         exact, keys, groups = asked.exact, asked.exact.names, asked.groups
-        held = exact.held(value, groups)
-        query = f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
+        query, parts = (
+            f"SELECT {', '.join([*keys, 'COUNT(DISTINCT v)'])} AS n FROM ({held}) AS held{write_group_by(keys)}"
+            for held in (exact.held(value, groups), exact.held(value, groups, in_parts=True))
+        )
+        probe = f"SELECT APPROX_COUNT_DISTINCT(rows.v) AS n FROM ({exact.plain(value)}) AS rows"
         noise = LaplaceNoise(epsilon, exact.rows_per_unit, groups)
-        return DistinctCount(query, keys, asked.name, noise, asked.block.confidence, exact.budgeted)
+        confidence, in_all = asked.block.confidence, exact.budgeted
+        return DistinctCount(query, keys, asked.name, noise, confidence, in_all, parts, probe)
 
     said = f"count the different values of {asked.source()}"
     return asked.make("BIGINT", said, part=part, noise_step=Fraction(1))

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpsql.mechanisms.cut_report import ClippedValue
+from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 from dpsql.mechanisms.unit_parts import write_part
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import refuse_written
 from dpsql.sql.relations.relation import From
 from dpsql.sql.relations.unit_rows import secret_hash
 
-UNITS_COLUMN = "units"
 _U = "u"
 
 
@@ -290,10 +290,11 @@ class Exact:
         held += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
         return _write_rows(self.bound, self.keys, values, [self.where, *held])
 
-    def held(self, value: str, groups: int) -> str:
+    def held(self, value: str, groups: int, in_parts: bool = False) -> str:
         """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``.
 
-        Under a row budget a unit has that many rows over all groups, and as many groups as it has rows.
+        Under a row budget a unit has that many rows over all groups, and as many groups as it has rows. ``in_parts`` leaves
+        out the values that are in none of the parts which a release asks for (:func:`write_part`), and keeps their rows.
         """
         most = groups if self.keys and not self.budgeted else None
         return write_bounded_rows(
@@ -305,7 +306,12 @@ class Exact:
             most,
             self.domain,
             self.budgeted,
+            in_parts,
         )
+
+    def plain(self, value: str) -> str:
+        """Return all rows with ``value`` as ``v``, of which routes may look at numbers."""
+        return _write_rows(self.bound, (), {"v": value}, [self.where])
 
     def write_unit_parts(self) -> str:
         """Write the same query over the units of some parts, whose totals add up; empty where rows are the units."""
@@ -417,19 +423,21 @@ def _write_rows(
 
 def write_bounded_rows(
     bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
-    groups: int | None, domain: PublicGroups | None = None, in_all: bool = False,
+    groups: int | None, domain: PublicGroups | None = None, in_all: bool = False, in_parts: bool = False,
 ) -> str:  # fmt: skip
     """Write private rows as they are, at most ``rows`` of a unit in a group (or ``in_all``) and ``groups`` groups of it.
 
     Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
+    ``in_parts``: those in other parts than a release asks for are NULL, so they are not carried through the sort.
     """
     names = [key.name for key in keys]
     text = _write_rows(bound, keys, values, [where])
     if domain is not None and names:
         text = f"SELECT * FROM ({text}) AS rows WHERE {domain.holds([f'rows.{n}' for n in names], keys, 'domain')}"
+    shown = [f"CASE WHEN {write_part(v)} THEN {v} END AS {v}" if in_parts else v for v in values]
     if bound.unit is None:
-        return text
+        return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
     # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
     # the time of a million windows of a few rows each, and all of it may be spilled.
     hashes, order, conditions = [], [_U], []
@@ -449,6 +457,11 @@ def write_bounded_rows(
         same = (_U,) if in_all else (_U, *names)
         other = [f"lag({c}, {rows}) OVER (ORDER BY {by}) IS DISTINCT FROM {c}" for c in same]
         conditions.append(other[0] if len(other) == 1 else f"({' OR '.join(other)})")
+    if hashes:
+        text = f"SELECT *, {', '.join(hashes)} FROM ({text}) AS rows"
+    if in_parts:
+        kept = [_U, *names, *shown, *(column.rpartition(" AS ")[2] for column in hashes)]
+        text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
     if conditions:
-        text = f"SELECT * FROM (SELECT *, {', '.join(hashes)} FROM ({text}) AS rows) AS rows QUALIFY {' AND '.join(conditions)}"
+        text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
     return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsql.mechanisms.base import SALT
+from dpsql.mechanisms.base import SALT, Reader
 from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.ptr.iqr_scale import (
     BASE_TWO,
@@ -543,3 +543,31 @@ def test_iqr_is_held_to_the_declared_width() -> None:
         assert row["spread__low"] <= row["spread"] <= row["spread__high"] <= 400
     assert free.event == held.event
     assert "held to the declared bounds, 0 to 400" in " ".join(held.sentences(0.95))
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+@pytest.mark.parametrize("p", [Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(1)])
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_more_values_than_the_engine_selects(
+    kind: str, p: Fraction, fetched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sorted here or there, the quantile and its ranks are those of the engine's own selection."""
+    monkeypatch.setattr("dpsql.mechanisms.order_statistics._LEAST", 1 << 22 if fetched else 1)
+    dice, item = random.Random(5), Quantile("m", "SELECT v FROM t", p, GENEROUS, 2, floating=True)
+    odd = [None, math.nan, math.inf, -math.inf, 0.0, -0.0]
+    for size in (0, 1, 2, 7, 400):
+        read = column(
+            [dice.choice([*odd, dice.gauss(0, 1), float(dice.randrange(4))]) for _ in range(size)], kind
+        )
+        texts: list[str] = []
+
+        def execute(
+            sql: str, lent: object, read: Callable[[str], pa.Table] = read, texts: list[str] = texts
+        ) -> pa.Table:
+            texts.append(sql)
+            return read(sql)
+
+        few, many = (item.measure(Reader(execute, room=room), Entropy(), ()) for room in (0, 1))
+        assert many == few
+        if size == 400:
+            assert fetched == ("OFFSET" not in texts[-1])
