@@ -37,6 +37,7 @@ MAX_FETCHED = 1 << 25
 """The most rows that are fetched and sorted in memory (16 bytes each)."""
 
 _LEAST = 1 << 22
+_AT_ONCE = 1 << 20
 _BINS = 4096
 _SAMPLE = 1 << 15
 _SLACK = 6 * 181  # six standard deviations of a sampled rank, and more at the ends
@@ -111,7 +112,7 @@ def read_order_statistics(
     if n <= fetch and keys:
         return _sorted_groups(read(values), keys)
     if n <= fetch:
-        column = np.asarray(read(values).column("v"), dtype=np.float64)
+        column, _ = _fetch(read, values, n)
         n = len(column)
         return {(): Ordered(n, tuple(_select(column, *_window(n, p, reach)) for p in centres))} if n else {}
     if keys:
@@ -126,9 +127,7 @@ def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | N
     """
     if rows > _bound_rows(read, MAX_FETCHED):
         return None
-    given = read(values).column("v")
-    kind, column = given.type, np.asarray(given, dtype=np.float64)
-    del given
+    column, kind = _fetch(read, values, rows)
     ranks = [find_rank(len(column), p)] if len(column) else []
     found = [float(_select(column, rank, rank)[1][0]) for rank in ranks]
     counts = {
@@ -137,6 +136,24 @@ def read_rank(read: Reader, values: str, rows: int, p: Fraction) -> pa.Table | N
         "n": [len(column)] * len(found),
     }
     return pa.table({"v": pa.array(found, kind), **counts})
+
+
+def _fetch(read: Reader, values: str, rows: int) -> tuple[NDArray[np.float64], pa.DataType]:
+    """Return a column of so many rows, and its own type; many are held once, and not beside what they come in."""
+    if rows <= _AT_ONCE:
+        given = read(values).column("v")
+        return np.asarray(given, dtype=np.float64), given.type
+    column, filled, more = np.empty(rows, dtype=np.float64), 0, []
+    kind = pa.float64()
+    for part in read.stream_parts(values):
+        kind, found = part.schema.field("v").type, np.asarray(part.column("v"), dtype=np.float64)
+        held = found[: rows - filled]
+        column[filled : filled + len(held)] = held
+        filled += len(held)
+        if len(held) < len(found):  # of rows that were added since they were counted
+            more.append(found[len(held) :])
+    column = column[:filled]
+    return (np.concatenate([column, *more]) if more else column), kind
 
 
 def _bound_rows(read: Reader, fetch: int) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms import order_statistics as order
+from dpsql.mechanisms.base import Reader
 from dpsql.mechanisms.order_statistics import choose_spacing, read_order_statistics
 from dpsql.mechanisms.ptr.stability_radius import find_rank
 from tests.support.connections import fresh
@@ -146,3 +147,17 @@ def test_spacing_is_a_power_of_two_below_the_scale() -> None:
         assert step.denominator & (step.denominator - 1) == 0
     with pytest.raises(ValueError, match="positive"):
         choose_spacing(Fraction(0))
+
+
+@pytest.mark.parametrize("rows", [0, 3, 899, 900, 5000])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_many_values_come_in_parts(rows: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many were counted before: rows may have come or gone since."""
+    monkeypatch.setattr(order, "_AT_ONCE", -1)
+    values = pa.chunked_array([pa.array(RNG.normal(size=300), pa.float64()) for _ in range(3)]).cast(kind)
+    parts = [pa.table({"v": chunk}) for chunk in values.chunks]
+    column, found = order._fetch(
+        Reader(lambda sql, lent: parts[0], stream=lambda sql, lent: iter(parts)), "", rows
+    )
+    assert found == kind
+    assert np.array_equal(column, np.asarray(values, dtype=np.float64))
