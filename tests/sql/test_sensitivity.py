@@ -543,7 +543,7 @@ def test_the_check_notices_rows_that_are_not_cut(
     databases: Databases, doctored: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def uncut(
-        bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any, in_all: bool
+        bound: Any, where: Any, keys: Any, values: Any, rows: int, groups: int, domain: Any, *ways: bool
     ) -> str:
         kept = (None, groups) if doctored == "rows" else (rows, None)
         return write_bounded_rows(bound, where, keys, values, *kept, domain)
