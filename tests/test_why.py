@@ -313,7 +313,8 @@ def test_the_last_answer_of_any_session(shell: InteractiveShell) -> None:
     def ask(cell: str) -> Why:
         return shell.run_cell(cell).result  # type: ignore[no-any-return]
 
-    shell.run_cell("%dpsql connect frames --policy $p --session other --ledger $(p.with_suffix('.other'))")
+    shell.user_ns["beside"] = Path(shell.user_ns["p"]).with_suffix(".other")
+    shell.run_cell("%dpsql connect frames --policy $p --session other --ledger $beside")
     shell.run_cell("%dpsql sessions main")
     shell.run_cell("%%dpsql --session other\nSELECT COUNT(*) AS n FROM visits WHERE age > 3")
     assert "age > 3" in ask("%dpsql why").statement, "it was asked of another session than the current one"
