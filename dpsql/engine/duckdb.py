@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import database_files, sandbox, sources
-from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
+from dpsql.engine.base import Engine, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries, estimate_rows
@@ -377,7 +377,7 @@ class DuckDBEngine(Engine):
         """Return the state of a table's files, or of its database, where it was attached for reading alone."""
         if self._attached and (place := self._paths.get(table.name)) is not None:
             with self._cursors.borrow(self._lock) as con:
-                return find_states(find_read_only(con, place))
+                return find_read_only(con, place)
         return "a copy" if self._copied.get(table.name) else super().find_state(table)
 
     def find_state_of_units(self, table: Table) -> object:
@@ -481,9 +481,8 @@ class DuckDBEngine(Engine):
         """Return the little queries of a cursor; None of the owner's own."""
         if con is self._database:
             return None
-        if con not in self._little:
-            steady = not self._attached and not self._sources  # files may be written anew
-            self._little[con] = LittleQueries(con, steady)
+        if con not in self._little:  # files may be written anew
+            self._little[con] = LittleQueries(con, not self._attached and not self._sources)
         return self._little[con]
 
     def _replace(self, broken: SharedInstance | None) -> None:
@@ -491,6 +490,7 @@ class DuckDBEngine(Engine):
         with self._lock:
             if broken is not None and self._instance is broken:
                 self._leave(broken=True)
+                self._memories.clear()  # the path may be another file's since it was opened
                 with contextlib.suppress(duckdb.Error, PolicyError):
                     self._open()
 

@@ -19,11 +19,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from dpsql.engine.base import find_states
 from dpsql.engine.frames import list_object_columns
 from dpsql.policy.model import Table, fold
 
 _READ_ONLY = """
-SELECT d.path FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.database_name = t.database_name
+SELECT d.path, d.database_oid FROM duckdb_databases() AS d JOIN duckdb_tables() AS t ON d.database_name = t.database_name
 WHERE d.readonly AND d.type = 'duckdb' AND d.path IS NOT NULL AND NOT t.temporary
 AND (t.database_name, t.schema_name, t.table_name) = (?, ?, ?)
 """
@@ -76,14 +77,17 @@ def copy_columns(table: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> list[str]:
-    """Return the file of a table in a database that was attached for reading alone; none of every other relation.
+def find_read_only(con: duckdb.DuckDBPyConnection, place: _Place) -> object:
+    """Return the state of a table in a database that was attached for reading alone; None of every other relation.
 
-    A view is none: it may read whatever others can change.
+    A view is none: it may read whatever others can change. Which attachment it is matters beside the file: where another file
+    took the path, rows are those of the old one until it is attached anew.
     """
     with suppress(duckdb.Error):
-        return [str(row[0]) for row in con.execute(_READ_ONLY, place).fetchall()]
-    return []
+        for path, attachment in con.execute(_READ_ONLY, place).fetchall():
+            state = find_states([str(path)])
+            return None if state is None else (attachment, state)
+    return None
 
 
 @contextmanager

@@ -216,12 +216,13 @@ def test_groups_that_are_not_merged(session: dpsql.Session, text: str, room: int
         totals(operator, replace(lack_memory(reader, lambda sql: count_parts(sql) == 64), room=room))
 
 
-def test_progress_is_of_public_numbers(session: dpsql.Session) -> None:
+def test_no_progress_tells_that_parts_were_read(session: dpsql.Session) -> None:
+    """Whether they are depends on how many units and rows there are."""
     operator, reader = plan(session, STATEMENTS[0])
     seen: list[tuple[int, int]] = []
     with watch_progress(lambda done, steps: seen.append((done, steps))):
         totals(operator, lack_memory(reader, lambda sql: count_parts(sql) == 64))
-    assert seen == [(0, 64), (16, 64), (32, 64), (48, 64), (64, 64)]
+    assert not seen
 
 
 @pytest.mark.parametrize("text", [STATEMENTS[2], STATEMENTS[3]])

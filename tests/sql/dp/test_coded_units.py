@@ -536,6 +536,33 @@ def test_a_connection_to_a_file_that_nobody_may_change(tmp_path: Path, encoded: 
                 con.execute("DETACH d")
 
 
+def test_a_file_that_took_the_path_before_it_was_attached_again(tmp_path: Path, encoded: list[int]) -> None:
+    """What was found out of the old one while its path was the new one's already is not taken for the new one's."""
+    path, other = str(tmp_path / "data.duckdb"), str(tmp_path / "other.duckdb")
+    for place, first in ((path, 0), (other, 1000)):
+        with duckdb.connect(place) as con:
+            con.execute(
+                f"CREATE TABLE t AS SELECT {first} + i AS u, (i % 4)::INTEGER AS k FROM range(80) AS r(i)"
+            )
+    columns = (
+        'ward = { values = ["A", "B", "it\'s"] }',
+        "x = { bounds = [-3, 10] }",
+        "y = { bounds = [0, 1] }",
+    )
+    named = POLICY.replace("[tables.t]", "[tables.t]\nsource = 'd.main.t'")
+    for column in columns:
+        named = named.replace(column, "")
+    known = [(k, 20) for k in range(4)]
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{path}' AS d (READ_ONLY)")
+        with dpsql.connect(con, policy=dpsql.Policy.loads(named)) as session:
+            os.replace(other, path)
+            assert ask(session) == known
+            con.execute("DETACH d")
+            con.execute(f"ATTACH '{path}' AS d (READ_ONLY)")
+            assert ask(session) == known
+
+
 def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     with duckdb.connect() as con:
