@@ -216,10 +216,11 @@ class Catalog:
         hops = (hop for path in paths for hop in path[1:])
         return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
 
-    def _type(self, table: Table, name: str) -> Type:
+    def _spell(self, table: Table, name: str) -> tuple[str, Type]:
+        """Return a column of a path as the data spell it, and its type."""
         for known, sql_type in self.schema(table).items():
             if fold(known) == fold(name):
-                return Type.parse(sql_type)
+                return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
     def relation(self, table: Table, alias: str, name: str) -> Relation:
@@ -248,7 +249,7 @@ class Catalog:
             inner = inner.join(self._units_of_keys(path[1:], 0, table), on=on, copy=False)
         unit: exp.Expr
         if len(path) == 1:
-            unit, parts = self._parted(table, column(path[0].column, _BASE), _BASE)
+            unit, parts = self._parted(table, column(self._spell(table, path[0].column)[0], _BASE), _BASE)
         else:
             unit = column(_FOUND, _hop(0))
             parts = [unit]
@@ -256,7 +257,7 @@ class Catalog:
         inner = inner.where(*map(is_not_null, parts), copy=False)
         last = path[-1]
         holder = self.find(last.table, None)
-        kind = self._type(holder, last.column)
+        kind = self._spell(holder, last.column)[1]
         period = None
         if holder.declared_period is not None:
             made = self._bind_period(holder, self.fields(holder, name))
@@ -312,16 +313,15 @@ class Catalog:
         row that follows it would count once for each of their units, and not once for each row: every derived row belongs
         to one unit, and no unit has more of them than there are rows to start from.
         """
-        hop = path[0]
-        base = f"{_BASE}{place}"
-        key = column(hop.key, base)
-        query = exp.Select().from_(self._named(self.find(hop.table, None), base), copy=False)
-        unit: exp.Expr = column(hop.column, base)
+        hop, base = path[0], f"{_BASE}{place}"
+        holder = self.find(hop.table, None)
+        key = column(self._spell(holder, hop.key)[0], base)
+        query = exp.Select().from_(self._named(holder, base), copy=False)
+        unit: exp.Expr = column(self._spell(holder, hop.column)[0], base)
         if len(path) > 1:
             on = self._follows(hop, path[1], base, place + 1, subject)
             query = query.join(self._units_of_keys(path[1:], place + 1, subject), on=on, copy=False)
             unit = column(_FOUND, _hop(place + 1))
-        holder = self.find(hop.table, None)
         parts: list[exp.Expr] = [unit]
         if len(path) == 1:
             unit, parts = self._parted(holder, unit, base)
@@ -341,15 +341,15 @@ class Catalog:
         Raises:
             PolicyError: the two columns are of different types.
         """
-        here = self._type(self.find(hop.table, None), hop.column)
-        there = self._type(self.find(after.table, None), after.key)
+        start, here = self._spell(self.find(hop.table, None), hop.column)
+        there = self._spell(self.find(after.table, None), after.key)[1]
         if not meets_exactly(here, there):
             raise PolicyError(
                 f"{hop.table}.{hop.column} is {here.sql}, and {after.table}.{after.key} is {there.sql}: "
                 f"the path to the privacy unit of {subject.name} needs the same type.",
                 hint="give both columns one type in the data.",
             )
-        return exp.EQ(this=column(hop.column, holder), expression=column(_KEY, _hop(place)))
+        return exp.EQ(this=column(start, holder), expression=column(_KEY, _hop(place)))
 
     def _named(self, table: Table, alias: str) -> exp.Expr:
         if table.name not in self._named_as:

@@ -79,3 +79,38 @@ def test_no_other_table_is_found(session: dpsql.Session, name: str) -> None:
 def test_policies_are_written_as_they_are_read() -> None:
     policy = dpsql.Policy.loads(POLICY)
     assert dpsql.Policy.loads(policy.dumps()) == policy
+
+
+SPELLED = """
+[budget]
+epsilon = 1e9
+accountant = "basic"
+default_epsilon = 1e6
+[tables.visits]
+privacy_unit = "PERSON"
+max_rows = 3
+[tables.items]
+privacy_unit = "Visit -> visits.ID, person"
+max_rows = 6
+[tables.days]
+source = "visits"
+privacy_unit = "Person"
+privacy_period = "date_trunc('month', DAY)"
+max_rows = 3
+"""
+
+
+def test_columns_of_a_unit_are_those_of_the_data_in_any_case() -> None:
+    with duckdb.connect() as con:
+        con.execute(
+            "CREATE TABLE visits AS SELECT i AS id, i // 5 AS \"Person\", DATE '2024-01-01' + i::INTEGER AS day "
+            "FROM range(50) AS r(i)"
+        )
+        con.execute('CREATE TABLE items AS SELECT i // 2 AS "VISIT" FROM range(100) AS r(i)')
+        with dpsql.connect(con, policy=dpsql.Policy.loads(SPELLED)) as session:
+            counts = [
+                session.sql(f"SELECT COUNT(*) AS n FROM {table}").fetchall()[0][0]
+                for table in ("visits", "items", "days")
+            ]
+    in_a_month = [5] * 6 + [1, 4] + [5] * 3
+    assert counts == [30, 60, sum(min(3, rows) for rows in in_a_month)]
