@@ -288,11 +288,13 @@ STATEMENTS = {
 """The target, as a multiple of one plain count (of clips: of one sum), and the statement."""
 MIXED = [(x, p) for x in TYPES for p in TYPES if x != p and {x, p} != {"integers", "64 bits"}]
 MEASURED: dict[tuple[str, ...], float] = {
-    ("range", "decimals", "decimals", "memory", "1000000"): 20.9,
-    ("clips", "decimals", "decimals", "memory", "30000"): 4.1,
-    ("clips", "decimals", "decimals", "file", "30000"): 4.1,
+    ("price", "doubles", "doubles", "memory", "1000000"): 8.2,
+    ("price", "doubles", "decimals", "memory", "10000"): 8.2,
+    ("price", "doubles", "decimals", "memory", "1000000"): 9.1,
+    ("price", "decimals", "integers", "memory", "1000000"): 8.5,
+    ("price", "64 bits", "decimals", "memory", "1000000"): 8.7,
 }
-"""What was measured where the target was missed, on two cores that twenty other processes shared: kind, types, source, number."""
+"""What was measured where the target was missed at least once, on two cores: kind, types, source, number."""
 _NOISE = 1.3
 """The part of a measured ratio up to which another may be of the same cost."""
 CHOICES = [
