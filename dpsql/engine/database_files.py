@@ -128,14 +128,6 @@ def _suggest(other: str) -> str:
     return "copy its tables into a DuckDB file, or into Parquet files that the policy names."
 
 
-def identify_file(path: str | None) -> tuple[int, int, int, int] | None:
-    """Return what tells a file's content from another one's: its place, size and time; None where there is no such file."""
-    with contextlib.suppress(OSError, TypeError):
-        found = os.stat(path or "")
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-    return None
-
-
 def check_database(database: Any, policy: Policy) -> None:
     """Refuse what is no database, in words that show nothing of what it holds."""
     if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):

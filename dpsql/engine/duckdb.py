@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.engine import database_files, sandbox, sources
-from dpsql.engine.base import Engine, hash_lines, raise_unless_done
+from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
 from dpsql.engine.frames import list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries, estimate_rows
@@ -73,7 +73,6 @@ class DuckDBEngine(Engine):
                 hint = f"SET {name} on the connection itself."
                 raise PolicyError("an open connection has its own resources.", hint=hint)
         self._frames: dict[str, pa.Table] = {}
-        self._copied: dict[str, bool] = {}
         if isinstance(database, Mapping):
             self._frames = {str(name): to_arrow(str(name), frame) for name, frame in database.items()}
         self._copied = copy_units(self._frames, policy.tables.values())
@@ -126,7 +125,7 @@ class DuckDBEngine(Engine):
         """
         if self._frames:
             return object()
-        file = database_files.identify_file(self._path)
+        file = find_states([] if self._path is None else [self._path])
         sources_read = tuple(sorted(path for files in self._sources.values() for path in files or []))
         place = str(self._spill.path.parent)
         return ("data", self._path, file, sources_read, place, tuple(sorted(self._resources.items())))

@@ -344,7 +344,7 @@ class SchemaReplica:
         self._fit: set[tuple[object, ...]] = set()
         """Queries that were bound before, with what was lent; no table of the copy ever changes."""
         self._lent: dict[str, str] = {}
-        """What was lent last by each name, and stands there as an empty view."""
+        """The empty views that stand for what was lent last, by its names."""
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:

@@ -18,6 +18,7 @@ from dpsql.mechanisms.base import Operator, OutOfMemory, Reader, bind_parameters
 from dpsql.noise.entropy import Entropy
 from dpsql.sql.lock.tree import Unproved
 from tests.support import inside
+from tests.support.parts import count_parts
 
 POLICY = """
 [budget]
@@ -91,12 +92,6 @@ def lack_memory(reader: Reader, fails: Callable[[str], bool]) -> Reader:
         return reader.execute(sql, lent)
 
     return replace(reader, execute=execute, stream=lambda sql, lent: iter((execute(sql, lent),)))
-
-
-def count_parts(sql: str) -> int:
-    """Return how many parts of the units a text reads."""
-    found = re.search(r">> 58 AS UTINYINT\) BETWEEN (\d+) AND (\d+)", sql)
-    return int(found[2]) - int(found[1]) + 1 if found else unit_parts.PARTS
 
 
 def totals(operator: Aggregation, reader: Reader) -> list[dict[str, object]]:

@@ -51,6 +51,13 @@ FACTORS = {
     "price": CandidateFactor(1, "f", 0, 50),
     "cost": CandidateFactor(-2, "f", 0, 50),
 }
+NOT_KNOWN = [
+    ScoreTerm(0, CandidateFactor(1), (("=", "v"),)),
+    ScoreTerm(0, CandidateFactor(1), ((">=", "v"), ("<=", "f"))),
+    ScoreTerm(0, CandidateFactor(1), (), "v"),
+    ScoreTerm(0, CandidateFactor(1, "f", -9, 9), ((">=", "v"),)),
+]
+"""Terms that rough counts do not bound: of two bounds, of none, of equality, and of a factor of both signs."""
 
 
 def made(

@@ -24,7 +24,7 @@ FARTHEST_SUMMED = 1 << 31
 """The farthest number from 0 that is added up here: the sum of so many rows fits 62 bits."""
 _LEAST_BITS, _MOST_BITS = 13, 20
 _MOST_POWER = 19
-"""Of two: the most rows that are summed at once."""
+"""The power of two that is the most rows summed at once."""
 _NONE = np.zeros(0, dtype=np.intp)
 
 

@@ -36,7 +36,7 @@ class NumberCells(ABC):
     kind: np.dtype[Any]
     """The type of what :meth:`compared` gives."""
     starts_with_threshold = False
-    """Whether no number of a cell is below what :meth:`near` gives for it."""
+    """True where no number of a cell is below what :meth:`near` gives for it."""
 
     @abstractmethod
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:

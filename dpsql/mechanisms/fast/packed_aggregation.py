@@ -242,7 +242,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     @property
     def _is_worth_codes(self) -> bool:
-        """Whether codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
+        """True where codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
         return bool(self.routes[-1].keys)
 
     @contextlib.contextmanager
@@ -372,7 +372,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 @dataclass(frozen=True)
 class _Ranges:
-    """What the ranges' text gave."""
+    """The row that the ranges' text gave."""
 
     row: Mapping[str, Any]
 

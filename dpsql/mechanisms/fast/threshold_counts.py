@@ -66,7 +66,7 @@ class SortedThresholds:
     crowded: NDArray[np.bool_] | None = None
     """The cells with several thresholds; None where there is none."""
     first: NDArray[np.int64] | None = None
-    """How many thresholds are in the cells before each, where some are crowded."""
+    """The number of thresholds in the cells before each, where some are crowded."""
     near: NDArray[Any] | None = None
     """The threshold of each cell, where it is looked up."""
 

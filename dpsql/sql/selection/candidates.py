@@ -88,7 +88,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Bare:
-    """What is clipped.
+    """An amount that is clipped.
 
     Args:
         value: the amount before its lower bound, in grid steps, NULL where it is missing.

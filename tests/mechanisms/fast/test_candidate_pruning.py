@@ -31,7 +31,7 @@ from dpsql.mechanisms.selection.generalised_exponential import (
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import compute_reach
-from tests.support.candidate_rows import FACTORS, Rows, made
+from tests.support.candidate_rows import FACTORS, NOT_KNOWN, Rows, made
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.selection_laws import laplace
 
@@ -264,15 +264,7 @@ def test_wide_numbers(small: None) -> None:
     assert gaps[found.gaps.near].tolist() == found.gaps.gaps.tolist()
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        ScoreTerm(0, CandidateFactor(1), (("=", "v"),)),
-        ScoreTerm(0, CandidateFactor(1), ((">=", "v"), ("<=", "f"))),
-        ScoreTerm(0, CandidateFactor(1), (), "v"),
-        ScoreTerm(0, CandidateFactor(1, "f", -9, 9), ((">=", "v"),)),
-    ],
-)
+@pytest.mark.parametrize("term", NOT_KNOWN)
 def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
     _, rows = made(0, ">=", "count", False)
     sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,))

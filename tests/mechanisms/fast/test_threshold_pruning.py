@@ -23,7 +23,7 @@ from dpsql.mechanisms.fast.thresholds import HistogramQuery
 from dpsql.mechanisms.selection.above_threshold import AboveThreshold, ThresholdNoise
 from dpsql.noise import selection
 from dpsql.noise.entropy import Entropy
-from tests.support.candidate_rows import FACTORS, Rows, made
+from tests.support.candidate_rows import FACTORS, NOT_KNOWN, Rows, made
 from tests.support.goodness import REFUSED, fixed, p_value
 from tests.support.svt_law import paths, probability
 
@@ -115,15 +115,7 @@ def test_all_far_and_all_above(small: None, level: int, near: int) -> None:
     assert found.short.size == (100 if not near else 1)
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        ScoreTerm(0, CandidateFactor(1), (("=", "v"),)),
-        ScoreTerm(0, CandidateFactor(1), ((">=", "v"), ("<=", "f"))),
-        ScoreTerm(0, CandidateFactor(1), (), "v"),
-        ScoreTerm(0, CandidateFactor(1, "f", -9, 9), ((">=", "v"),)),
-    ],
-)
+@pytest.mark.parametrize("term", NOT_KNOWN)
 def test_what_is_not_known_is_not_read(small: None, term: ScoreTerm) -> None:
     _, rows = made(0, ">=", "count", False)
     sweep = CandidateScores("c", (HistogramQuery("h", "x"),), (term,))
