@@ -22,17 +22,28 @@ def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
     >>> relations["a"].to_pylist(), notes
     ([{'n': 1}], ('fine',))
     """
-    head = {
-        "names": list(relations),
-        "sizes": [_measure(table) for table in relations.values()],
-        "notes": notes,
-    }
-    text = json.dumps(head).encode()
+    little = sum(table.num_rows for table in relations.values()) <= _WRITTEN_ONCE
+    streams = [_write_stream(table) for table in relations.values()] if little else []
+    sizes = [stream.size for stream in streams] or [_measure(table) for table in relations.values()]
+    text = json.dumps({"names": list(relations), "sizes": sizes, "notes": notes}).encode()
     text += b" " * (-(4 + len(text)) % 8)  # streams begin where Arrow would begin them
-    sink = io.BytesIO(struct.pack(">I", len(text)) + text)
+    head = struct.pack(">I", len(text)) + text
+    if streams:
+        return b"".join((head, *streams))
+    sink = io.BytesIO(head)
     sink.seek(0, io.SEEK_END)
     for table in relations.values():
         _write(table, sink)
+    return sink.getvalue()
+
+
+_WRITTEN_ONCE = 1000
+"""Rows of releases whose streams may stand in memory twice."""
+
+
+def _write_stream(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    _write(table, sink)
     return sink.getvalue()
 
 

@@ -330,9 +330,12 @@ class Engine(abc.ABC):
         raise_unless_done(state)
 
     def _run_steps(
-        self, parts: Generator[pa.Table], interrupt: Callable[[], object]
+        self, parts: Generator[pa.Table], interrupt: Callable[[], object], whole: bool = False
     ) -> Generator[pa.Table, None, tuple[str, bool]]:
-        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the engine broke over it."""
+        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the engine broke over it.
+
+        ``whole`` says that there is one part, after which nothing has to be asked.
+        """
         stop = threading.Event()
         self._stops.add(stop)
         try:
@@ -341,6 +344,8 @@ class Engine(abc.ABC):
                 if part is None:
                     return state, broken
                 yield part
+                if whole:
+                    return state, broken
         finally:
             self._stops.discard(stop)
             with contextlib.suppress(Exception):

@@ -429,7 +429,9 @@ class DuckDBEngine(Engine):
         for _ in range(2):
             instance = self._instance
             with self._borrow(numbers) as con:
-                steps = self._run_steps(self._answer(con, sql, lent, rows, little), con.interrupt)
+                steps = self._run_steps(
+                    self._answer(con, sql, lent, rows, little), con.interrupt, rows is None
+                )
                 try:
                     while True:
                         part = next(steps)

@@ -153,17 +153,19 @@ class AnswerStore:
         if not releases:
             return
         with self._writing() as connection:
-            for key, release in releases.items():
-                _remove(connection, "key = ?", key)
-                self._put_one(connection, key, statement, release)
-            self._make_room(connection)
+            grown = sum(
+                self._put_one(connection, key, statement, release) for key, release in releases.items()
+            )
+            connection.execute("UPDATE held SET bytes = bytes + ?", (grown,))
+            if self.limit is not None:
+                self._make_room(connection, self.limit)
 
     def forget(self, statements: tuple[int, ...]) -> int:
         """Remove the answers of statements, with their keys, and return how many there were."""
         with self._writing(make=False) as connection:
             if connection is None:
                 return 0
-            gone = sum(_remove(connection, "statement = ?", number) for number in statements)
+            gone = sum(_remove(connection, number) for number in statements)
         self.compact()
         return gone
 
@@ -182,15 +184,18 @@ class AnswerStore:
                     "SELECT key, statement, release FROM answers WHERE release IS NOT NULL ORDER BY statement"
                 )
 
-    def _put_one(self, connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> None:
-        size = len(release)
+    def _put_one(self, connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> int:
+        """Put an answer in the place of what is kept under its key, and return by how many bytes the file's answers grow."""
+        found = connection.execute("SELECT size FROM answers WHERE key = ?", (key,)).fetchone()
+        size, before = len(release), 0 if found is None else int(found[0])
+        if found is not None:
+            connection.execute("DELETE FROM answers WHERE key = ?", (key,))
         if self.limit is not None and size > self.limit:
             connection.execute("INSERT INTO answers VALUES (?, ?, 0, NULL)", (key, statement))
-            return
-        connection.execute("UPDATE held SET bytes = bytes + ?", (size,))
+            return -before
         if size <= _PIECE:
             connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (key, statement, size, release))
-            return
+            return size - before
         # a value that is bound is copied once more: the release of ten million groups is written piece by piece
         made = connection.execute(
             "INSERT INTO answers VALUES (?, ?, ?, zeroblob(?))", (key, statement, size, size)
@@ -198,16 +203,17 @@ class AnswerStore:
         with connection.blobopen("answers", "release", made.lastrowid or 0) as blob:
             for start in range(0, size, _PIECE):
                 blob.write(release[start : start + _PIECE])
+        return size - before
 
-    def _make_room(self, connection: sqlite3.Connection) -> None:
+    def _make_room(self, connection: sqlite3.Connection, limit: int) -> None:
         held = connection.execute("SELECT bytes FROM held").fetchone()[0]
-        if self.limit is None or held <= self.limit:
+        if held <= limit:
             return
         dropped = []
         for key, size in connection.execute(
             "SELECT key, size FROM answers WHERE size > 0 ORDER BY statement"
         ):
-            if held <= self.limit:
+            if held <= limit:
                 break
             held -= size
             dropped.append((key,))
@@ -282,11 +288,13 @@ def _connect(name: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _remove(connection: sqlite3.Connection, where: str, value: str | int) -> int:
-    held = connection.execute(f"SELECT count(*), coalesce(sum(size), 0) FROM answers WHERE {where}", (value,))
+def _remove(connection: sqlite3.Connection, statement: int) -> int:
+    held = connection.execute(
+        "SELECT count(*), coalesce(sum(size), 0) FROM answers WHERE statement = ?", (statement,)
+    )
     count, size = held.fetchone()
     if count:
-        connection.execute(f"DELETE FROM answers WHERE {where}", (value,))
+        connection.execute("DELETE FROM answers WHERE statement = ?", (statement,))
         connection.execute("UPDATE held SET bytes = bytes - ?", (size,))
     return int(count)
 

@@ -265,13 +265,26 @@ def connect_to_ledger(
     return connection
 
 
-def set_durable(connection: sqlite3.Connection, wait: bool) -> None:
-    """Choose whether the next commits wait for the disk. Without a write-ahead log they always do."""
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+def set_durable(connection: sqlite3.Connection, wait: bool, logged: bool | None = None) -> bool:
+    """Choose whether the next commits wait for the disk. Without a write-ahead log they always do.
+
+    Args:
+        connection: the open file.
+        wait: whether they do.
+        logged: what this returned for the connection before: nobody can take the log away while it is open.
+
+    Returns:
+        Whether there is such a log.
+    """
+    first = logged is None
+    if first:
+        logged = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+    if logged:
         connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
-    else:
+    elif first:
         connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+    return bool(logged)
 
 
 def wal_path(path: Path) -> Path:

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -110,7 +110,7 @@ class LaplaceNoise(Noise):
     def __post_init__(self) -> None:
         self._validate(self.epsilon, "epsilon")
 
-    @property
+    @cached_property
     def scale(self) -> Fraction:
         """The scale of the distribution, in grid steps."""
         return self.groups * self.sensitivity / self.epsilon

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import isqrt
 from typing import Any
 
@@ -107,6 +108,8 @@ def _objects(v: Integers | int) -> Any:
 
 _NUMBERS = {pa.int64(): np.int64, pa.int32(): np.int32, pa.float64(): np.float64}
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+_FEW = 8
+"""Values that Python reads sooner than Arrow casts them."""
 
 
 def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -120,7 +123,7 @@ def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
     if not whole and not (pa.types.is_decimal(kind) and kind.scale == 0):
         raise TypeError("an exact statistic must be an integer column")
     try:
-        if not column.null_count:
+        if not column.null_count and len(column) > _FEW:
             chunks = [np.from_dlpack(chunk) for chunk in column.cast(pa.int64()).chunks if len(chunk)]
             return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
     except pa.ArrowInvalid:
@@ -227,6 +230,7 @@ def write_pair(epsilon: Fraction, delta: Fraction, rounding: Context = NEAR) -> 
     return text if delta == 0 else f"{text}, δ={write_short(delta, rounding)}"
 
 
+@lru_cache(maxsize=1024)
 def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
     """Write a number as people do: exact when it is a short decimal, else rounded (up, unless told otherwise).
 

@@ -66,13 +66,13 @@ class Spent:
         epsilon, delta, loss, rho, mu_squared, aside, divergences = _find_costs(event, self.orders)
         return Spent(
             count=self.count + times,
-            epsilon=shorten(self.epsilon + times * epsilon),
-            delta=shorten(self.delta + times * delta),
-            near=None if self.near is None or loss is None else shorten(self.near + times * loss),
-            rho=shorten(self.rho + times * rho),
-            mu_squared=shorten(self.mu_squared + times * mu_squared),
-            aside=shorten(self.aside + times * aside),
-            renyi=tuple(shorten(old + times * new) for old, new in zip(self.renyi, divergences, strict=True)),
+            epsilon=_grow(self.epsilon, epsilon, times),
+            delta=_grow(self.delta, delta, times),
+            near=None if self.near is None or loss is None else _grow(self.near, loss, times),
+            rho=_grow(self.rho, rho, times),
+            mu_squared=_grow(self.mu_squared, mu_squared, times),
+            aside=_grow(self.aside, aside, times),
+            renyi=tuple(_grow(old, new, times) for old, new in zip(self.renyi, divergences, strict=True)),
             orders=self.orders,
         )
 
@@ -96,6 +96,13 @@ class Spent:
         if read.count < 0 or min(*single, *read.renyi) < 0 or len(read.renyi) != len(read.orders):
             raise ValueError("sums are not below 0")
         return read
+
+
+def _grow(total: Fraction, cost: Fraction, times: int) -> Fraction:
+    """Add a cost to a total so many times."""
+    if not cost:
+        return total  # it is short already
+    return shorten(total + (cost if times == 1 else times * cost))
 
 
 _Costs = tuple[Fraction, Fraction, Fraction | None, Fraction, Fraction, Fraction, tuple[Fraction, ...]]
