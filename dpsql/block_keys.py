@@ -110,8 +110,8 @@ class BlockKeys:
     schema: Callable[[Table], Mapping[str, str]]
     _shapes: dict[int, tuple[PrivateBlock, BlockShape]] = field(default_factory=dict)
     _contents: dict[str, str] = field(default_factory=dict)
-    _said: dict[tuple[object, ...], tuple[BlockShape, str, dict[str, str]]] = field(default_factory=dict)
-    """The keys and items of shapes, by the shapes themselves, what public relations hold, and the time zone."""
+    _keys: dict[tuple[object, ...], tuple[BlockShape, str]] = field(default_factory=dict)
+    """The keys of shapes, by the shapes themselves, what public relations hold, and the time zone."""
     _zone: str = ""
     """The time zone of the engine when a statement was looked up last."""
 
@@ -142,17 +142,18 @@ class BlockKeys:
 
     def key(self, shape: BlockShape, contents: Iterable[str]) -> str:
         """Return the key of a block whose public relations have these contents."""
-        return self._say(shape, tuple(contents))[1]
+        held = tuple(contents)
+        at = (id(shape), held, self._zone)
+        known = self._keys.get(at)
+        if known is None or known[0] is not shape:
+            made = _digest(_FORM, shape.text, self._zone, repr(sorted(shape.items.items())), *held)
+            if len(self._keys) >= _KEPT:
+                self._keys.clear()
+            known = self._keys[at] = (shape, made)
+        return known[1]
 
-    def items(self, shape: BlockShape, contents: Iterable[str]) -> Mapping[str, str]:
+    def items(self, shape: BlockShape, contents: Iterable[str]) -> dict[str, str]:
         """Return short digests of all that an answer rests on, by names that people can read."""
-        return self._say(shape, tuple(contents))[2]
-
-    def _say(self, shape: BlockShape, contents: tuple[str, ...]) -> tuple[BlockShape, str, dict[str, str]]:
-        at = (id(shape), contents, self._zone)
-        known = self._said.get(at)
-        if known is not None and known[0] is shape:
-            return known
         budget = self.policy.budget
         said = {
             **shape.items,
@@ -163,12 +164,7 @@ class BlockKeys:
             "the accountant": budget.accountant,
             "what the public relations hold": "\n".join(contents),
         }
-        items = {name: _digest(name, value)[:16] for name, value in said.items()}
-        key = _digest(_FORM, shape.text, self._zone, repr(sorted(shape.items.items())), *contents)
-        if len(self._said) >= _KEPT:
-            self._said.clear()
-        self._said[at] = (shape, key, items)
-        return self._said[at]
+        return {name: _digest(name, value)[:16] for name, value in said.items()}
 
     # -- the operator -------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ A price is named for nothing that would not run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dpsql.engine.base import Engine
@@ -34,7 +35,7 @@ class PlanCheck:
     engine: Engine
     finisher: Finisher
     _bound: set[tuple[object, ...]] = field(default_factory=set)
-    """Texts of quicker routes that were bound: their shapes, their values but for small numbers, and what is lent to them."""
+    """Texts that were bound beside others: their shapes, the types of their values, and what is lent to them."""
 
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
         """Return names and columns of the public relations that a block's exact queries read."""
@@ -55,17 +56,23 @@ class PlanCheck:
                 if not any(name in item.sql for name in released):
                     self.engine.check_lent(self.finisher.finish(item.sql, {}, plan.public))
             self.gate.prove(block.operator, name_columns({i.name: lent[i.name] for i in block.inputs}))
-            local = block.operator.local if self.engine.dialect == "duckdb" else ()
-            for query in block.operator.checked:
-                if query not in local:
-                    self._bind(block, query, lent)
-                    continue
-                key = self._find_shape(query, lent)
-                if key not in self._bound:
-                    self._bind(block, query, lent)
-                    if len(self._bound) >= MAX_BOUND_SHAPES:
-                        self._bound.clear()
-                    self._bound.add(key)
+            self._bind_all(block, lent)
+
+    def _bind_all(self, block: PrivateBlock, lent: Mapping[str, Columns]) -> None:
+        """Bind a block's texts: the first one, and each other unless one that differs in values alone was bound before."""
+        alike = self.engine.dialect == "duckdb"  # elsewhere each text's translation is proved
+        bound: frozenset[str] | None = None
+        for query in block.operator.checked:
+            if query in block.operator.apart:
+                self._bind(block, query, lent)
+                continue
+            values, key = self._find_shape(query, lent, bound or ())
+            if bound is None or not alike or key not in self._bound:
+                self._bind(block, query, lent)
+                if len(self._bound) >= MAX_BOUND_SHAPES:
+                    self._bound.clear()
+                self._bound.add(key)
+            bound = (bound or frozenset()) | values
 
     def _bind(self, block: PrivateBlock, query: str, lent: Mapping[str, Columns]) -> None:
         apart, names = query in block.operator.apart, name_columns(lent)
@@ -74,13 +81,44 @@ class PlanCheck:
         if written is not None:
             self.gate.prove_written(block.operator, text, written, names, _STAND_INS["salt"])
 
-    def _find_shape(self, query: str, lent: Mapping[str, Columns]) -> tuple[object, ...]:
-        """Return what the binding of a quicker route's text depends on.
+    def _find_shape(
+        self, query: str, lent: Mapping[str, Columns], bound: Collection[str]
+    ) -> tuple[frozenset[str], tuple[object, ...]]:
+        """Return a text's values, and what its binding depends on.
 
-        Of its rows, those are the plain text's, which is bound with the very numbers that stand in it.
+        An analyst's values stand in several texts of one statement: once a text with them is bound, their types decide.
+
+        Args:
+            query: the text. lent: the columns of what it reads besides tables.
+            bound: the values of texts of the same statement that are bound.
         """
         shaped = self.gate.shape(query, name_columns(lent))
-        return shaped.shape, shaped.kinds, repr(sorted((name, *columns) for name, columns in lent.items()))
+        kinds = tuple(
+            _say_type(value) if value in bound else kind
+            for value, kind in zip(shaped.values, shaped.kinds, strict=True)
+        )
+        read = repr(sorted((name, *columns) for name, columns in lent.items()))
+        return frozenset(shaped.values), (shaped.shape, kinds, read)
+
+
+_DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
+
+
+def _say_type(value: str) -> str:
+    """Return what a literal's type depends on; the literal itself where its value may decide.
+
+    >>> [_say_type(value) for value in ("7", "12.50", "0.5", "1e3", "'x'", "12345678901")]
+    ['0', '2.2', '0.1', '1e3', "''", '12345678901']
+    """
+    if value.startswith("'"):
+        return "''"
+    if value.isdecimal() and len(value) < 10:
+        return "0"
+    found = _DECIMAL.fullmatch(value)
+    if found is None:
+        return value
+    whole, rest = found.groups()
+    return f"{0 if whole == '0' else len(whole) or 'none'}.{len(rest)}"
 
 
 def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:

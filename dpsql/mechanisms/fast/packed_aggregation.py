@@ -18,6 +18,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     It is seldom taken, so its texts are proved when they are read, and not for each statement.
     """
 
-    @property
+    @cached_property
     def queries(self) -> tuple[str, ...]:
         """The text that is read, with zeros for what the ranges would say."""
         found = [self.ranges]

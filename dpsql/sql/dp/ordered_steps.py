@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from statistics import fmean
 from typing import TypeVar
@@ -180,6 +180,29 @@ def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[Windo
     return [*(key for key in orders if key in parting), *(key for key in orders if key not in parting)][-1]
 
 
+def _make(noise: Noise, word: str, steps: int, accountant: str | None) -> OrderedNoise:
+    """Return the noise of a strategy; with an accountant, such as costs the session no more than plain noise in its currency."""
+    made = MAKERS[word](noise, steps)
+    kind = None if accountant is None else ACCOUNTANTS[accountant]
+    if kind is None or not kind.has_rule or not isinstance(made.base, LaplaceNoise):
+        return made
+
+    def cost(one: Noise) -> Fraction:
+        return one.event.mu**2 if kind.currency == "mu" else one.event.rho
+
+    most, held, factor = cost(made.base), made, Fraction(1)
+    while cost(held) > most:
+        root = math.sqrt(float(most / cost(held)))
+        factor = factor * Fraction(math.floor(min(root, 0.999) * 1000), 1000)
+        held = made.rescale(factor)
+    return held
+
+
+_REMEMBERED_STEPS = 1000
+_make_remembered = lru_cache(maxsize=128)(_make)
+"""The same for few steps: statements repeat their noise, and its variances take longer than all else of a small plan."""
+
+
 @dataclass(frozen=True)
 class _Strategies:
     """The strategies of one block in the order of one key, and what they come to.
@@ -232,24 +255,9 @@ class _Strategies:
     def _make(self, noise: Noise, word: str) -> Noise:
         if word == EVEN:
             return noise
-        made = MAKERS[word](noise, self.steps)
-        return self._hold(made) if self.forced in (None, EVEN) else made
-
-    def _hold(self, noise: OrderedNoise) -> OrderedNoise:
-        """Return noise that costs the session no more than plain noise, in the currency of its accountant."""
-        kind = ACCOUNTANTS[self.binder.catalog.accountant]
-        if not kind.has_rule or not isinstance(noise.base, LaplaceNoise):
-            return noise
-
-        def cost(one: Noise) -> Fraction:
-            return one.event.mu**2 if kind.currency == "mu" else one.event.rho
-
-        most, made, factor = cost(noise.base), noise, Fraction(1)
-        while cost(made) > most:
-            root = math.sqrt(float(most / cost(made)))
-            factor = factor * Fraction(math.floor(min(root, 0.999) * 1000), 1000)
-            made = noise.rescale(factor)
-        return made
+        make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make
+        held = self.binder.catalog.accountant if self.forced in (None, EVEN) else None
+        return make(noise, word, self.steps, held)
 
     def choose(self) -> tuple[StrategyChoice, Words]:
         """Return the strategy, with the error of each, and what it is for each statistic.

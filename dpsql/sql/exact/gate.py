@@ -70,9 +70,11 @@ class Forms:
     source: TableNames
     content: Callable[[Table], str]
     _made: Callable[[str, tuple[str, ...]], Form] = field(init=False)
+    _found: Callable[[str, tuple[str, ...]], Form] = field(init=False)
 
     def __post_init__(self) -> None:
         self._made = lru_cache(MAX_KEPT)(self._form)
+        self._found = lru_cache(MAX_EXACT_TEXTS)(self._find)
 
     def of(self, sql: str, lent: Mapping[str, Sequence[str]], inputs: tuple[str, ...]) -> Form:
         """Return the form of a text. Texts that differ in values alone are looked at once.
@@ -83,7 +85,9 @@ class Forms:
         Raises:
             UnresolvedName, ParseError: it is no query of ours.
         """
-        normal = self.gate.compared(sql, lent)
+        return self._found(self.gate.compared(sql, lent), inputs)
+
+    def _find(self, normal: str, inputs: tuple[str, ...]) -> Form:
         form, values = write_by_shape(normal, lambda text: self._made(text, inputs))
         return replace(form, text=restore_values(form.text, values))
 
@@ -158,6 +162,8 @@ class Gate:
         self._lock = Lock(catalog, serialise)
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
+        self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
+        """The operator whose claims were listed last."""
         self._made = lru_cache(MAX_KEPT)(self._written)
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
@@ -185,7 +191,7 @@ class Gate:
         Raises:
             Unproved: one of them may do more than the operator charges for.
         """
-        for claimed in list_claims(operator):
+        for claimed in self._list_claims(operator):
             if claimed.late:
                 continue
             given = {**lent, **columns_of(claimed)}
@@ -196,12 +202,19 @@ class Gate:
         while len(self._allowed) > MAX_KEPT:  # the oldest
             del self._allowed[next(iter(self._allowed))]
 
+    def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
+        """Return an operator's claims, which are asked for several times for each statement."""
+        held = self._claimed
+        if held is None or held[0] is not operator:
+            held = self._claimed = (operator, list_claims(operator))
+        return held[1]
+
     def reading(self, operator: object) -> Callable[[str, Mapping[str, pa.Table]], str]:
         """Return what becomes of each text that an operator reads, with the relations lent to it.
 
         Without an operator nothing is released: texts get their normal form only, for tests that look at exact rows.
         """
-        claims = () if operator is None else list_claims(operator)
+        claims = () if operator is None else self._list_claims(operator)
 
         def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
             columns = {name: table.column_names for name, table in lent.items()}
@@ -221,7 +234,7 @@ class Gate:
         Raises:
             Unproved: it may do more than the operator charges for.
         """
-        claims = list_claims(operator)
+        claims = self._list_claims(operator)
         if any(text == self._text_of(claimed, lent) for claimed in claims if claimed.text in operator.local):
             return  # read only where rows may come here, which they may not: else refused when it is read
         self._prove_written(claims, text, written, lent, salt)
@@ -233,7 +246,7 @@ class Gate:
         """
         if operator is None:
             return None
-        claims, engine = list_claims(operator), self._catalog.engine
+        claims, engine = self._list_claims(operator), self._catalog.engine
 
         def prove(text: str, full: str, lent: Mapping[str, pa.Table], values: Mapping[str, int]) -> None:
             columns = {name: table.column_names for name, table in lent.items()}

@@ -57,13 +57,13 @@ def write_normal_form(
     return to_sql(tree)
 
 
-def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, list[str]]:
+def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tuple[str, ...]]:
     """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax."""
     shape, values = strip_values(sql)
     try:
         return write(shape), values
     except (SqlglotError, UnresolvedName):
-        return write(sql), []
+        return write(sql), ()
 
 
 class _Source(NamedTuple):

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
+
+MAX_REMEMBERED = 64
+"""Texts that are remembered: one statement looks at each of its own several times."""
 
 _QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
 _VALUES = re.compile(
     r"""(?ix)
-    \b(?:date|time|timestamp|timestamptz|interval)\s+'(?:[^']|'')*'
-    | \b(?:decimal|numeric|varchar)\s*\([^)]*\)
-    | \b\d+\s+(?:preceding|following)\b
-    | "(?:[^"]|"")*"
-    | \$?[a-z_][a-z0-9_]*
+    (?: \b(?:date|time|timestamp|timestamptz|interval)\s+'(?:[^']|'')*'
+      | \b(?:decimal|numeric|varchar)\s*\([^)]*\)
+      | \b\d+\s+(?:preceding|following)\b
+      | "(?:[^"]|"")*"
+      | \$?[a-z_][a-z0-9_]*
+      | [\s(),=<>*+/|:%!\[\]-]+ | \.(?!\d)
+    )+
     | (?P<value>'(?:[^']|'')*' | \d+(?:\.\d*)?(?:e[+-]?\d+)? | \.\d+(?:e[+-]?\d+)?)
     """
 )
+"""Runs of what is no value, and values."""
 _PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
 
 
-def strip_values(sql: str) -> tuple[str, list[str]]:
+@lru_cache(maxsize=MAX_REMEMBERED)
+def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
     """Return a text with parameters in the place of its values, and the values: names do not depend on these.
 
     Values that are part of the syntax stay: of a typed literal, in a type, at the ends of a frame.
 
     >>> strip_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
-    ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ['1.5', "'x'"])
+    ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ('1.5', "'x'"))
     """
     values: list[str] = []
 
@@ -35,20 +42,22 @@ def strip_values(sql: str) -> tuple[str, list[str]]:
         values.append(found["value"])
         return f"$value{len(values) - 1}"
 
-    return _VALUES.sub(parameter, sql), values
+    return _VALUES.sub(parameter, sql), tuple(values)
 
 
-def restore_values(sql: str, values: Sequence[str]) -> str:
+@lru_cache(maxsize=MAX_REMEMBERED)
+def restore_values(sql: str, values: tuple[str, ...]) -> str:
     """Return a text with its values back in their places."""
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
 
-def keep_used_values(sql: str, values: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+@lru_cache(maxsize=MAX_REMEMBERED)
+def keep_used_values(sql: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Return a text whose parameters are numbered as they come, and the values that are still in it.
 
     A normal form leaves out columns that nothing reads, and their values with them.
 
-    >>> keep_used_values("SELECT $value2 + $value0 + $value2", ["1", "2", "3"])
+    >>> keep_used_values("SELECT $value2 + $value0 + $value2", ("1", "2", "3"))
     ('SELECT $value0 + $value1 + $value0', ('3', '1'))
     """
     used: dict[int, int] = {}
