@@ -429,9 +429,8 @@ class DuckDBEngine(Engine):
         for _ in range(2):
             instance = self._instance
             with self._borrow(numbers) as con:
-                steps = self._run_steps(
-                    self._answer(con, sql, lent, rows, little), con.interrupt, rows is None
-                )
+                parts = self._answer(con, sql, lent, rows, little)
+                steps = self._run_steps(parts, con.interrupt, rows is None)
                 try:
                     while True:
                         part = next(steps)
@@ -457,7 +456,7 @@ class DuckDBEngine(Engine):
         little: bool,
     ) -> Generator[pa.Table]:
         try:
-            known = None if lent or rows is not None else self._find_little(con)
+            known = None if lent or not (little or rows is None) else self._find_little(con)
             few = known.ask(sql) if known is not None and (little or known.knows(sql)) else None
             if few is not None:
                 yield few

@@ -9,8 +9,9 @@ and on where the data are.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from dpsql.mechanisms.base import Claim, ClaimedText, Read, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
 
-_Part = TypeVar("_Part")
+_Part = TypeVar("_Part", bound=Sized)
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -31,6 +32,8 @@ DECIMAL_DIGITS = 18
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
+_ALONE = 1 << 16
+"""Rows for which no thread is begun."""
 _WAITING = 4
 """Arrays that wait to be counted: those that came sooner than they were counted."""
 
@@ -145,10 +148,18 @@ def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray
 
 
 def work_beside(parts: Iterable[_Part], work: Callable[[_Part], None], threads: int) -> None:
-    """Do work on parts of the data in threads of its own, as this one fetches them; only a few wait for it."""
+    """Do work on parts of the data in threads of its own, as this one fetches them; only a few wait for it.
+
+    Until a part is large this thread does it: to begin another one takes longer.
+    """
     waiting = deque[Future[None]]()
-    with ThreadPoolExecutor(threads) as beside:
+    beside: ThreadPoolExecutor | None = None
+    with ExitStack() as stack:
         for part in parts:
+            if beside is None and len(part) < _ALONE:
+                work(part)
+                continue
+            beside = beside or stack.enter_context(ThreadPoolExecutor(threads))
             waiting.append(beside.submit(work, part))
             if len(waiting) > _WAITING:
                 waiting.popleft().result()

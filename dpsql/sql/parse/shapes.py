@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-MAX_REMEMBERED = 64
+_SEEN = 64
 """Texts that are remembered: one statement looks at each of its own several times."""
 
 _QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
@@ -25,7 +25,7 @@ _VALUES = re.compile(
 _PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
 
 
-@lru_cache(maxsize=MAX_REMEMBERED)
+@lru_cache(maxsize=_SEEN)
 def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
     """Return a text with parameters in the place of its values, and the values: names do not depend on these.
 
@@ -45,13 +45,13 @@ def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
     return _VALUES.sub(parameter, sql), tuple(values)
 
 
-@lru_cache(maxsize=MAX_REMEMBERED)
+@lru_cache(maxsize=_SEEN)
 def restore_values(sql: str, values: tuple[str, ...]) -> str:
     """Return a text with its values back in their places."""
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
 
-@lru_cache(maxsize=MAX_REMEMBERED)
+@lru_cache(maxsize=_SEEN)
 def keep_used_values(sql: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Return a text whose parameters are numbered as they come, and the values that are still in it.
 
