@@ -267,9 +267,7 @@ class StoredBlocks:
         self, plan: Plan, item: RequestedBlock, first: Mapping[str, RequestedBlock], chosen: frozenset[str]
     ) -> None:
         """Let equal blocks of statements that are paid together be one draw: under the strategy that one of them chose."""
-        if not first and not chosen:
-            return
-        for variant, block, shape in self._list_variants(plan, item):
+        for variant, block, shape in self._list_variants(plan, item) if first or chosen else ():
             if item.block.strategy is None and variant.gain >= _WORTH:
                 continue  # what is paid anyway is better
             key = self.keys.key(shape, item.contents)
