@@ -163,7 +163,7 @@ class Gate:
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
-        """The operator whose claims were listed last."""
+        """The operator that was proved last, with its claims."""
         self._made = lru_cache(MAX_KEPT)(self._written)
         self._write = lru_cache(MAX_EXACT_TEXTS)(self._write_shaped)
 
@@ -191,6 +191,7 @@ class Gate:
         Raises:
             Unproved: one of them may do more than the operator charges for.
         """
+        self._claimed = None
         for claimed in self._list_claims(operator):
             if claimed.late:
                 continue
@@ -203,7 +204,7 @@ class Gate:
             del self._allowed[next(iter(self._allowed))]
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
-        """Return an operator's claims, which are asked for several times for each statement."""
+        """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""
         held = self._claimed
         if held is None or held[0] is not operator:
             held = self._claimed = (operator, list_claims(operator))

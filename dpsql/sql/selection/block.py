@@ -182,7 +182,7 @@ class Selection:
             if cte is None:
                 self.binder.public[self.binder.catalog.find(name, span).name] = None
             table = exp.to_identifier(name if cte is None else cte.name, quoted=True)
-            query = exp.select("*").from_(exp.Table(this=table))
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
         ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"

@@ -117,7 +117,7 @@ def test_whatever_a_pattern_covers_is_proved_by_itself(
                         draw_value(found, rng) if found in ("[integer]", "[number]", "[text]") else found
                         for found in pattern
                     ]
-                    text = restore_values(shape, values)
+                    text = restore_values(shape, tuple(values))
                     check(replace(claimed, text=text), tables, serialise)
                     tried += 1
     assert tried > 100
@@ -156,7 +156,7 @@ CAPPED = (
 def learn(patterns: Patterns, shape: str, values: Sequence[str], claim: Claim) -> None:
     """Prove a text, and the pattern that it suggests."""
     shaped = ShapedText(shape, tuple(values))
-    check(ClaimedText(restore_values(shape, values), claim), KNOWN, serialise)
+    check(ClaimedText(restore_values(shape, tuple(values)), claim), KNOWN, serialise)
 
     def prove(pattern: str, names: frozenset[str]) -> None:
         check_pattern(ClaimedText(pattern, claim), KNOWN, serialise, names)
@@ -177,7 +177,7 @@ def test_a_cap_is_never_left_open(shape: str, claim: Claim, cap: int, open_: int
     for at_cap in ("2", "3", "1", "2"):  # all are within the claim, so only the pattern itself can be refused
         learn(patterns, shape, values(at_cap, "7"), claim)
     assert not patterns.cover(ShapedText(shape, tuple(values("4", "7"))), claim)
-    assert "charged" in why(restore_values(shape, values("4", "7")), claim)
+    assert "charged" in why(restore_values(shape, tuple(values("4", "7"))), claim)
     for at_open in ("8", "9"):
         learn(patterns, shape, values("2", at_open), claim)
     assert patterns.cover(ShapedText(shape, tuple(values("2", "1000"))), claim)
