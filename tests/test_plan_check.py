@@ -1,8 +1,9 @@
-"""What of a plan is bound before it is paid: each text, but for those of quicker routes that differ in small numbers alone."""
+"""What of a plan is bound before it is paid: its first text, and others that differ from bound ones in more than values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -10,6 +11,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import BindError
+from dpsql.plan_check import PlanCheck
+from dpsql.sql.lock.patterns import ShapedText
+from dpsql.sql.parse.shapes import strip_values
 from tests.support import inside
 
 POLICY = """
@@ -57,6 +61,39 @@ def test_routes_are_bound_once_for_small_numbers(monkeypatch: pytest.MonkeyPatch
         assert len(bound) == 7
         session.sql(TEXT.format("7.5"))
         assert len(bound) == 10
+        session.sql(TEXT.format("8.5"))  # of the same type
+        assert len(bound) == 11
+        assert "> 8.5" in bound[-1]
+        session.sql(TEXT.format("8.55"))
+        assert len(bound) == 14
+
+
+def bind_texts(check: PlanCheck, *texts: str) -> list[str]:
+    """Return those of a block's texts that are bound."""
+    bound: list[str] = []
+    engine = SimpleNamespace(dialect="duckdb", check=lambda sql, lent, apart: bound.append(sql))
+    check.engine = engine  # type: ignore[assignment]
+    operator = SimpleNamespace(checked=texts, apart=())
+    check._bind_all(SimpleNamespace(operator=operator), {})  # type: ignore[arg-type]
+    return bound
+
+
+def test_a_value_that_no_bound_text_has_decides() -> None:
+    gate = SimpleNamespace(
+        shape=lambda sql, names: ShapedText(*strip_values(sql)), exact=lambda sql, names: sql
+    )
+    check = PlanCheck(gate, None, None)  # type: ignore[arg-type]
+    first, second = "SELECT a FROM t WHERE a > '{}'", "SELECT COUNT(*) FROM t WHERE a > '{}'"
+    assert len(bind_texts(check, first.format("x"), second.format("x"))) == 2
+    assert bind_texts(check, first.format("y"), second.format("y")) == [first.format("y")]
+    # the same texts, but the first one says nothing of the second one's value
+    assert bind_texts(check, first.format("y"), second.format("z")) == [
+        first.format("y"),
+        second.format("z"),
+    ]
+    assert bind_texts(check, first.format("y").replace("a", "b"), second.format("y")) == [
+        first.format("y").replace("a", "b")
+    ]
 
 
 def test_a_text_that_was_refused_is_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
