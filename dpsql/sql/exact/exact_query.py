@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dpsql.mechanisms.cut_report import ClippedValue
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
@@ -288,7 +289,12 @@ class Exact:
         if inside and self.domain is not None:
             held = [self.domain.holds([f"({k.sql})" for k in self.keys], self.keys, "domain", "domain")]
         held += [write_part(to_sql(self.bound.unit))] if in_parts and self.bound.unit is not None else []
-        return _write_rows(self.bound, self.keys, values, [self.where, *held])
+        return _write_rows(self.bound, self.keys, values, [self.where, *held], self._source)
+
+    @cached_property
+    def _source(self) -> str:
+        """The text after FROM, which several texts of one block have."""
+        return self.bound.sql
 
     def held(self, value: str, groups: int, in_parts: bool = False) -> str:
         """Return the rows themselves, for mechanisms that need them: the keys, and ``value`` as ``v``.
@@ -406,8 +412,8 @@ def write_group_by(names: Sequence[str]) -> str:
 
 
 def _write_rows(
-    bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None]
-) -> str:
+    bound: From, keys: Iterable[GroupKey], values: Mapping[str, str], conditions: Sequence[str | None], source: str = ""
+) -> str:  # fmt: skip
     """Write the rows of units: their unit, their keys, and these values by name."""
     named = {**{key.name: key.sql for key in keys}, **values}
     items = [f"({sql}) AS {name}" for name, sql in named.items()]
@@ -417,7 +423,7 @@ def _write_rows(
         items.insert(0, f"{unit} AS {_U}")
         held.insert(0, f"{unit} IS NOT NULL")
     asked = " AND ".join(f"({condition})" for condition in (where, *held) if condition)
-    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {bound.sql}"
+    text = f"SELECT {', '.join(items) or '1 AS one'} FROM {source or bound.sql}"
     return f"{text} WHERE {asked}" if asked else text
 
 
