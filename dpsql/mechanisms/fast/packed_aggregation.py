@@ -156,7 +156,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     coded: CodedUnit | None = None
     """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The same with codes, where units are integers whose gaps are too wide for the bits that are left.
+    """The same by groups with codes, where units are integers whose gaps are too wide for the bits that are left.
 
     It is seldom taken, so its texts are proved when they are read, and not for each statement.
     """
@@ -205,7 +205,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
-        if not read.room or _reads_little(read, self.ranges):
+        if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
             return None
         with self._hold_still(read) as still:
             found = self._layout(still)
@@ -244,6 +244,10 @@ class PackedAggregation(FastRoute[pa.Table]):
     def _is_worth_codes(self) -> bool:
         """True where codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
         return bool(self.routes[-1].keys)
+
+    def _is_worth_reading(self, read: base.Reader) -> bool:
+        """Tell whether there may be codes, where units need some: without groups, the query is sooner answered than new ones made."""
+        return self.coded is None or self._is_worth_codes or self._may_keep(read)
 
     @contextlib.contextmanager
     def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
