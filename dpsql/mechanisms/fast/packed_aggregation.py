@@ -257,7 +257,7 @@ class PackedAggregation(FastRoute[pa.Table]):
             return
         text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)
         with read.snapshot(text) as memory:
-            yield read if memory is None else replace(read, unit_memory=lambda _: memory)
+            yield read if memory is None else replace(read, memory=None, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
         """Read as often as where the data fit."""
