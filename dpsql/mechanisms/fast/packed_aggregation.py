@@ -45,6 +45,8 @@ PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
 
 _SAFE = 1 << 62
+_FEW_ROWS = 1 << 18
+"""Rows below which one grouping by unit is as quick."""
 _KEPT = 50
 """Texts of which the ranges are kept, for each table."""
 
@@ -235,24 +237,25 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def may_be_coded(self, read: base.Reader) -> bool:
         """Tell whether there may be codes of the units: kept ones, or some for this statement alone."""
-        return self._may_keep(read) or (read.snapshot is not None and self._is_worth_codes)
+        return self._may_keep(read) or read.snapshot is not None
 
     def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
-    @property
-    def _is_worth_codes(self) -> bool:
-        """True where codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
-        return bool(self.routes[-1].keys)
-
     def _is_worth_reading(self, read: base.Reader) -> bool:
-        """Tell whether there may be codes, where units need some: without groups, the query is sooner answered than new ones made."""
-        return self.coded is None or self._is_worth_codes or self._may_keep(read)
+        """Tell whether this is likely to be sooner than the plan's query.
+
+        Without groups that one is, where rows are few or units need codes that can't be kept.
+        """
+        if self.routes[-1].keys:
+            return True
+        few = 0 < read.estimate_rows(self.ranges) < _FEW_ROWS
+        return not few and (self.coded is None or self._may_keep(read))
 
     @contextlib.contextmanager
     def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
         """Give a reader whose texts see one state of the data, where codes are needed and none can be kept."""
-        if self.coded is None or read.snapshot is None or not self._is_worth_codes or self._may_keep(read):
+        if self.coded is None or read.snapshot is None or self._may_keep(read):
             yield read
             return
         text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)

@@ -1,8 +1,8 @@
 """Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
 
-Rows are read a quarter of a million or so at a time and kept in the least that the work needs. Where units (and their groups) are
-numbers without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept, eight bytes
-a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
+Rows are read a quarter of a million or so at a time and kept in the least that the work needs. Where units (and their groups)
+are numbers without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept,
+eight bytes a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
 """
 
 from __future__ import annotations

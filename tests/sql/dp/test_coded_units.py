@@ -131,7 +131,9 @@ def test_the_same_totals_as_the_query_where_nothing_is_chosen(
         found = operator(con, text, POLICY.replace("max_groups = 2", "max_groups = 40"))
         assert found.packed is not None
         if kind == "BIGINT" and not found.keys:
-            assert found.packed.take(remembering(con, kept), Entropy()) is None, "the query is sooner answered"
+            assert found.packed.take(remembering(con, kept), Entropy()) is None, (
+                "the query is sooner answered"
+            )
             continue
         assert (found.packed.wide or found.packed).coded is not None
         packed = found.packed.take(remembering(con, kept), Entropy())
