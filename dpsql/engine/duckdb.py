@@ -31,7 +31,7 @@ Each thread keeps some memory that no spilling lowers: with two, what ended with
 """
 _MEANING = {"default_collation": "", "integer_division": "false", "python_enable_replacements": "false"}
 """Settings that change what SQL means: two people must not become one because their names differ by case."""
-_BATCH_ROWS = 1 << 19
+_BATCH_ROWS = 1 << 18
 _CONFIGURED, _OF_NUMBERS = 4, 2
 """Cursors that are made before an instance is locked, with the settings that no later one can have; others for numbers."""
 
@@ -393,7 +393,7 @@ class DuckDBEngine(Engine):
         return table
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query half a million or so at a time, as they are asked for.
+        """Yield the rows of an exact query a quarter of a million or so at a time, as they are asked for.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.

@@ -129,7 +129,7 @@ class Reader:
         return self.scratch(sql, {**self.lent, **lent}) if self.scratch is not None else self(sql, lent)
 
     def stream_parts(self, sql: str) -> Iterator[pa.Table]:
-        """Yield the rows in parts of half a million or so, at least one, each held only while it is looked at."""
+        """Yield the rows in parts of a quarter of a million or so, at least one, each held only while it is looked at."""
         if self.stream is None:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)

@@ -41,11 +41,11 @@ def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray
     """
     starts = find_runs(units)
     sizes = np.diff(starts, append=len(units))
-    many = sizes > groups
-    if not many.any():
+    many = np.flatnonzero(sizes > groups)
+    if not len(many):
         return None
-    kept = np.repeat(~many, sizes)
-    first, counts = starts[many], sizes[many]
+    kept = np.repeat(sizes <= groups, sizes)
+    first, counts = starts.take(many), sizes.take(many)
     if groups <= _FEW_GROUPS and int(counts.max()) < _WORD:
         for pick in _draw_sets(counts, groups, entropy):
             kept[first + pick] = True

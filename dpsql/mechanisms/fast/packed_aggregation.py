@@ -46,6 +46,8 @@ PACKED_TOTALS = "dpsql_totals"
 """The name under which the totals are lent."""
 
 _SAFE = 1 << 62
+_FEW_ROWS = 1 << 18
+"""Rows below which one grouping by unit is as quick."""
 _KEPT = 50
 """Texts of which the ranges are kept, for each table."""
 
@@ -157,7 +159,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     coded: CodedUnit | None = None
     """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The same with codes, where units are integers whose gaps are too wide for the bits that are left.
+    """The same by groups with codes, where units are integers whose gaps are too wide for the bits that are left.
 
     It is seldom taken, so its texts are proved when they are read, and not for each statement.
     """
@@ -206,7 +208,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
         """Return the rows that the query would give, or None where the data do not fit, or are few."""
-        if not read.room or _reads_little(read, self.ranges):
+        if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
             return None
         with self._hold_still(read) as still:
             found = self._layout(still)
@@ -236,25 +238,30 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     def may_be_coded(self, read: base.Reader) -> bool:
         """Tell whether there may be codes of the units: kept ones, or some for this statement alone."""
-        return self._may_keep(read) or (read.snapshot is not None and self._is_worth_codes)
+        return self._may_keep(read) or read.snapshot is not None
 
     def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
-    @property
-    def _is_worth_codes(self) -> bool:
-        """True where codes for one statement alone are sooner made than its plain query is answered: where there are groups."""
-        return bool(self.routes[-1].keys)
+    def _is_worth_reading(self, read: base.Reader) -> bool:
+        """Tell whether this is likely to be sooner than the plan's query.
+
+        Without groups that one is, where rows are few or units need codes that can't be kept.
+        """
+        if self.routes[-1].keys:
+            return True
+        few = 0 < read.estimate_rows(self.ranges) < _FEW_ROWS
+        return not few and (self.coded is None or self._may_keep(read))
 
     @contextlib.contextmanager
     def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
         """Give a reader whose texts see one state of the data, where codes are needed and none can be kept."""
-        if self.coded is None or read.snapshot is None or not self._is_worth_codes or self._may_keep(read):
+        if self.coded is None or read.snapshot is None or self._may_keep(read):
             yield read
             return
         text = self.coded.hashes if read.exact is None else read.exact(self.coded.hashes, read.lent)
         with read.snapshot(text) as memory:
-            yield read if memory is None else replace(read, unit_memory=lambda _: memory)
+            yield read if memory is None else replace(read, memory=None, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
         """Read as often as where the data fit."""
@@ -272,8 +279,9 @@ class PackedAggregation(FastRoute[pa.Table]):
         elif self.groups is not None:
             kept = choose_groups(part.units, self.groups, entropy)
         if kept is not None:
-            codes, count, sums = codes[kept], count[kept], [s[kept] for s in sums]
-            rows = None if rows is None else rows[kept]
+            places = np.flatnonzero(kept)  # to look these up is sooner done than to try a mask five times
+            codes, count, sums = codes.take(places), count.take(places), [s.take(places) for s in sums]
+            rows = None if rows is None else rows.take(places)
         return codes, [added for _, added in _contributions(self.tallies, count, sums, rows, self.shared)]
 
     @property

@@ -1,8 +1,8 @@
 """Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
 
-Rows are read half a million or so at a time and kept in the least that the work needs. Where units (and their groups) are numbers
-without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept, eight bytes
-a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
+Rows are read a quarter of a million or so at a time and kept in the least that the work needs. Where units (and their groups)
+are numbers without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept,
+eight bytes a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ GROUP_BITS = 24
 """The bits of group codes beyond which an array of all groups would be larger than its content."""
 _SPARSE = 4
 """The most numbers in arrays of all units and their groups, per row, for which rows are counted and not sorted."""
-_PART = 1 << 18
-"""Rows or places of one part."""
+_PART = 1 << 16
+"""Rows or places of one part: arrays of fewer than a few hundred KiB come from memory that was used before."""
+_HALVED = 1 << 18
+"""Rows that one thread sorts alone."""
 _BLOCK = 1 << 16
 """Rows that are worked on at once: what stays in the cache of one core."""
 
@@ -201,7 +203,7 @@ def sort_pairs(packed: IntegerArray, layout: Layout, threads: int = 1) -> Iterat
 def _sort(values: IntegerArray, threads: int) -> None:
     """Sort an array in its place: from its middle on, what is less and what is not are sorted at once."""
     middle = len(values) // 2
-    if threads < 2 or middle < _PART:
+    if threads < 2 or middle < _HALVED:
         values.sort()
         return
     values.partition(middle)
@@ -310,16 +312,16 @@ class CellCounts:
         many = max(1, _PART // size)
         for start in range(0, len(self.rows), many * size):
             part = slice(start, start + many * size)
-            there = np.flatnonzero(self.rows[part])
-            rows, sums = self.rows[part][there], [total[part][there] for total in self.sums]
+            there = np.flatnonzero(self.rows[part] != 0)  # of integers themselves it takes six times as long
+            rows, sums = self.rows[part].take(there), [total[part].take(there) for total in self.sums]
             if self.shared:
                 sums.insert(0, rows & ((1 << self.shared) - 1))
                 rows >>= self.shared
             each: list[IntegerArray] = []
             for total, absent in zip(sums, self.absent, strict=True):
-                each += [rows if absent is None else rows - absent[part][there], total]
+                each += [rows if absent is None else rows - absent[part].take(there), total]
             units = there // size if size > 1 else there
-            yield UnitPart(units + start // size, codes[there - units * size], rows, each)
+            yield UnitPart(units + start // size, codes.take(there - units * size), rows, each)
 
     def _list_codes(self) -> IntegerArray:
         """Return the bits of all groups of one unit, in the order of its cells."""

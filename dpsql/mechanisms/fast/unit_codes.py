@@ -62,8 +62,8 @@ class UnitCodes:
         # The last is never passed, so every search ends.
         self._hashes = np.append(hashes, np.uint64(_LAST))
         many = np.bincount((hashes >> self._shift).view(np.int64), minlength=1 << (64 - int(self._shift)))
-        kind = np.int32 if self.size < 1 << 31 else np.int64
-        self._starts = (np.cumsum(many) - many).astype(kind)
+        self._starts = np.cumsum(many, dtype=np.int32 if self.size < 1 << 31 else np.int64)
+        np.subtract(self._starts, many, out=self._starts, casting="same_kind")
 
     @classmethod
     def of(cls, hashes: Hashes) -> UnitCodes | None:
@@ -83,16 +83,25 @@ class UnitCodes:
             place[:] = self._starts.take((some >> self._shift).view(np.int64), mode="clip")
             found = self._hashes.take(place, mode="clip")
             behind = np.flatnonzero(found < some)
-            for _ in range(_STEPS):
-                place[behind] += 1
-                found[behind] = self._hashes.take(place[behind], mode="clip")
-                behind = behind[found[behind] < some[behind]]
             if len(behind):
-                place[behind] = np.searchsorted(self._hashes, some[behind])
-                found[behind] = self._hashes[place[behind]]
+                self._go_on(some.take(behind), behind, place, found)
             if (found != some).any() or int(place.max()) >= self.size:
                 raise ChangedData
         return codes
+
+    def _go_on(self, sought: Hashes, behind: IntegerArray, place: IntegerArray, found: Hashes) -> None:
+        """Pass hashes before those that are sought, and note where these stand."""
+        at = place.take(behind)
+        for _ in range(_STEPS):
+            at += 1
+            here = self._hashes.take(at, mode="clip")
+            place[behind], found[behind] = at, here
+            left = np.flatnonzero(here < sought)
+            if not len(left):
+                return
+            behind, at, sought = behind.take(left), at.take(left), sought.take(left)
+        place[behind] = np.searchsorted(self._hashes, sought)
+        found[behind] = self._hashes[place[behind]]
 
 
 class _Turn:

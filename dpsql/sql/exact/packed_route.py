@@ -91,7 +91,7 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     route = packed.PackedAggregation(
         ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared, coded
     )
-    wide = write_coded_unit(bound.source) if kind == "BIGINT" else None
+    wide = write_coded_unit(bound.source) if kind == "BIGINT" and exact.keys else None
     return route if wide is None else replace(route, wide=replace(route, coded=wide))
 
 

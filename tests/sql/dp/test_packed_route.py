@@ -142,6 +142,22 @@ def test_the_same_totals_without_groups(
     assert found.release(make_reader(con), Entropy()).table.num_rows == 1
 
 
+def test_few_rows_without_groups_are_left_to_the_query(con: duckdb.DuckDBPyConnection) -> None:
+    """One grouping by unit is as quick there; by how many rows the engine estimates, and not by how many there are."""
+    log: list[str] = []
+    reader = make_reader(con, log)
+    few, many = (dataclasses.replace(reader, rows=lambda text, n=n: n) for n in (1, 1 << 18))
+    found = operator(con, "SELECT COUNT(*), SUM(x) FROM t").packed
+    assert found is not None
+    assert found.take(few, Entropy()) is None
+    assert not log
+    assert found.take(many, Entropy()) is not None
+    assert found.take(reader, Entropy()) is not None, "nothing is known"
+    by = operator(con, "SELECT k, COUNT(*) FROM t GROUP BY k").packed
+    assert by is not None
+    assert by.take(few, Entropy()) is not None
+
+
 def test_public_groups_with_gaps_are_coded(con: duckdb.DuckDBPyConnection) -> None:
     """Values between public groups are no groups: they must not take a place that a unit has."""
     text = "SELECT WITH DP OPTIONS (max_groups_contributed = 1) z, COUNT(*) FROM t GROUP BY z"
