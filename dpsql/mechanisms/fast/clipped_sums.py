@@ -7,7 +7,6 @@ start, exactly.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.fast.column_counts import work_beside
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, work_beside
 from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells
 from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
@@ -95,7 +94,7 @@ class ClippedSums:
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
         """Count all rows beside the thread that fetches them."""
-        work_beside(arrays, self.add, min(2, os.cpu_count() or 1))
+        work_beside(arrays, self.add, COUNTING_THREADS)
 
     def _make_tally(self) -> _Tally:
         made = _Tally(self._bins, len(self._values) + 1, self._cells.shift)

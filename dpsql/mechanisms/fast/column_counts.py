@@ -8,6 +8,7 @@ and on where the data are.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +32,8 @@ DECIMAL_DIGITS = 18
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
+COUNTING_THREADS = min(2, os.cpu_count() or 1)
+"""The threads that count: as many as there are cores of a small machine, for while rows are fetched others wait."""
 _WAITING = 4
 """Arrays that wait to be counted: those that came sooner than they were counted."""
 
