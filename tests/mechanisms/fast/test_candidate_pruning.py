@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from dpsql.mechanisms.fast import binned_columns, candidate_pruning, number_cells
 from dpsql.mechanisms.fast.binned_columns import BinnedColumn, ThresholdCells
-from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
+from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, GroupedCandidates, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
@@ -167,6 +168,41 @@ def test_doubles(small: None, op: str, factor: str) -> None:
 def test_several_winners(small: None, op: str, factor: str, top: int) -> None:
     near = [looked_at(seed, op, factor, seed % 2 == 1, seed % 4 > 1, top) for seed in range(8)]
     assert min(near) < 60 if top < 10 else min(near) >= min(top, 100)
+
+
+def test_groups_are_kept_for_whatever_is_grouped_alike(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of candidates that are lent: unless these are compared, or weighed, otherwise; the rows may be others."""
+    grouped: list[pa.Table] = []
+    group = GroupedCandidates.of
+
+    def note(table: pa.Table, *more: Any) -> GroupedCandidates:
+        grouped.append(table)
+        return group(table, *more)
+
+    monkeypatch.setattr(GroupedCandidates, "of", note)
+    rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
+    candidates, counts = made(1, ">=", "price", False)[1].candidates, []
+    asked = [
+        (">=", "price"),
+        (">=", "price"),
+        ("<", "price"),
+        ("<", "count"),
+        ("<", "count"),
+        (">=", "price"),
+    ]
+    for seed, (op, factor) in enumerate(asked):
+        sweep, rows = made(1, op, factor, False)
+        known = HistogramQuery(f"SELECT {seed} (h)", "x")
+        sweep = replace(sweep, histograms=(known,), steady="lent")
+        rows = Rows(candidates, np.random.default_rng(seed).integers(-20, 80, 400))
+        object.__setattr__(rows, "lent", {"lent": candidates})
+        found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
+        exact = replace(sweep, steady=None).take(rows, Entropy(), varying=True)
+        assert found is not None
+        assert exact is not None
+        assert [found.utility(i) for i in range(100)] == exact.scores.tolist()
+        counts.append(len(grouped))
+    assert counts == [1, 1, 2, 3, 3, 4]
 
 
 def test_several_winners_of_unequal_candidates_are_all_scored(small: None) -> None:
