@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, stream_column
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, stream_column
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
@@ -107,7 +106,7 @@ class BinnedColumn:
         self._held: list[tuple[NDArray[Any], NDArray[np.uint16]]] = []
         self._room = np.empty(0, dtype=_NUMBER)
         self._all: ThresholdCounts | None = None
-        self._free, self._tallies = deque[_Tally](), list[_Tally]()
+        self._tallies = ThreadTallies(lambda: _Tally(known.cells))
 
     def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
         """Count what comes, beside the thread that fetches it, and hold it as long as it is not more bytes than ``room``."""
@@ -128,7 +127,7 @@ class BinnedColumn:
                     waiting.popleft().result()
         for task in waiting:
             task.result()
-        for tally in self._tallies:
+        for tally in self._tallies.all:
             self.counts += tally.counts
 
     def _make_counts(self, end: Thresholds) -> ThresholdCounts:
@@ -145,21 +144,11 @@ class BinnedColumn:
     def _count(self, values: NDArray[Any], numbers: NDArray[np.uint16] | None = None) -> None:
         """Count rows, and write their cells to ``numbers``; threads may do so at once."""
         start = 0
-        with self._borrow_tally() as tally:
+        with self._tallies.lend() as tally:
             for cells in tally.add(values):
                 if numbers is not None:
                     numbers[start : start + len(cells)] = cells
                 start += len(cells)
-
-    @contextmanager
-    def _borrow_tally(self) -> Iterator[_Tally]:
-        try:
-            tally = self._free.pop()
-        except IndexError:
-            tally = _Tally(self._known.cells)
-            self._tallies.append(tally)
-        yield tally
-        self._free.append(tally)
 
     def run(self, first: int, last: int, end: Thresholds) -> ThresholdSums:
         """Sum the rows on the side of thresholds that is asked for, which are in cells from ``first`` up to before ``last``."""
@@ -169,9 +158,8 @@ class BinnedColumn:
 
         def select(part: tuple[NDArray[Any], NDArray[np.uint16]]) -> NDArray[Any]:
             values, numbers = part
-            return values[
-                np.flatnonzero(numbers - _NUMBER.type(first) < last - first)
-            ]  # those before are wrapped
+            # what is before the first one is wrapped, and so beyond all
+            return values[np.flatnonzero(numbers - _NUMBER.type(first) < last - first)]
 
         counts.add_parts(self._held, select)
         return counts.sums(int(self.counts[:first].sum()), int(self.counts[last:].sum()))

@@ -12,8 +12,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
 
 _Part = TypeVar("_Part")
+_Tally = TypeVar("_Tally")
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -157,6 +159,29 @@ def work_beside(parts: Iterable[_Part], work: Callable[[_Part], None], threads: 
                 waiting.popleft().result()
         for task in waiting:
             task.result()
+
+
+class ThreadTallies(Generic[_Tally]):
+    """What threads count in: each has one of its own while it counts.
+
+    Args:
+        make: makes one more, where all are lent.
+    """
+
+    def __init__(self, make: Callable[[], _Tally]) -> None:
+        self._make, self._free = make, deque[_Tally]()
+        self.all: list[_Tally] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[_Tally]:
+        """Lend one to this thread."""
+        try:
+            tally = self._free.pop()
+        except IndexError:
+            tally = self._make()
+            self.all.append(tally)
+        yield tally
+        self._free.append(tally)
 
 
 def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:

@@ -10,7 +10,6 @@ No row is held. Nothing depends on the values but the time of the few rows in cr
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, work_beside
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
@@ -190,17 +189,15 @@ class ThresholdCounts:
 
     def __init__(self, thresholds: SortedThresholds) -> None:
         self._thresholds, self._cells, self._sides = thresholds, thresholds.cells, thresholds.sides
-        self._free = deque[_Tally]()
-        self._all: list[_Tally] = []
+        self._tallies = ThreadTallies(self._make_tally)
 
     # -- counting ------------------------------------------------------------------------------------------------
 
     def add(self, values: NDArray[Any]) -> None:
         """Count rows; threads may do so at once."""
-        tally = self._free.pop() if self._free else self._make_tally()
-        for part in cut_blocks(values):
-            self._add(part, tally)
-        self._free.append(tally)
+        with self._tallies.lend() as tally:
+            for part in cut_blocks(values):
+                self._add(part, tally)
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
         """Count all rows beside the thread that fetches them."""
@@ -209,16 +206,14 @@ class ThresholdCounts:
     def add_parts(self, parts: Iterable[_Part], select: Callable[[_Part], NDArray[Any]]) -> None:
         """Count the rows that are selected of each part, beside the thread that fetches these."""
         work_beside(parts, lambda part: self.add(select(part)), COUNTING_THREADS)
-        if len(self._all) > 1:
+        if len(self._tallies.all) > 1:
             with ThreadPoolExecutor(COUNTING_THREADS) as beside:
-                list(beside.map(_Tally.fold, self._all))
+                list(beside.map(_Tally.fold, self._tallies.all))
 
     def _make_tally(self) -> _Tally:
         known = self._thresholds
         classes = 0 if known.crowded is None else 2 * len(known.values) + 1
-        made = _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
-        self._all.append(made)
-        return made
+        return _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
 
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
         size, known = len(part), self._thresholds
@@ -259,14 +254,14 @@ class ThresholdCounts:
         """Return the sums, with so many rows more that are below all thresholds, and above all."""
         known, count = self._thresholds, len(self._sides)
         bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
-        for tally in self._all:
+        for tally in self._tallies.all:
             bins += tally.bins[:-1]
         bins[0] += below
         np.cumsum(bins, out=bins)
         sums = self._pick(bins) if known.ladder_start is None else bins[count * known.ladder_start :]
         if known.crowded is not None:
             classes = np.zeros(2 * len(known.values) + 1, dtype=np.int64)
-            for tally in self._all:
+            for tally in self._tallies.all:
                 classes += tally.classes
             np.cumsum(classes, out=classes)
             for place, after in enumerate(self._sides):
