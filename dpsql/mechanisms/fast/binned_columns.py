@@ -41,8 +41,12 @@ _WAITING = 4
 """Parts that wait to be counted, where they are not held."""
 _NUMBER = np.dtype(np.uint16)
 """The type of a cell that is held: there are fewer cells than it has numbers."""
-_RESERVED = 1 << 24
-"""The cells for which memory is asked at once. What is not written takes none, and pages of such an array are large."""
+_RESERVED = 15 << 20
+"""The cells for which memory is asked at once. What is not written takes none, and pages of such an array are large.
+
+They are a little less than 32 MiB, up to which glibc learns from what is freed how much of it to keep. So the parts of a column
+are written where those of the last one were: new pages take the kernel as long as half of the counting takes.
+"""
 
 
 @dataclass(frozen=True)
