@@ -1,10 +1,10 @@
 """A private column in rough cells, of which the rows of some are told apart afterwards.
 
 A count for each of a million thresholds wants as many places in memory, and every row goes to another of them. A few thousand
-cells of neighbouring numbers stay in the processor's cache: half the time. The rows that came are held, so that those of
-a few cells can be told apart afterwards. Nothing is read twice, so every count is of the same rows. A number's cell never
-falls as the number grows, be it a row's or a threshold: below a threshold are all rows of the cells before its own, and
-some of those in its own. Where more rows come than may be held, all are told apart as they come.
+cells of neighbouring numbers stay in the processor's cache: half the time. The rows that came are held, each with its cell,
+so that those of a few cells can be told apart afterwards. Nothing is read twice, so every count is of the same rows. A
+number's cell never falls as the number grows, be it a row's or a threshold: below a threshold are all rows of the cells
+before its own, and some of those in its own. Where more rows come than may be held, all are told apart as they come.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.fast.column_counts import stream_column
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, stream_column
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
@@ -27,7 +28,6 @@ from dpsql.mechanisms.fast.number_cells import (
     cut_blocks,
 )
 from dpsql.mechanisms.fast.threshold_counts import (
-    Compared,
     SortedThresholds,
     ThresholdCounts,
     ThresholdSums,
@@ -39,21 +39,34 @@ _CELL_BITS = 13
 """There are about ``2**_CELL_BITS`` cells: their counts stay in a cache of the core."""
 _WAITING = 4
 """Parts that wait to be counted, where they are not held."""
+_NUMBER = np.dtype(np.uint16)
+"""The type of a cell that is held: there are fewer cells than it has numbers."""
+_RESERVED = 15 << 20
+"""The cells for which memory is asked at once. What is not written takes none, and pages of such an array are large.
+
+They are a little less than 32 MiB, up to which glibc learns from what is freed how much of it to keep. So the parts of a column
+are written where those of the last one were: new pages take the kernel as long as half of the counting takes.
+"""
 
 
-class BinnedColumn:
-    """The cells of thresholds; ``counts`` holds the number of rows in each."""
+@dataclass(frozen=True)
+class ThresholdCells:
+    """The cells of all thresholds that a column is compared with: public, so that they may be kept for another statement.
 
-    def __init__(self, counted: HistogramQuery, all_ends: Compared, cells: NumberCells) -> None:
-        self._counted, self._all_ends, self._cells = counted, all_ends, cells
-        self.counts = np.zeros(cells.count, dtype=np.int64)
-        self._held: list[NDArray[Any]] = []
-        self._all: ThresholdCounts | None = None
-        self._numbers = np.empty(BLOCK_ROWS, dtype=np.int64)
-        self._compared = np.empty(BLOCK_ROWS, dtype=cells.kind)
+    Args:
+        counted: what is known of the column.
+        end: the thresholds.
+        after: rows at most a threshold are asked for, not those below it.
+        cells: about ``2**_CELL_BITS`` of them.
+    """
+
+    counted: HistogramQuery
+    end: Thresholds
+    after: bool
+    cells: NumberCells
 
     @classmethod
-    def between(cls, counted: HistogramQuery, end: Thresholds, after: bool) -> BinnedColumn | None:
+    def between(cls, counted: HistogramQuery, end: Thresholds, after: bool) -> ThresholdCells | None:
         """Make the cells of thresholds; None where these can't be counted here."""
         cells: NumberCells
         if counted.doubles:
@@ -63,59 +76,103 @@ class BinnedColumn:
             if ends is None:
                 return None
             cells = IntegerCells(*ends, _CELL_BITS)
-        return cls(counted, (end, after), cells)
+        return cls(counted, end, after, cells)
 
-    def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
-        """Count what comes, beside the thread that fetches it, and hold it as long as it is not more bytes than ``room``."""
-        waiting = deque[Future[None]]()
-        with ThreadPoolExecutor(1) as beside:
-            for values in arrays:
-                waiting.append(beside.submit(self._count, values))
-                room -= values.nbytes
-                if room < 0 and self._all is None:
-                    self._all = self._make_counts(self._all_ends)
-                    for part in self._held:
-                        waiting.append(beside.submit(self._all.add, part))
-                    self._held.clear()
-                if self._all is None:
-                    self._held.append(values)
-                    continue
-                waiting.append(beside.submit(self._all.add, values))
-                while len(waiting) > 2 * _WAITING:
-                    waiting.popleft().result()
-        for task in waiting:
-            task.result()
+    def of(self, end: Thresholds) -> NDArray[np.int64]:
+        """Return the cells of some of the thresholds."""
+        return self.cells.of(read_edges(end, self.after, self.counted.doubles, self.counted.digits))
 
-    def _make_counts(self, ends: Compared) -> ThresholdCounts:
-        return ThresholdCounts(SortedThresholds([ends], self._counted.doubles, self._counted.digits))
 
-    def _count(self, values: NDArray[Any]) -> None:
+class _Tally:
+    """The counts of one thread, and its memory."""
+
+    def __init__(self, cells: NumberCells) -> None:
+        self.counts = np.zeros(cells.count, dtype=np.int64)
+        self._cells = cells
+        self._numbers = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._compared = np.empty(BLOCK_ROWS, dtype=cells.kind)
+
+    def add(self, values: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
+        """Count rows, and yield the cells of each block of them, which are overwritten by the next one's."""
         for part in cut_blocks(values):
             x = self._cells.compared(part, self._compared[: len(part)])
             cells = self._cells.number(x, self._numbers[: len(part)])
             self.counts += np.bincount(cells, minlength=len(self.counts))
+            yield cells
 
-    def of(self, end: Thresholds, after: bool) -> NDArray[np.int64]:
-        """Return the cells of thresholds. ``after``: rows at most a threshold are asked for, not those below it."""
-        return self._cells.of(read_edges(end, after, self._counted.doubles, self._counted.digits))
 
-    def run(self, first: int, last: int, end: Thresholds, after: bool) -> ThresholdSums:
-        """Sum the rows below thresholds in the cells from ``first`` up to before ``last``, or at most these (``after``)."""
+class BinnedColumn:
+    """The cells of thresholds; ``counts`` holds the number of rows in each."""
+
+    def __init__(self, known: ThresholdCells) -> None:
+        self._known = known
+        self.counts = np.zeros(known.cells.count, dtype=np.int64)
+        self._held: list[tuple[NDArray[Any], NDArray[np.uint16]]] = []
+        self._room = np.empty(0, dtype=_NUMBER)
+        self._all: ThresholdCounts | None = None
+        self._tallies = ThreadTallies(lambda: _Tally(known.cells))
+
+    def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
+        """Count what comes, beside the thread that fetches it, and hold it as long as it is not more bytes than ``room``."""
+        waiting = deque[Future[Any]]()
+        with ThreadPoolExecutor(COUNTING_THREADS) as beside:
+            for values in arrays:
+                room -= values.nbytes + _NUMBER.itemsize * len(values)
+                if room < 0 and self._all is None:
+                    self._all = self._make_counts(self._known.end)
+                    waiting += [beside.submit(self._all.add, part) for part, _ in self._held]
+                    self._held.clear()
+                if self._all is None:
+                    self._held.append((values, self._reserve(len(values))))
+                    waiting.append(beside.submit(self._count, *self._held[-1]))
+                    continue
+                waiting += (beside.submit(self._count, values), beside.submit(self._all.add, values))
+                while len(waiting) > 2 * _WAITING:
+                    waiting.popleft().result()
+        for task in waiting:
+            task.result()
+        for tally in self._tallies.all:
+            self.counts += tally.counts
+
+    def _make_counts(self, end: Thresholds) -> ThresholdCounts:
+        known, counted = self._known, self._known.counted
+        return ThresholdCounts(SortedThresholds([(end, known.after)], counted.doubles, counted.digits))
+
+    def _reserve(self, size: int) -> NDArray[np.uint16]:
+        """Return where the cells of so many rows are written: parts of what comes in pages that are large."""
+        if size > len(self._room):
+            self._room = np.empty(max(size, _RESERVED), dtype=_NUMBER)
+        mine, self._room = self._room[:size], self._room[size:]
+        return mine
+
+    def _count(self, values: NDArray[Any], numbers: NDArray[np.uint16] | None = None) -> None:
+        """Count rows, and write their cells to ``numbers``; threads may do so at once."""
+        start = 0
+        with self._tallies.lend() as tally:
+            for cells in tally.add(values):
+                if numbers is not None:
+                    numbers[start : start + len(cells)] = cells
+                start += len(cells)
+
+    def run(self, first: int, last: int, end: Thresholds) -> ThresholdSums:
+        """Sum the rows on the side of thresholds that is asked for, which are in cells from ``first`` up to before ``last``."""
         if self._all is not None:
             return self._all.sums()
-        counts = self._make_counts((end, after))
-        counts.add_all(self._held, self._cells.selector(first, last))
+        counts = self._make_counts(end)
+
+        def select(part: tuple[NDArray[Any], NDArray[np.uint16]]) -> NDArray[Any]:
+            values, numbers = part
+            # what is before the first one is wrapped, and so beyond all
+            return values[np.flatnonzero(numbers - _NUMBER.type(first) < last - first)]
+
+        counts.add_parts(self._held, select)
         return counts.sums(int(self.counts[:first].sum()), int(self.counts[last:].sum()))
 
 
-def bin_column(
-    counted: HistogramQuery, end: Thresholds, after: bool, read: Reader, text: str
-) -> BinnedColumn | None:
-    """Count the column ``text`` in cells for its thresholds.
-
-    None where rows must stay where they are, or thresholds are beyond what is compared here.
-    """
-    made = BinnedColumn.between(counted, end, after) if read.room else None
-    if made is not None:
-        made.count(stream_column(read, text, counted.doubles, counted.places), 8 * read.room)
+def bin_column(known: ThresholdCells, read: Reader, text: str) -> BinnedColumn | None:
+    """Count the column ``text`` in cells; None where rows must stay where they are."""
+    if not read.room:
+        return None
+    made, counted = BinnedColumn(known), known.counted
+    made.count(stream_column(read, text, counted.doubles, counted.places), 8 * read.room)
     return made

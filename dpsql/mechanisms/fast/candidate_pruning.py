@@ -14,7 +14,7 @@ smaller than theirs, and kept with the exact ratio. So rough counts only change 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Claim, ClaimedText, Reader
 from dpsql.mechanisms.fast import FastRoute
-from dpsql.mechanisms.fast.binned_columns import BinnedColumn, bin_column
+from dpsql.mechanisms.fast.binned_columns import BinnedColumn, ThresholdCells, bin_column
 from dpsql.mechanisms.fast.candidate_scores import (
     BOUNDS_FROM_BELOW,
     UP_TO_BOUND,
@@ -90,26 +90,20 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
         term, counted = self.scores.terms[0], self.scores.histograms[0]
         few = self.size is not None and self.size < FEW_CANDIDATES
         unequal = self.top > 1 and self.varying and term.factor.column is not None
-        found = None if few or unequal else read_countable(self.scores, read)
-        if found is None:
+        known = None if few or unequal else group_countable(self.scores, read)
+        if known is None:
             return None
-        table, end = found.table, found.ends[term.bounds[0][1]]
-        factor = np.broadcast_to(term.factor.of(table), table.num_rows)
-        least, most = int(factor.min()), int(factor.max())
-        if end.missing is not None or least < 0 < most or not counted.can_compare(end):
-            return None
-        near: Nearness = EqualNearness(self.rates.equal, min(self.top, table.num_rows))
-        one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in (least, most))
+        near: Nearness = EqualNearness(self.rates.equal, min(self.top, known.table.num_rows))
+        ends = (known.least, known.most)
+        one, other = (int(self.scores.bound_unit_moves(term.bound_moves(f))[0]) for f in ends)
         if self.varying and one != other:
             c = compute_spread(self.rates.unequal)
             if c is None:
                 return None
-            near = UnequalNearness(self.rates.unequal, self.rates.margin(table.num_rows), c)
+            near = UnequalNearness(self.rates.unequal, self.rates.margin(known.table.num_rows), c)
         assert counted.column is not None
-        cells = bin_column(counted, end, term.bounds[0][0] in UP_TO_BOUND, read, counted.column)
-        if cells is None:
-            return None
-        return CandidateCells(self.scores, table, end, factor, cells, self.varying).prune(near)
+        cells = bin_column(known.cells, read, counted.column)
+        return None if cells is None else CandidateCells(self.scores, known, cells, self.varying).prune(near)
 
 
 def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
@@ -124,15 +118,99 @@ def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | 
 
 
 @dataclass(frozen=True)
+class GroupedCandidates:
+    """Candidates in groups of neighbours, with thresholds in close cells: public, so that they are kept for another choice.
+
+    Args:
+        table: the candidates as they came.
+        cells: the cells of their thresholds.
+        factor: of each candidate.
+        least, most: the ends of all factors.
+        order: in which groups have them (None: as they came).
+        starts: the start of each group.
+        lowest, highest: the cells of its thresholds.
+        factors: the least and the greatest of each group.
+    """
+
+    table: pa.Table
+    cells: ThresholdCells
+    factor: Integers
+    least: int
+    most: int
+    order: NDArray[np.intp] | None
+    starts: NDArray[np.intp]
+    lowest: NDArray[np.int64]
+    highest: NDArray[np.int64]
+    factors: tuple[Integers, Integers]
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """The number of candidates in each group."""
+        return np.diff(self.starts, append=self.table.num_rows)
+
+    @classmethod
+    def of(cls, table: pa.Table, cells: ThresholdCells, factor: Integers) -> GroupedCandidates:
+        """Group candidates; unordered ones are sorted by cells before."""
+        size, values = table.num_rows, cells.end.values
+        together = (size - 1) // _GROUPS + 1
+        starts, order = np.arange(0, size, together), None
+
+        def find_ends() -> Iterator[NDArray[np.int64]]:
+            ordered = values if order is None else values[order]
+            for pick in (np.fmin, np.maximum):  # NaN is the greatest
+                yield cells.of(Thresholds(pick.reduceat(ordered, starts), cells.end.scale))
+
+        lowest, highest = find_ends()
+        wide = highest - lowest > _CLOSE * (cells.cells.count // len(starts) + 1)
+        if np.count_nonzero(wide) * _CLOSE > len(starts):
+            order = np.argsort(cells.of(cells.end).astype(np.uint16), kind="stable")
+        elif wide.any():
+            alone = np.repeat(wide, together)[:size]
+            alone[starts] = True
+            starts = np.flatnonzero(alone)
+        if wide.any():
+            lowest, highest = find_ends()
+        ordered = factor if order is None else factor[order]
+        low, high = (pick.reduceat(ordered, starts) for pick in (np.minimum, np.maximum))
+        ends = (int(low.min()), int(high.max()))
+        return cls(table, cells, factor, *ends, order, starts, lowest, highest, (low, high))
+
+
+def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates | None:
+    """Group candidates of :func:`read_countable`; None of others, of factors of both signs, and of what is not compared here."""
+    found = read_countable(scores, read) if read.room else None
+    if found is None:
+        return None
+    term, counted = scores.terms[0], scores.histograms[0]
+    op, column = term.bounds[0]
+    end = found.ends[column]
+    if end.missing is not None or not counted.can_compare(end):
+        return None
+
+    like = replace(counted, query="", column=None)  # whatever else the statement asks
+
+    def group() -> GroupedCandidates | None:
+        cells = ThresholdCells.between(like, end, op in UP_TO_BOUND)
+        factor = np.broadcast_to(term.factor.of(found.table), found.table.num_rows)
+        return None if cells is None else GroupedCandidates.of(found.table, cells, factor)
+
+    known = found.make_once((like, term.bounds, term.factor), group)
+    return None if known is None or known.least < 0 < known.most else known
+
+
+@dataclass(frozen=True)
 class CandidateCells:
     """Candidates, and their statistic as far as the cells determine it."""
 
     scores: CandidateScores
-    table: pa.Table
-    end: Thresholds
-    factor: Integers
+    known: GroupedCandidates
     cells: BinnedColumn
     varying: bool
+
+    @property
+    def table(self) -> pa.Table:
+        """The candidates as they came."""
+        return self.known.table
 
     def prune(self, near: Nearness) -> PrunedCandidates:
         rows, first, last = self._keep(near)
@@ -154,82 +232,30 @@ class CandidateCells:
     def _term(self) -> ScoreTerm:
         return self.scores.terms[0]
 
-    @property
-    def _after(self) -> bool:
-        """True where rows at most a threshold are asked for, not those below it."""
-        return self._term.bounds[0][0] in UP_TO_BOUND
-
-    @property
-    def _together(self) -> int:
-        """The candidates of one group."""
-        return (int(self.table.num_rows) - 1) // _GROUPS + 1
-
     def _score(self, table: pa.Table, first: int, last: int) -> ScoredCandidates:
         """Score candidates whose thresholds are in the cells from ``first`` up to before ``last``."""
         ends = self.scores.read_thresholds(table)
         assert ends is not None  # as those of all were
-        run = self.cells.run(first, last, ends[self._term.bounds[0][1]], self._after)
+        run = self.cells.run(first, last, ends[self._term.bounds[0][1]])
         return self.scores.score(table, ends, [run], self.varying)
-
-    def _group(self) -> CandidateGroups:
-        """Group neighbours with thresholds in close cells; unordered candidates are sorted by cells before."""
-        size = self.table.num_rows
-        starts = np.arange(0, size, self._together)
-        found = self._bound_groups(None, starts)
-        wide = found.highest - found.lowest > _CLOSE * (len(self.cells.counts) // len(starts) + 1)
-        if np.count_nonzero(wide) * _CLOSE > len(starts):
-            order = np.argsort(self._find_cells(self.end).astype(np.uint16), kind="stable")
-            return self._bound_groups(order, starts)
-        if not wide.any():
-            return found
-        alone = np.repeat(wide, self._together)[:size]
-        alone[starts] = True
-        return self._bound_groups(None, np.flatnonzero(alone))
-
-    def _find_cells(self, end: Thresholds) -> NDArray[np.int64]:
-        return self.cells.of(end, self._after)
-
-    def _bound_groups(self, order: NDArray[np.intp] | None, starts: NDArray[np.intp]) -> CandidateGroups:
-        values = self.end.values if order is None else self.end.values[order]
-        ends = (pick.reduceat(values, starts) for pick in (np.fmin, np.maximum))  # NaN is the greatest
-        return CandidateGroups(
-            order, starts, *(self._find_cells(Thresholds(v, self.end.scale)) for v in ends)
-        )
 
     def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
         """Return the candidates that may be near, groups at a time, and the cells of their thresholds."""
-        groups = self._group()
-        order, starts, lowest, highest = groups.order, groups.starts, groups.lowest, groups.highest
-        factor = self.factor if order is None else self.factor[order]
-        factors, corners = self._find_corners(groups, factor)
-        moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in factors]
+        known, corners = self.known, self._find_corners()
+        moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in known.factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
-        sizes = np.diff(starts, append=len(factor))
-        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved), sizes))
-        kept = np.flatnonzero(np.repeat(may, sizes))
-        rows = kept if order is None else np.sort(order[kept])
-        return rows, int(lowest[may].min()), int(highest[may].max()) + 1
+        may = near.may_hold(GroupBounds(low, high, np.minimum(*moved), np.maximum(*moved), known.sizes))
+        kept = np.flatnonzero(np.repeat(may, known.sizes))
+        rows = kept if known.order is None else np.sort(known.order[kept])
+        return rows, int(known.lowest[may].min()), int(known.highest[may].max()) + 1
 
-    def _find_corners(
-        self, groups: CandidateGroups, factor: Integers
-    ) -> tuple[list[Integers], list[Integers]]:
-        """Return the least and greatest factors of groups, and numbers between whose extremes their statistics are."""
+    def _find_corners(self) -> list[Integers]:
+        """Return numbers between whose extremes the statistics of each group are."""
         below = np.concatenate([[0], np.cumsum(self.cells.counts)])
-        counts = [below[groups.lowest], below[groups.highest + 1]]
+        counts = [below[self.known.lowest], below[self.known.highest + 1]]
         if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
             counts = [below[-1] - n for n in counts]
-        factors = [pick.reduceat(factor, groups.starts) for pick in (np.minimum, np.maximum)]
-        return factors, [multiply_integers(f, n) for f in factors for n in counts]
-
-
-@dataclass(frozen=True)
-class CandidateGroups:
-    """Candidates in an order (None: as they came), the start of each group, and the cells of its thresholds."""
-
-    order: NDArray[np.intp] | None
-    starts: NDArray[np.intp]
-    lowest: NDArray[np.int64]
-    highest: NDArray[np.int64]
+        return [multiply_integers(f, n) for f in self.known.factors for n in counts]
 
 
 def take_rows(table: pa.Table, rows: Integers) -> pa.Table:

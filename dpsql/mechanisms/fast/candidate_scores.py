@@ -8,9 +8,10 @@ integers. Whether the route is taken depends on types and on the candidates, nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,8 @@ from dpsql.mechanisms.fast.thresholds import (
 from dpsql.mechanisms.selection.utility_forms import Linear, UtilityForm
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
+
+_Made = TypeVar("_Made")
 
 CANDIDATE_PLACE = "dpsql_ord"
 """The candidates' column of their place."""
@@ -151,11 +154,12 @@ class ScoreTerm:
 
 @dataclass(frozen=True)
 class PublicCandidates:
-    """Candidates as they came, their thresholds by column, and the orders of thresholds that were made for columns of rows."""
+    """Candidates as they came, their thresholds by column, and what was made of these for columns of rows: orders, or groups."""
 
     table: pa.Table
     ends: Mapping[str, Thresholds]
     _sorted: dict[object, SortedThresholds] = field(default_factory=dict, repr=False)
+    _made: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def sort(self, columns: Sequence[tuple[str, bool]], doubles: bool, digits: int) -> SortedThresholds:
         """Return thresholds in order, of columns and whether rows at most these are asked for.
@@ -172,6 +176,15 @@ class PublicCandidates:
             self._sorted.clear()
             if found.nbytes <= _MOST_KEPT:
                 self._sorted[key] = found
+        return found
+
+    def make_once(self, key: object, make: Callable[[], _Made]) -> _Made:
+        """Return what was made last of these candidates if it has this key, or else make it and keep it."""
+        found: _Made | None = self._made.get(key)
+        if found is None:
+            found = make()
+            self._made.clear()
+            self._made[key] = found
         return found
 
 

@@ -7,15 +7,13 @@ start, exactly.
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.fast.column_counts import work_beside
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, work_beside
 from dpsql.mechanisms.fast.number_cells import BLOCK_ROWS, IntegerCells
 from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
@@ -84,23 +82,20 @@ class ClippedSums:
         self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=np.int64))
         self._near[self._numbers] = self._known
         self._bins = self._cells.count + 2  # what is apart goes to the last bin
-        self._free, self._all = deque[_Tally](), list[_Tally]()
+        self._tallies = ThreadTallies(self._make_tally)
 
     def add(self, values: NDArray[Any]) -> None:
         """Count rows; threads may do so at once."""
-        tally = self._free.pop() if self._free else self._make_tally()
-        for start in range(0, len(values), tally.block):
-            self._add(values[start : start + tally.block], tally)
-        self._free.append(tally)
+        with self._tallies.lend() as tally:
+            for start in range(0, len(values), tally.block):
+                self._add(values[start : start + tally.block], tally)
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
         """Count all rows beside the thread that fetches them."""
-        work_beside(arrays, self.add, min(2, os.cpu_count() or 1))
+        work_beside(arrays, self.add, COUNTING_THREADS)
 
     def _make_tally(self) -> _Tally:
-        made = _Tally(self._bins, len(self._values) + 1, self._cells.shift)
-        self._all.append(made)
-        return made
+        return _Tally(self._bins, len(self._values) + 1, self._cells.shift)
 
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
         size = len(part)
@@ -122,7 +117,7 @@ class ClippedSums:
         """Return the sum of the values, each held to at most b (b NULL: 0)."""
         counts, rests = np.zeros((2, self._bins), dtype=np.int64)
         apart, sums_apart = np.zeros((2, len(self._values) + 1), dtype=np.int64)
-        for tally in self._all:
+        for tally in self._tallies.all:
             for whole, part in zip((counts, rests), tally.bins(), strict=True):
                 whole += part
             apart += tally.apart

@@ -8,12 +8,13 @@ and on where the data are.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from dpsql.mechanisms.fast import FastRoute
 from dpsql.noise.entropy import Entropy
 
 _Part = TypeVar("_Part", bound=Sized)
+_Tally = TypeVar("_Tally")
 
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
@@ -34,6 +36,8 @@ _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
 """The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
 _ALONE = 1 << 16
 """Rows for which no thread is begun."""
+COUNTING_THREADS = min(2, os.cpu_count() or 1)
+"""The threads that count: as many as there are cores of a small machine, for while rows are fetched others wait."""
 _WAITING = 4
 """Arrays that wait to be counted: those that came sooner than they were counted."""
 
@@ -165,6 +169,29 @@ def work_beside(parts: Iterable[_Part], work: Callable[[_Part], None], threads: 
                 waiting.popleft().result()
         for task in waiting:
             task.result()
+
+
+class ThreadTallies(Generic[_Tally]):
+    """What threads count in: each has one of its own while it counts.
+
+    Args:
+        make: makes one more, where all are lent.
+    """
+
+    def __init__(self, make: Callable[[], _Tally]) -> None:
+        self._make, self._free = make, deque[_Tally]()
+        self.all: list[_Tally] = []
+
+    @contextmanager
+    def lend(self) -> Iterator[_Tally]:
+        """Lend one to this thread."""
+        try:
+            tally = self._free.pop()
+        except IndexError:
+            tally = self._make()
+            self.all.append(tally)
+        yield tally
+        self._free.append(tally)
 
 
 def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,6 @@ class NumberCells(ABC):
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         """Write the cells of numbers, as :meth:`compared` gives them, to ``out``."""
 
-    @abstractmethod
-    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        """Return what gives those of some numbers that are in the cells from ``first`` up to before ``last``."""
-
     def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any] | None:
         """Return the thresholds in cells, as they are compared, where these are computed sooner than looked up."""
         return None
@@ -57,7 +53,10 @@ class NumberCells(ABC):
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the cells of numbers."""
         held = np.empty(len(values), dtype=self.kind)
-        return self.number(self.compared(values, held), np.empty(len(values), dtype=np.int64))
+        cells = np.empty(len(values), dtype=np.int64)
+        for x, out in zip(cut_blocks(self.compared(values, held)), cut_blocks(cells), strict=True):
+            self.number(x, out)
+        return cells
 
 
 class IntegerCells(NumberCells):
@@ -76,21 +75,6 @@ class IntegerCells(NumberCells):
 
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(np.right_shift(compared, self.shift, out=out))
-
-    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        # what is beyond the cells is in those at the ends
-        least = self.low + (first << self.shift) if first else None
-        most = self.low + (last << self.shift) - 1 if last < self.count else None
-
-        def select(part: NDArray[Any]) -> NDArray[Any]:
-            own = np.iinfo(part.dtype)
-            if (least is not None and least > own.max) or (most is not None and most < own.min):
-                return part[:0]
-            above = None if least is None or least <= own.min else part >= least
-            below = None if most is None or most >= own.max else part <= most
-            return _take(part, above, below)
-
-        return select
 
 
 class IntegerRungs(IntegerCells):
@@ -119,9 +103,6 @@ class IntegerRungs(IntegerCells):
     def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(np.multiply(cells, self._step, out=out))
 
-    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        raise NotImplementedError("rungs are told apart, and not selected")
-
 
 class DoubleCells(NumberCells):
     """Doubles from ``low`` to ``high`` in cells of one width; one more is for what is above, and after an empty one NaN's.
@@ -144,8 +125,9 @@ class DoubleCells(NumberCells):
         with np.errstate(over="ignore"):
             start = _MAGIC - np.float64(low) * self._scale
         self._start = float(start) if np.isfinite(start) else _MAGIC
-        self._last, self._beyond = _MAGIC + last + 1, beyond
+        self._beyond = beyond
         self.count = last + 4
+        self._least, self._most = _repeat(_MAGIC), _repeat(_MAGIC + last + 1)
 
     @classmethod
     def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
@@ -166,32 +148,12 @@ class DoubleCells(NumberCells):
             np.multiply(compared, self._scale, out=held)
             np.add(held, self._start, out=held)
             # where no threshold is beyond, NaN need not be told from what is
-            (np.minimum if self._beyond else np.fmin)(held, self._last, out=held)
-            np.maximum(held, _MAGIC, out=held)
+            _pick(np.minimum if self._beyond else np.fmin, held, self._most)
+            _pick(np.maximum, held, self._least)
         np.bitwise_and(out, _MANTISSA, out=out)
         if self._beyond:
             np.minimum(out, self.count - 1, out=out)  # the bits of NaN are beyond all others
         return out
-
-    def selector(self, first: int, last: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        least = None if first == 0 else self._find_first(first)
-        # NaN is in a cell of its own, or in that of what is beyond
-        most = None if last >= (self.count if self._beyond else self.count - 2) else self._find_first(last)
-
-        def select(part: NDArray[Any]) -> NDArray[Any]:
-            above = None if least is None else ~_is_below(part, least)
-            return _take(part, above, None if most is None else _is_below(part, most))
-
-        return select
-
-    def _find_first(self, cell: int) -> float:
-        """Find the least double whose cell is at least this one (NaN: none is); ``cell`` is above 0."""
-        low, high = 0, _key(math.inf) - _key(-math.inf) + 1
-        while low < high:
-            middle = (low + high) // 2
-            inside = int(self.of(np.array([_double(_key(-math.inf) + middle)]))[0]) >= cell
-            low, high = (low, middle) if inside else (middle + 1, high)
-        return _double(_key(-math.inf) + low)
 
 
 class LogCells(DoubleCells):
@@ -200,15 +162,16 @@ class LogCells(DoubleCells):
     def __init__(self, low: float, high: float, count: int) -> None:
         least, most = _key(low), _key(high)
         self._shift = min(max(0, (most - least).bit_length() - (count.bit_length() - 1)), _MOST_SHIFT)
-        self._low, self._base, self._beyond = low, least >> self._shift, True
+        self._base, self._beyond = least >> self._shift, True
         last = (most >> self._shift) - self._base
-        self._last = _double(min(last + 1 + self._base << self._shift, _key(math.inf)))
+        self._least = _repeat(low)
+        self._most = _repeat(_double(min(last + 1 + self._base << self._shift, _key(math.inf))))
         self.count = last + 4
 
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
         held = out.view(np.float64)
-        np.maximum(compared, self._low, out=held)
-        np.minimum(held, self._last, out=held)
+        _pick(np.maximum, compared, self._least, held)
+        _pick(np.minimum, held, self._most)
         np.bitwise_and(out, INT64_MAX, out=out)  # NaN may have a sign
         np.right_shift(out, self._shift, out=out)
         np.subtract(out, self._base, out=out)
@@ -292,17 +255,16 @@ def _double(key: int) -> float:
     return float(np.array(bits, dtype=np.int64).view(np.float64))
 
 
-def _is_below(part: NDArray[Any], value: float) -> NDArray[np.bool_]:
-    return np.asarray(part == part if math.isnan(value) else part < value)
+def _repeat(value: float) -> NDArray[np.float64]:
+    """Return a number once for each of a block's: of two arrays the lesser are picked in a third of the time."""
+    return np.full(BLOCK_ROWS, value)
 
 
-def _take(
-    part: NDArray[Any], above: NDArray[np.bool_] | None, below: NDArray[np.bool_] | None
-) -> NDArray[Any]:
-    """Return what meets both conditions (None: everything does)."""
-    if above is None or below is None:
-        return part if above is below else part[above if below is None else below]
-    return part[above & below]
+def _pick(
+    pick: np.ufunc, values: NDArray[Any], bounds: NDArray[Any], out: NDArray[Any] | None = None
+) -> None:
+    """Hold numbers, a block at most, to a bound that is repeated, in place or in ``out``."""
+    pick(values, bounds[: len(values)], out=values if out is None else out)
 
 
 def cut_blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:

@@ -10,16 +10,14 @@ No row is held. Nothing depends on the values but the time of the few rows in cr
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.fast.column_counts import work_beside
+from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, work_beside
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
@@ -31,11 +29,10 @@ from dpsql.mechanisms.fast.number_cells import (
 )
 from dpsql.mechanisms.fast.thresholds import Thresholds
 
+_Part = TypeVar("_Part")
+
 Compared = tuple[Thresholds, bool]
 """Thresholds, and whether rows at most one are asked for, not those below it."""
-
-Select = Callable[[NDArray[Any]], NDArray[Any]]
-"""Gives the rows of a block that are counted."""
 
 _LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
 """The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
@@ -192,34 +189,31 @@ class ThresholdCounts:
 
     def __init__(self, thresholds: SortedThresholds) -> None:
         self._thresholds, self._cells, self._sides = thresholds, thresholds.cells, thresholds.sides
-        self._free = deque[_Tally]()
-        self._all: list[_Tally] = []
+        self._tallies = ThreadTallies(self._make_tally)
 
     # -- counting ------------------------------------------------------------------------------------------------
 
-    def add(self, values: NDArray[Any], select: Select | None = None) -> None:
-        """Count rows, or those that are selected; threads may do so at once."""
-        tally = self._free.pop() if self._free else self._make_tally()
-        if select is not None and len(values):
-            values = np.concatenate([select(part) for part in cut_blocks(values)])
-        for part in cut_blocks(values):
-            self._add(part, tally)
-        self._free.append(tally)
+    def add(self, values: NDArray[Any]) -> None:
+        """Count rows; threads may do so at once."""
+        with self._tallies.lend() as tally:
+            for part in cut_blocks(values):
+                self._add(part, tally)
 
-    def add_all(self, arrays: Iterable[NDArray[Any]], select: Select | None = None) -> None:
-        """Count all rows, or those that are selected, beside the thread that fetches them."""
-        threads = min(2, os.cpu_count() or 1)
-        work_beside(arrays, lambda values: self.add(values, select), threads)
-        if len(self._all) > 1:
-            with ThreadPoolExecutor(threads) as beside:
-                list(beside.map(_Tally.fold, self._all))
+    def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
+        """Count all rows beside the thread that fetches them."""
+        self.add_parts(arrays, lambda values: values)
+
+    def add_parts(self, parts: Iterable[_Part], select: Callable[[_Part], NDArray[Any]]) -> None:
+        """Count the rows that are selected of each part, beside the thread that fetches these."""
+        work_beside(parts, lambda part: self.add(select(part)), COUNTING_THREADS)
+        if len(self._tallies.all) > 1:
+            with ThreadPoolExecutor(COUNTING_THREADS) as beside:
+                list(beside.map(_Tally.fold, self._tallies.all))
 
     def _make_tally(self) -> _Tally:
         known = self._thresholds
         classes = 0 if known.crowded is None else 2 * len(known.values) + 1
-        made = _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
-        self._all.append(made)
-        return made
+        return _Tally(len(self._sides) * self._cells.count + 2, classes, self._cells.kind)
 
     def _add(self, part: NDArray[Any], tally: _Tally) -> None:
         size, known = len(part), self._thresholds
@@ -260,14 +254,14 @@ class ThresholdCounts:
         """Return the sums, with so many rows more that are below all thresholds, and above all."""
         known, count = self._thresholds, len(self._sides)
         bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
-        for tally in self._all:
+        for tally in self._tallies.all:
             bins += tally.bins[:-1]
         bins[0] += below
         np.cumsum(bins, out=bins)
         sums = self._pick(bins) if known.ladder_start is None else bins[count * known.ladder_start :]
         if known.crowded is not None:
             classes = np.zeros(2 * len(known.values) + 1, dtype=np.int64)
-            for tally in self._all:
+            for tally in self._tallies.all:
                 classes += tally.classes
             np.cumsum(classes, out=classes)
             for place, after in enumerate(self._sides):

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.base import Claim, ClaimedText, Reader
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.binned_columns import bin_column
-from dpsql.mechanisms.fast.candidate_pruning import CandidateCells, read_countable, take_rows
-from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, UP_TO_BOUND, CandidateScores
+from dpsql.mechanisms.fast.candidate_pruning import CandidateCells, group_countable, take_rows
+from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE, CandidateScores
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.selection import CandidateGaps, compute_reach
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, read_integers
@@ -73,24 +73,14 @@ class ThresholdPruning(FastRoute[AskedCandidates]):
         yield from self.scores.claims(plain)
 
     def take(self, read: Reader, entropy: Entropy) -> AskedCandidates | None:
-        found = read_countable(self.scores, read)
-        if found is None:
+        known, column = group_countable(self.scores, read), self.scores.histograms[0].column
+        if known is None:
             return None
-        term, counted = self.scores.terms[0], self.scores.histograms[0]
-        op, column = term.bounds[0]
-        table, end = found.table, found.ends[column]
-        factor = np.broadcast_to(term.factor.of(table), table.num_rows)
-        if (
-            end.missing is not None
-            or int(factor.min()) < 0 < int(factor.max())
-            or not counted.can_compare(end)
-        ):
-            return None
-        assert counted.column is not None
-        cells = bin_column(counted, end, op in UP_TO_BOUND, read, counted.column)
+        assert column is not None
+        cells = bin_column(known.cells, read, column)
         if cells is None:
             return None
-        return _Cells(self.scores, table, end, factor, cells, False).ask(self.level, self.rate, self.most)
+        return _Cells(self.scores, known, cells, False).ask(self.level, self.rate, self.most)
 
 
 class _Cells(CandidateCells):
@@ -127,11 +117,7 @@ class _Cells(CandidateCells):
             The rows in the order in which they are asked (None: as they came), the places there of those candidates, and the
             number of places after which ``most`` have surely reached the level.
         """
-        groups = self._group()
-        sizes = np.diff(groups.starts, append=self.table.num_rows)
-        corners = self._find_corners(
-            groups, self.factor if groups.order is None else self.factor[groups.order]
-        )[1]
+        known, corners = self.known, self._find_corners()
         places = read_integers(self.table.column(CANDIDATE_PLACE))
         order = None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
 
@@ -139,9 +125,9 @@ class _Cells(CandidateCells):
             """Return the places of all candidates of some groups."""
             if not of_groups.any():
                 return np.zeros(0, dtype=np.intp)
-            held = np.repeat(of_groups, sizes)
+            held = np.repeat(of_groups, known.sizes)
             rows = np.empty(len(held), dtype=bool)
-            rows[slice(None) if groups.order is None else groups.order] = held
+            rows[slice(None) if known.order is None else known.order] = held
             return np.flatnonzero(rows if order is None else rows[order])
 
         size = self.table.num_rows
@@ -159,6 +145,6 @@ class _Cells(CandidateCells):
         table = take_rows(self.table, ascending)
         ends = self.scores.read_thresholds(table)
         assert ends is not None  # as those of all were
-        cells = self._find_cells(ends[self._term.bounds[0][1]])
+        cells = self.known.cells.of(ends[self._term.bounds[0][1]])
         found = self._score(table, int(cells.min()), int(cells.max()) + 1).scores
         return found[np.searchsorted(ascending, rows)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,15 +12,14 @@ import pyarrow as pa
 import pytest
 
 from dpsql.mechanisms.fast import binned_columns, candidate_pruning, number_cells
-from dpsql.mechanisms.fast.binned_columns import BinnedColumn
-from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, PrunedCandidates
+from dpsql.mechanisms.fast.binned_columns import BinnedColumn, ThresholdCells
+from dpsql.mechanisms.fast.candidate_pruning import CandidatePruning, GroupedCandidates, PrunedCandidates
 from dpsql.mechanisms.fast.candidate_scores import (
     CANDIDATE_PLACE,
     CandidateFactor,
     CandidateScores,
     ScoreTerm,
 )
-from dpsql.mechanisms.fast.number_cells import DoubleCells
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds
 from dpsql.mechanisms.selection import generalised_exponential
 from dpsql.mechanisms.selection.exponential import ExponentialChoice
@@ -72,18 +72,19 @@ def test_cells_of_doubles(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def _check_cells(counted: HistogramQuery, x: np.ndarray, thresholds: np.ndarray, room: int) -> None:
     """Compare the bounds that cells give, and the counts inside of them, with counts one by one."""
     for after in (False, True):
-        found = BinnedColumn.between(counted, Thresholds(thresholds), after)
-        assert found is not None
+        known = ThresholdCells.between(counted, Thresholds(thresholds), after)
+        assert known is not None
+        found = BinnedColumn(known)
         found.count(iter(np.array_split(x, 4)), room)
         assert found.counts.sum() == len(x)
         size = len(found.counts)
         for v in thresholds:
             end = Thresholds(np.array([v]))
             below = sum(_below(a, v) or (after and not _below(v, a)) for a in x.tolist())
-            cell = int(found.of(end, after)[0])
+            cell = int(known.of(end)[0])
             assert found.counts[:cell].sum() <= below <= found.counts[: cell + 1].sum()
             for first, last in ((cell, cell + 1), (0, cell + 1), (cell, size), (0, size)):
-                run = found.run(first, last, end, after)
+                run = found.run(first, last, end)
                 assert run.sums[run.place(end, after)[0]] == below
                 assert run.total == len(x)
 
@@ -92,31 +93,19 @@ def _below(a: float, b: float) -> bool:
     return bool(a < b or (math.isnan(b) and not math.isnan(a)))
 
 
-def test_what_lies_in_some_cells() -> None:
-    """Rows are taken by values, and their cells are those by number: NaN, both zeros and the ends included."""
-    x = np.array([NAN, -INF, INF, 0.0, -0.0, 1e308, 5e-324, -5e-324, 0.1, 0.5, 0.50001, 0.9, 1.0, 1.1, -0.1])
-    for cells in (
-        DoubleCells(0.0, 1.0, 8),
-        DoubleCells(-1.0, 1.0, 4, beyond=False),
-        DoubleCells(0.0, 0.0, 8),
-    ):
-        numbers = cells.of(x)
-        for first in range(int(numbers.max()) + 1):
-            for last in range(first + 1, cells.count + 1):
-                found = cells.selector(first, last)(x)
-                inside = x[(numbers >= first) & (numbers < last)]
-                assert np.array_equal(found, inside, equal_nan=True), (first, last)
-
-
 def test_rows_that_must_stay() -> None:
-    end, far = Thresholds(np.array([0, 9])), Thresholds(np.array([0, 1 << 62]))
-    for thresholds, room in ((end, 0), (far, 9)):
-        rows = Rows(pa.table({}), np.arange(3), room=room)
-        assert binned_columns.bin_column(HistogramQuery("h", "x"), thresholds, False, rows, "x") is None
-        assert rows.asked == []
-    doubles, held = HistogramQuery("h", "x", doubles=True), Thresholds(np.array([0.0, 9.0]))
+    held = Thresholds(np.array([0, 9]))
+    known = ThresholdCells.between(HistogramQuery("h", "x"), held, False)
+    assert known is not None
+    rows = Rows(pa.table({}), np.arange(3), room=0)
+    assert binned_columns.bin_column(known, rows, "x") is None
+    assert rows.asked == []
+    assert ThresholdCells.between(HistogramQuery("h", "x"), Thresholds(np.array([0, 1 << 62])), False) is None
+    doubles = HistogramQuery("h", "x", doubles=True)
+    known = ThresholdCells.between(doubles, Thresholds(np.array([0.0, 9.0])), False)
+    assert known is not None
     with pytest.raises(TypeError):
-        binned_columns.bin_column(doubles, held, False, Rows(pa.table({}), np.arange(30)), "x")
+        binned_columns.bin_column(known, Rows(pa.table({}), np.arange(30)), "x")
 
 
 def looked_at(seed: int, op: str, factor: str, shuffled: bool, doubles: bool = False, top: int = 1) -> int:
@@ -179,6 +168,41 @@ def test_doubles(small: None, op: str, factor: str) -> None:
 def test_several_winners(small: None, op: str, factor: str, top: int) -> None:
     near = [looked_at(seed, op, factor, seed % 2 == 1, seed % 4 > 1, top) for seed in range(8)]
     assert min(near) < 60 if top < 10 else min(near) >= min(top, 100)
+
+
+def test_groups_are_kept_for_whatever_is_grouped_alike(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of candidates that are lent: unless these are compared, or weighed, otherwise; the rows may be others."""
+    grouped: list[pa.Table] = []
+    group = GroupedCandidates.of
+
+    def note(table: pa.Table, *more: Any) -> GroupedCandidates:
+        grouped.append(table)
+        return group(table, *more)
+
+    monkeypatch.setattr(GroupedCandidates, "of", note)
+    rates = ChoiceRates(Fraction(1, 40), Fraction(1, 2 * SCORE_GRID), lambda size: 1)
+    candidates, counts = made(1, ">=", "price", False)[1].candidates, []
+    asked = [
+        (">=", "price"),
+        (">=", "price"),
+        ("<", "price"),
+        ("<", "count"),
+        ("<", "count"),
+        (">=", "price"),
+    ]
+    for seed, (op, factor) in enumerate(asked):
+        sweep, rows = made(1, op, factor, False)
+        known = HistogramQuery(f"SELECT {seed} (h)", "x")
+        sweep = replace(sweep, histograms=(known,), steady="lent")
+        rows = Rows(candidates, np.random.default_rng(seed).integers(-20, 80, 400))
+        object.__setattr__(rows, "lent", {"lent": candidates})
+        found = CandidatePruning(sweep, rates, varying=True).take(rows, Entropy())
+        exact = replace(sweep, steady=None).take(rows, Entropy(), varying=True)
+        assert found is not None
+        assert exact is not None
+        assert [found.utility(i) for i in range(100)] == exact.scores.tolist()
+        counts.append(len(grouped))
+    assert counts == [1, 1, 2, 3, 3, 4]
 
 
 def test_several_winners_of_unequal_candidates_are_all_scored(small: None) -> None:
