@@ -165,7 +165,7 @@ class BinnedColumn:
             # what is before the first one is wrapped, and so beyond all
             return values[np.flatnonzero(numbers - _NUMBER.type(first) < last - first)]
 
-        counts.add_parts(self._held, select)
+        counts.add_parts(self._held, select, lambda part: len(part[0]))
         return counts.sums(int(self.counts[:first].sum()), int(self.counts[last:].sum()))
 
 

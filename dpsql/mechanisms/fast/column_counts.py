@@ -151,16 +151,28 @@ def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray
     return found.counts
 
 
-def work_beside(parts: Iterable[_Part], work: Callable[[_Part], None], threads: int) -> None:
+def work_beside(
+    parts: Iterable[_Part],
+    work: Callable[[_Part], None],
+    threads: int,
+    count: Callable[[_Part], int] | None = None,
+) -> None:
     """Do work on parts of the data in threads of its own, as this one fetches them; only a few wait for it.
 
     Until a part is large this thread does it: to begin another one takes longer.
+
+    Args:
+        parts: in the order in which they come.
+        work: what is done with each.
+        threads: how many do it.
+        count: counts a part's rows, where these are not its length.
     """
     waiting = deque[Future[None]]()
     beside: ThreadPoolExecutor | None = None
     with ExitStack() as stack:
         for part in parts:
-            if beside is None and len(part) < _ALONE:
+            rows = len(part) if count is None else count(part)
+            if beside is None and rows < _ALONE:
                 work(part)
                 continue
             beside = beside or stack.enter_context(ThreadPoolExecutor(threads))

@@ -10,7 +10,7 @@ No row is held. Nothing depends on the values but the time of the few rows in cr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from dpsql.mechanisms.fast.number_cells import (
 )
 from dpsql.mechanisms.fast.thresholds import Thresholds
 
-_Part = TypeVar("_Part")
+_Part = TypeVar("_Part", bound=Sized)
 
 Compared = tuple[Thresholds, bool]
 """Thresholds, and whether rows at most one are asked for, not those below it."""
@@ -203,9 +203,14 @@ class ThresholdCounts:
         """Count all rows beside the thread that fetches them."""
         self.add_parts(arrays, lambda values: values)
 
-    def add_parts(self, parts: Iterable[_Part], select: Callable[[_Part], NDArray[Any]]) -> None:
-        """Count the rows that are selected of each part, beside the thread that fetches these."""
-        work_beside(parts, lambda part: self.add(select(part)), COUNTING_THREADS)
+    def add_parts(
+        self,
+        parts: Iterable[_Part],
+        select: Callable[[_Part], NDArray[Any]],
+        count: Callable[[_Part], int] | None = None,
+    ) -> None:
+        """Count the rows that are selected of each part, beside the thread that fetches these; ``count`` counts all of a part."""
+        work_beside(parts, lambda part: self.add(select(part)), COUNTING_THREADS, count)
         if len(self._tallies.all) > 1:
             with ThreadPoolExecutor(COUNTING_THREADS) as beside:
                 list(beside.map(_Tally.fold, self._tallies.all))
