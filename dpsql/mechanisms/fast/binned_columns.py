@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.mechanisms.base import Reader
-from dpsql.mechanisms.fast.column_counts import COUNTING_THREADS, ThreadTallies, stream_column
+from dpsql.mechanisms.fast.column_counts import stream_column
 from dpsql.mechanisms.fast.number_cells import (
     BLOCK_ROWS,
     IntegerCells,
@@ -83,24 +83,6 @@ class ThresholdCells:
         return self.cells.of(read_edges(end, self.after, self.counted.doubles, self.counted.digits))
 
 
-class _Tally:
-    """The counts of one thread, and its memory."""
-
-    def __init__(self, cells: NumberCells) -> None:
-        self.counts = np.zeros(cells.count, dtype=np.int64)
-        self._cells = cells
-        self._numbers = np.empty(BLOCK_ROWS, dtype=np.int64)
-        self._compared = np.empty(BLOCK_ROWS, dtype=cells.kind)
-
-    def add(self, values: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
-        """Count rows, and yield the cells of each block of them, which are overwritten by the next one's."""
-        for part in cut_blocks(values):
-            x = self._cells.compared(part, self._compared[: len(part)])
-            cells = self._cells.number(x, self._numbers[: len(part)])
-            self.counts += np.bincount(cells, minlength=len(self.counts))
-            yield cells
-
-
 class BinnedColumn:
     """The cells of thresholds; ``counts`` holds the number of rows in each."""
 
@@ -110,12 +92,13 @@ class BinnedColumn:
         self._held: list[tuple[NDArray[Any], NDArray[np.uint16]]] = []
         self._room = np.empty(0, dtype=_NUMBER)
         self._all: ThresholdCounts | None = None
-        self._tallies = ThreadTallies(lambda: _Tally(known.cells))
+        self._numbers = np.empty(BLOCK_ROWS, dtype=np.int64)
+        self._compared = np.empty(BLOCK_ROWS, dtype=known.cells.kind)
 
     def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
         """Count what comes, beside the thread that fetches it, and hold it as long as it is not more bytes than ``room``."""
         waiting = deque[Future[Any]]()
-        with ThreadPoolExecutor(COUNTING_THREADS) as beside:
+        with ThreadPoolExecutor(1) as beside:
             for values in arrays:
                 room -= values.nbytes + _NUMBER.itemsize * len(values)
                 if room < 0 and self._all is None:
@@ -131,8 +114,6 @@ class BinnedColumn:
                     waiting.popleft().result()
         for task in waiting:
             task.result()
-        for tally in self._tallies.all:
-            self.counts += tally.counts
 
     def _make_counts(self, end: Thresholds) -> ThresholdCounts:
         known, counted = self._known, self._known.counted
@@ -146,13 +127,15 @@ class BinnedColumn:
         return mine
 
     def _count(self, values: NDArray[Any], numbers: NDArray[np.uint16] | None = None) -> None:
-        """Count rows, and write their cells to ``numbers``; threads may do so at once."""
-        start = 0
-        with self._tallies.lend() as tally:
-            for cells in tally.add(values):
-                if numbers is not None:
-                    numbers[start : start + len(cells)] = cells
-                start += len(cells)
+        """Count rows, and write their cells to ``numbers``."""
+        start, known = 0, self._known.cells
+        for part in cut_blocks(values):
+            x = known.compared(part, self._compared[: len(part)])
+            cells = known.number(x, self._numbers[: len(part)])
+            self.counts += np.bincount(cells, minlength=len(self.counts))
+            if numbers is not None:
+                numbers[start : start + len(cells)] = cells
+            start += len(cells)
 
     def run(self, first: int, last: int, end: Thresholds) -> ThresholdSums:
         """Sum the rows on the side of thresholds that is asked for, which are in cells from ``first`` up to before ``last``."""

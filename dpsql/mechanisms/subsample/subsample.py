@@ -231,14 +231,12 @@ class MedianReach:
     def choose(self, places: Sequence[int], middle: int, points: int, entropy: Entropy) -> int:
         """Return the half width of the interval around ``middle``, in grid steps."""
         reaches = _list_reaches(points)
-        away = np.asarray(places, dtype=np.int64) - middle
-        beyond = [max(int(np.sum(away < -reach)), int(np.sum(away > reach))) for reach in reaches]
-        before = [len(places) + self.level + 1, *beyond]
-        scores = [
-            -max(0, here - self.level, self.level + 1 - wider)
-            for here, wider in zip(beyond, before, strict=False)
-        ]
-        return reaches[choose_exponential(np.array(scores, dtype=np.int64), self.epsilon / 2, entropy)]
+        half, away = np.array(reaches), np.sort(np.asarray(places, dtype=np.int64) - middle)
+        above = len(away) - np.searchsorted(away, half, "right")
+        beyond = np.maximum(np.searchsorted(away, -half), above)
+        before = np.concatenate([[len(places) + self.level + 1], beyond[:-1]])
+        scores = -np.maximum(0, np.maximum(beyond - self.level, self.level + 1 - before))
+        return reaches[choose_exponential(scores, self.epsilon / 2, entropy)]
 
 
 @lru_cache(maxsize=8)

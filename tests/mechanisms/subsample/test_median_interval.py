@@ -62,6 +62,22 @@ def missed(found: dict[int, float], places: tuple[int, ...], middle: int) -> flo
     return sum(p for half, p in found.items() if not middle - half <= low <= high <= middle + half)
 
 
+def test_scores_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the results beyond a half width on one side, counted one by one: at most the level, and more within the one before."""
+    dice = np.random.default_rng(5)
+    for seed in range(300):
+        places = tuple(dice.integers(0, POINTS + 1, 1 + seed % 9).tolist())
+        middle, level = int(dice.integers(0, POINTS + 1)), int(dice.integers(0, len(places)))
+        reach, beyond = MedianReach(Fraction(2), level, 1), len(places) + level + 1
+        found, scores = law(reach, places, middle, monkeypatch), []
+        for half in found:
+            before = beyond
+            beyond = max(sum(p < middle - half for p in places), sum(p > middle + half for p in places))
+            scores.append(-max(0, beyond - level, level + 1 - before))
+        weights = np.exp(np.array(scores))
+        assert list(found.values()) == pytest.approx((weights / weights.sum()).tolist(), rel=1e-12)
+
+
 @pytest.mark.parametrize("blocks", [3, 4])
 def test_one_block_moves_the_choice_by_no_more_than_is_charged(
     blocks: int, monkeypatch: pytest.MonkeyPatch
