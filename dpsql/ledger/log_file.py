@@ -319,8 +319,8 @@ def find_checkpoint(connection: sqlite3.Connection) -> Row | None:
     return next(verify_rows(read_rows_after(connection, found[0] - 1), found[0] - 1, str(head)))
 
 
-def read_rows_after(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[object, ...]]:
-    """Read the raw rows of the log after row ``seq``, in order."""
+def read_rows_after(connection: sqlite3.Connection, seq: int) -> sqlite3.Cursor:
+    """Read the raw rows of the log after row ``seq``, in order; to be closed where not all are read."""
     return connection.execute(
         "SELECT seq, kind, statement, at, body, hash FROM log WHERE seq > ? ORDER BY seq", (seq,)
     )

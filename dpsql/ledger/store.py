@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -314,10 +314,11 @@ class LedgerStore:
         elif self.path is None:
             return self.account  # nobody else can write there
         account = self.account
-        rows = iter(log_file.read_rows_after(connection, max(0, account.seq - 1)))
-        if account.seq and (next(rows, None) or ("",))[-1] != account.head:
-            raise damaged_error(f"row {account.seq} is not the one that was written")
-        self._fold(verify_rows(rows, account.seq, account.head))
+        # an error that somebody keeps must not keep rows half read: what is read later would be as old as they are
+        with closing(log_file.read_rows_after(connection, max(0, account.seq - 1))) as rows:
+            if account.seq and (next(rows, None) or ("",))[-1] != account.head:
+                raise damaged_error(f"row {account.seq} is not the one that was written")
+            self._fold(verify_rows(rows, account.seq, account.head))
         if account.head == START:
             raise damaged_error("it has no rows")
         if account.find_missing():
@@ -327,7 +328,8 @@ class LedgerStore:
     def _fold_whole(self, connection: sqlite3.Connection) -> None:
         """Fold the log from the first row on, under limits whose sums no checkpoint holds."""
         self.account = Account(self._terms, self.account.limits)
-        self._fold(verify_rows(log_file.read_rows_after(connection, 0)))
+        with closing(log_file.read_rows_after(connection, 0)) as rows:
+            self._fold(verify_rows(rows))
         self._folded_whole = True
 
     def _fold(self, rows: Iterable[Row]) -> None:

@@ -199,6 +199,31 @@ def test_a_chain_recomputed_shows_by_the_mark(spent: Path, reopen: Reopen, regis
     assert reopen().entries()[0].user == "nobody to see"
 
 
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_kept_error_does_not_keep_old_rows(ledger: Ledger, path: Path, reads: int) -> None:
+    """A notebook keeps its last error. Once the owner has mended the file, the open ledger reads it as it is now."""
+    for text in ("first", "second"):
+        ledger.reserve(TENTH, text)
+    with sqlite3.connect(path) as other:
+        seq, right = other.execute("SELECT max(seq), hash FROM log").fetchone()
+        other.execute("UPDATE log SET hash = 'wrong' WHERE seq = ?", (seq,))
+        # rows beyond the wrong one, so that some are not read
+        copied = "SELECT seq + ?, kind, statement, at, body, hash FROM log WHERE seq = ?"
+        for more in (1, 2):
+            other.execute(f"INSERT INTO log (seq, kind, statement, at, body, hash) {copied}", (more, seq))
+    kept = []
+    for _ in range(reads):
+        with pytest.raises(LedgerError, match="damaged") as error:
+            ledger.state()
+        kept.append(error.value)
+    with sqlite3.connect(path) as other:
+        other.execute("DELETE FROM log WHERE seq > ?", (seq,))
+        other.execute("UPDATE log SET hash = ? WHERE seq = ?", (right, seq))
+    assert ledger.state().spent_epsilon == Fraction(2, 10)
+    assert ledger.reserve(TENTH, "third").statement_id == 3
+    assert len(kept) == reads
+
+
 def test_a_changed_release_shows(spent: Path, reopen: Reopen) -> None:
     change_answers(spent, "UPDATE answers SET release = x'00'")
     with pytest.raises(LedgerError, match="does not fit the ledger's record"):
