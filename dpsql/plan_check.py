@@ -86,7 +86,8 @@ class PlanCheck:
     ) -> tuple[frozenset[str], tuple[object, ...]]:
         """Return a text's values, and what its binding depends on.
 
-        An analyst's values stand in several texts of one statement: once a text with them is bound, their types decide.
+        An analyst's values stand in several texts of one statement: once a text with them is bound, their types decide. That a
+        value is none that the engine refuses at another place (a format, a part of a date) our own binder has checked.
 
         Args:
             query: the text. lent: the columns of what it reads besides tables.
