@@ -5,7 +5,6 @@ A price is named for nothing that would not run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -94,32 +93,8 @@ class PlanCheck:
             bound: the values of texts of the same statement that are bound.
         """
         shaped = self.gate.shape(query, name_columns(lent))
-        kinds = tuple(
-            _say_type(value) if value in bound else kind
-            for value, kind in zip(shaped.values, shaped.kinds, strict=True)
-        )
         read = repr(sorted((name, *columns) for name, columns in lent.items()))
-        return frozenset(shaped.values), (shaped.shape, kinds, read)
-
-
-_DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
-
-
-def _say_type(value: str) -> str:
-    """Return what a literal's type depends on; the literal itself where its value may decide.
-
-    >>> [_say_type(value) for value in ("7", "12.50", "0.5", "1e3", "'x'", "12345678901")]
-    ['0', '2.2', '0.1', '1e3', "''", '12345678901']
-    """
-    if value.startswith("'"):
-        return "''"
-    if value.isdecimal() and len(value) < 10:
-        return "0"
-    found = _DECIMAL.fullmatch(value)
-    if found is None:
-        return value
-    whole, rest = found.groups()
-    return f"{0 if whole == '0' else len(whole) or 'none'}.{len(rest)}"
+        return frozenset(shaped.values), (shaped.shape, shaped.list_kinds(bound), read)
 
 
 def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What of a plan is bound before it is paid: its first text, and others that differ from bound ones in more than values."""
+"""Texts of a plan that are bound before it is paid: the first one, and others that differ from bound ones in more than values."""
 
 from __future__ import annotations
 

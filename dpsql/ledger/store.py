@@ -126,7 +126,7 @@ class LedgerStore:
         self._closed = False
         self._wal: tuple[int, int] | None = None
         self._logged: bool | None = None
-        """Whether the open connection has a write-ahead log; None where nobody has looked yet."""
+        """True where the open connection has a write-ahead log; None where nobody has looked yet."""
         self._connection: sqlite3.Connection | None = connection or self._connect()
         self._file = None if path is None else _inode(path)
         if first is not None:

@@ -77,7 +77,7 @@ def test_a_small_table_is_read_by_one_query(
 
 
 def test_a_larger_table_is_looked_at_first(session: dpsql.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without groups from some 260,000 rows on: one grouping by unit is as quick before."""
+    """Routes without groups begin at some 260,000 rows: one grouping by unit is as quick before."""
     text = "SELECT COUNT(*) AS n FROM grown"
     assert count_queries(session, monkeypatch, text) == 2
     monkeypatch.setattr(packed_aggregation, "_FEW_ROWS", 300_001)

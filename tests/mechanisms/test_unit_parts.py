@@ -212,7 +212,7 @@ def test_groups_that_are_not_merged(session: dpsql.Session, text: str, room: int
 
 
 def test_no_progress_tells_that_parts_were_read(session: dpsql.Session) -> None:
-    """Whether they are depends on how many units and rows there are."""
+    """The number of units and rows decides that they are."""
     operator, reader = plan(session, STATEMENTS[0])
     seen: list[tuple[int, int]] = []
     with watch_progress(lambda done, steps: seen.append((done, steps))):

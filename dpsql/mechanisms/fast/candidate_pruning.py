@@ -124,8 +124,7 @@ class GroupedCandidates:
     Args:
         table: the candidates as they came.
         cells: the cells of their thresholds.
-        factor: of each candidate.
-        least, most: the ends of all factors.
+        least, most: the ends of the candidates' factors.
         order: in which groups have them (None: as they came).
         starts: the start of each group.
         lowest, highest: the cells of its thresholds.
@@ -134,7 +133,6 @@ class GroupedCandidates:
 
     table: pa.Table
     cells: ThresholdCells
-    factor: Integers
     least: int
     most: int
     order: NDArray[np.intp] | None
@@ -173,7 +171,7 @@ class GroupedCandidates:
         ordered = factor if order is None else factor[order]
         low, high = (pick.reduceat(ordered, starts) for pick in (np.minimum, np.maximum))
         ends = (int(low.min()), int(high.max()))
-        return cls(table, cells, factor, *ends, order, starts, lowest, highest, (low, high))
+        return cls(table, cells, *ends, order, starts, lowest, highest, (low, high))
 
 
 def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates | None:

@@ -184,7 +184,7 @@ def work_beside(
 
 
 class ThreadTallies(Generic[_Tally]):
-    """What threads count in: each has one of its own while it counts.
+    """The tallies that threads count in: each has one of its own while it counts.
 
     Args:
         make: makes one more, where all are lent.

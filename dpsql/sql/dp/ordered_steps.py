@@ -180,7 +180,7 @@ def _choose_order(uses: Uses, orders: Mapping[str, int], windows: Sequence[Windo
     return [*(key for key in orders if key in parting), *(key for key in orders if key not in parting)][-1]
 
 
-def _make(noise: Noise, word: str, steps: int, accountant: str | None) -> OrderedNoise:
+def _make_noise(noise: Noise, word: str, steps: int, accountant: str | None) -> OrderedNoise:
     """Return the noise of a strategy; with an accountant, such as costs the session no more than plain noise in its currency."""
     made = MAKERS[word](noise, steps)
     kind = None if accountant is None else ACCOUNTANTS[accountant]
@@ -199,7 +199,7 @@ def _make(noise: Noise, word: str, steps: int, accountant: str | None) -> Ordere
 
 
 _REMEMBERED_STEPS = 1000
-_make_remembered = lru_cache(maxsize=128)(_make)
+_make_remembered = lru_cache(maxsize=128)(_make_noise)
 """The same for few steps: statements repeat their noise, and its variances take longer than all else of a small plan."""
 
 
@@ -255,7 +255,7 @@ class _Strategies:
     def _make(self, noise: Noise, word: str) -> Noise:
         if word == EVEN:
             return noise
-        make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make
+        make = _make_remembered if self.steps <= _REMEMBERED_STEPS else _make_noise
         held = self.binder.catalog.accountant if self.forced in (None, EVEN) else None
         return make(noise, word, self.steps, held)
 

@@ -317,7 +317,7 @@ class Exact:
 
     def plain(self, value: str) -> str:
         """Return all rows with ``value`` as ``v``, of which routes may look at numbers."""
-        return _write_rows(self.bound, (), {"v": value}, [self.where])
+        return _write_rows(self.bound, (), {"v": value}, [self.where], self._source)
 
     def write_unit_parts(self) -> str:
         """Write the same query over the units of some parts, whose totals add up; empty where rows are the units."""

@@ -12,7 +12,7 @@ proof more, once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpsql.sql.lock import tree
@@ -42,13 +42,35 @@ class ShapedText:
     shape: str
     values: tuple[str, ...]
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The values without what the engine takes no type from: whole numbers that fit 32 bits are alike."""
-        return tuple("0" if _SMALL.fullmatch(value) else value for value in self.values)
+    def list_kinds(self, bound: Collection[str]) -> tuple[str, ...]:
+        """Return the values without what the engine takes no type from: whole numbers that fit 32 bits are alike.
+
+        Args:
+            bound: the values of which types alone are told.
+
+        >>> values = ("7", "12.50", "0.5", "1e3", "'x'", "12345678901")
+        >>> ShapedText("", values).list_kinds(values)
+        ('0', '2.2', '0.1', '1e3', "''", '12345678901')
+        >>> ShapedText("", values).list_kinds(())
+        ('0', '12.50', '0.5', '1e3', "'x'", '12345678901')
+        """
+        small = ("0" if _SMALL.fullmatch(value) else value for value in self.values)
+        return tuple(_say_type(kind) if kind in bound else kind for kind in small)
 
 
 _SMALL = re.compile(r"[0-9]{1,9}")
+_DECIMAL = re.compile(r"(0|[1-9][0-9]*|)\.([0-9]*)")
+
+
+def _say_type(value: str) -> str:
+    """Return what the type of a literal rests on; the literal itself where its value may decide."""
+    if value.startswith("'"):
+        return "''"
+    found = _DECIMAL.fullmatch(value)
+    if found is None:
+        return value
+    whole, rest = found.groups()
+    return f"{0 if whole == '0' else len(whole) or 'none'}.{len(rest)}"
 
 
 @dataclass

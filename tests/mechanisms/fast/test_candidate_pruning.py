@@ -171,7 +171,7 @@ def test_several_winners(small: None, op: str, factor: str, top: int) -> None:
 
 
 def test_groups_are_kept_for_whatever_is_grouped_alike(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of candidates that are lent: unless these are compared, or weighed, otherwise; the rows may be others."""
+    """Groups of lent candidates serve unless these are compared, or weighed, otherwise; the rows may be others."""
     grouped: list[pa.Table] = []
     group = GroupedCandidates.of
 

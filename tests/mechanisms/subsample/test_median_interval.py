@@ -63,7 +63,7 @@ def missed(found: dict[int, float], places: tuple[int, ...], middle: int) -> flo
 
 
 def test_scores_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the results beyond a half width on one side, counted one by one: at most the level, and more within the one before."""
+    """Scores by the results beyond a half width on one side, one by one: at most the level, and more within the one before."""
     dice = np.random.default_rng(5)
     for seed in range(300):
         places = tuple(dice.integers(0, POINTS + 1, 1 + seed % 9).tolist())

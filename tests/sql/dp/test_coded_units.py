@@ -557,7 +557,7 @@ def test_a_connection_to_a_file_that_nobody_may_change(tmp_path: Path, encoded: 
 
 
 def test_a_file_that_took_the_path_before_it_was_attached_again(tmp_path: Path, encoded: list[int]) -> None:
-    """What was found out of the old one while its path was the new one's already is not taken for the new one's."""
+    """Units of the old one, found while its path was the new one's already, are not taken for the new one's."""
     path, other = str(tmp_path / "data.duckdb"), str(tmp_path / "other.duckdb")
     for place, first in ((path, 0), (other, 1000)):
         with duckdb.connect(place) as con:
