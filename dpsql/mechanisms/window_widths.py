@@ -107,7 +107,11 @@ class WindowWidths:
         return pa.table({WIDTHS_COLUMN: pa.array([shown], pa.list_(pa.float64()))})
 
     def expect_error(self, operator: Operator) -> float | None:
-        """Return the expected absolute error of the sums, on average, by public numbers; None where it is not known."""
+        """Return the expected absolute error of the sums, on average, by public numbers; None where it is not known.
+
+        It is that of Gaussian noise of the same variance; of Laplace noise that adds up it is more than is to be expected, by an
+        eighth at most.
+        """
         output, order = self._read(operator)
         if output is None:
             return None
