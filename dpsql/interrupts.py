@@ -39,7 +39,7 @@ class StopRequest:
     """A request to stop, and the thread that may be ended by an exception at present."""
 
     def __init__(self) -> None:
-        self.requested = threading.Event()
+        self.requested = False
         self.count = 0
         """The number of times that the user asked for a stop."""
         self._breakable: int | None = None
@@ -53,7 +53,7 @@ class StopRequest:
 
     def request(self) -> None:
         """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
-        self.requested.set()
+        self.requested = True
         with self._lock:
             if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
                 self._sent = time.monotonic()
@@ -114,7 +114,7 @@ def _raise_in(thread: int, kind: type[BaseException]) -> None:
 def is_stop_requested() -> bool:
     """Return whether what runs in this context was asked to stop."""
     stop = _stop.get()
-    return stop is not None and stop.requested.is_set()
+    return stop is not None and stop.requested
 
 
 @contextmanager
