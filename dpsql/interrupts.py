@@ -39,7 +39,7 @@ class StopRequest:
     """A request to stop, and the thread that may be ended by an exception at present."""
 
     def __init__(self) -> None:
-        self.requested = threading.Event()
+        self.requested = False
         self.count = 0
         """The number of times that the user asked for a stop."""
         self._breakable: int | None = None
@@ -53,7 +53,7 @@ class StopRequest:
 
     def request(self) -> None:
         """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
-        self.requested.set()
+        self.requested = True
         with self._lock:
             if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
                 self._sent = time.monotonic()
@@ -114,7 +114,7 @@ def _raise_in(thread: int, kind: type[BaseException]) -> None:
 def is_stop_requested() -> bool:
     """Return whether what runs in this context was asked to stop."""
     stop = _stop.get()
-    return stop is not None and stop.requested.is_set()
+    return stop is not None and stop.requested
 
 
 @contextmanager
@@ -203,11 +203,39 @@ class Turns:
 # -- threads that work ------------------------------------------------------------------------------------------------
 
 
+class WorkEnd:
+    """An event that one thread waits for, in which a handler's exception may come between any two instructions.
+
+    In those of ``threading.Event`` it may release the lock that a worker holds, which ends the worker, and then whoever sends it
+    the next job waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        return self._told
+
+    def set(self) -> None:
+        """Wake the thread that waits; to do so twice is as good as once."""
+        self._told = True
+        with suppress(RuntimeError):  # it is free
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long at most, and return whether it was set."""
+        if not self._told:
+            self._lock.acquire(timeout=seconds)
+        return self._told
+
+
 class Worker:
     """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[tuple[Callable[[], object], threading.Event]] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[Callable[[], object], WorkEnd]] = SimpleQueue()
         threading.Thread(target=self._run, daemon=True, name="dpsql-worker").start()
 
     def _run(self) -> None:
@@ -268,7 +296,7 @@ def leave_work(work: Callable[[], object]) -> None:
         with suppress(Exception):
             work()
         return
-    worker.jobs.put((work, threading.Event()))
+    worker.jobs.put((work, WorkEnd()))
 
 
 def is_lack_of_threads(error: BaseException) -> bool:
@@ -303,7 +331,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     the main thread works itself.
     """
     made: list[WorkOutcome[T]] = []
-    done = threading.Event()
+    done = WorkEnd()
     stop = StopRequest()
     worker: Worker | None = None
     stopped = sent = False

@@ -296,6 +296,31 @@ def test_a_forked_process_ends_in_peace(session: dpsql.Session) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+STOPS = """
+import random, signal, time
+from dpsql.interrupts import run_apart
+
+class Late(Exception): pass
+
+def late(*_): raise Late
+
+signal.signal(signal.SIGALRM, late)
+dice = random.Random(1)
+for _ in range(8000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, dice.uniform(2e-5, 4e-4))
+        run_apart(lambda: time.sleep(1e-4))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Late:
+        pass
+"""
+"""Many stops of work so short that they often come while the main thread begins or ends to wait for it."""
+
+
+def test_no_stop_ends_a_worker_that_the_next_work_waits_for() -> None:
+    subprocess.run([sys.executable, "-c", STOPS], capture_output=True, check=True, timeout=120)
+
+
 ENDS = {
     "a finaliser": "class Late:\n    def __del__(self, ask=ask):\n        ask()\nlate = Late()",
     "a generator": "def hold():\n    with session:\n        yield\nheld = hold()\nnext(held)",

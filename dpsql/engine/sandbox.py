@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from dpsql.engine.instances import RecentlyUsed, SharedInstance, join_instance
 from dpsql.errors import BindError, PolicyError
-from dpsql.interrupts import POLL_SECONDS, Worker, is_lack_of_threads, is_stop_requested, take_worker
+from dpsql.interrupts import POLL_SECONDS, WorkEnd, Worker, is_lack_of_threads, is_stop_requested, take_worker
 
 FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
 """Errors that invalidate DuckDB's whole instance; the next query needs a new one."""
@@ -131,7 +131,7 @@ def run_interruptibly(
     Where there is no other thread it is done here, where nothing ends it: so what has a limit fails.
     """
     box: list[Outcome] = []
-    done = threading.Event()
+    done = WorkEnd()
     stopped = late = sent = False
 
     def task() -> None:

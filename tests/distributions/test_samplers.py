@@ -54,8 +54,9 @@ def test_fit(case: Case) -> None:
 @pytest.mark.stochastic
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{c[2]}")
 def test_fit_of_ten_million(case: Case) -> None:
+    """Draws of entropy that is new in each run, so held to a thousandth of the level."""
     draw, pmf, scale, signed = case
-    assert p_value(draw(scale, 10**7, Entropy()), pmf(scale), signed) > REFUSED
+    assert p_value(draw(scale, 10**7, Entropy()), pmf(scale), signed) > REFUSED / 1000
     wrong = scale * Fraction(101, 100)
     assert p_value(draw(wrong, 10**7, Entropy()), pmf(scale), signed) < REFUSED, "the control must fail"
 

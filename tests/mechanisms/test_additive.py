@@ -17,6 +17,7 @@ from dpsql.mechanisms.moments import Count, Mean, Output, Sum, Variance
 from dpsql.mechanisms.per_group import GaussianNoise, GroupSelector, LaplaceNoise, Statistic
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import compose_events
+from tests.support.goodness import fixed
 from tests.support.operator_contract import OperatorContract
 
 STILL = LaplaceNoise(Fraction(10**6), 1)
@@ -35,10 +36,14 @@ def reading(table: pa.Table) -> Read:
 
 
 def released(
-    outputs: tuple[Output, ...], data: dict[str, Any], keys: tuple[str, ...] = (), **more: Any
+    outputs: tuple[Output, ...],
+    data: dict[str, Any],
+    keys: tuple[str, ...] = (),
+    entropy: Entropy | None = None,
+    **more: Any,
 ) -> pa.Table:
     operator = Aggregation("SELECT 1", keys, outputs, **more)
-    return operator.release(reading(pa.table(data)), Entropy()).table
+    return operator.release(reading(pa.table(data)), entropy or Entropy()).table
 
 
 def test_a_large_epsilon_gives_the_exact_answer() -> None:
@@ -216,9 +221,8 @@ def coverage(
 ) -> dict[str, float]:
     """Return the share of 4000 groups with the same data in which each output's interval holds the exact value."""
     copies = 4000
-    table = released(
-        outputs, {"k": list(range(copies)), **{c: [v] * copies for c, v in data.items()}}, ("k",)
-    )
+    groups = {"k": list(range(copies)), **{c: [v] * copies for c, v in data.items()}}
+    table = released(outputs, groups, ("k",), fixed(f"coverage {data}"))
     found = {}
     for name, true in truth.items():
         low, high = (np.array(table.column(f"{name}__{end}").to_pylist()) for end in ("low", "high"))

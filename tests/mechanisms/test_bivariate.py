@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Pair
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 
 NAMES = ("n", "y", "x", "yx", "yy", "xx")
 STEPS, CENTRE_Y, CENTRE_X = Fraction(64), 5, 2
@@ -71,7 +71,7 @@ def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction, wh
     item = pair(kind, epsilon, whole)
     y, x = sample(n, 2)
     exact, wanted, runs = moments(y, x), truth(kind, y, x), 3000
-    entropy = Entropy()
+    entropy = fixed(f"intervals {kind} {n} {epsilon} {whole}")
     noisy = {s: s.noise.add([exact[s.column] * whole] * runs, entropy) for s in item.statistics}
     shown = item.show(noisy, 0.95)
     held = known = 0
@@ -84,7 +84,6 @@ def test_intervals_hold_the_exact_value(kind: str, n: int, epsilon: Fraction, wh
     if n > 60 or kind not in ("covar_pop", "covar_samp"):  # of 60 rows, noise makes none now and then
         assert known == runs or kind in ("regr_slope", "regr_intercept", "corr", "regr_r2")
     # Where there is no interval nothing was promised: the doubt is over all runs, not over those that show one.
-    # Just 0.95 of 3,000 would be below this once in a hundred million runs.
     assert runs - (known - held) >= 0.925 * runs, "fewer than were promised"
     if n == 5000 and epsilon == 20:
         assert known > 0.9 * runs
@@ -97,7 +96,7 @@ def test_intervals_of_a_tenth_of_the_noise_are_too_narrow() -> None:
     item, boast = pair("covar_pop", Fraction(1)), pair("covar_pop", Fraction(40))
     y, x = sample(5000, 2)
     exact, wanted = moments(y, x), truth("covar_pop", y, x)
-    entropy = Entropy()
+    entropy = fixed("too narrow")
     noisy = {
         b: s.noise.add([exact[s.column]] * 300, entropy)
         for s, b in zip(item.statistics, boast.statistics, strict=True)

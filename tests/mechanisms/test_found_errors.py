@@ -51,19 +51,20 @@ def held(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
 @pytest.mark.parametrize(
     ("shown", "options", "low", "high"),
     [
-        ("COUNT(*) AS n, SUM(x) AS s, 3 * SUM(x) - 7 AS three", CAPS, 0.4, 1.8),
-        ("AVG(x) AS a, VAR_POP(x) AS v", CAPS, 0.3, 1.8),
-        (f"SUM(z, {AUTO}) AS sz", "max_rows_contributed = 8", 0.4, 1.8),
-        (f"AVG(z, {AUTO}) AS az, STDDEV_POP(z, {AUTO}) AS dz", CAPS, 0.2, 1.8),
+        ("COUNT(*) AS n, SUM(x) AS s, 3 * SUM(x) - 7 AS three", CAPS, 0.3, 2),
+        ("AVG(x) AS a, VAR_POP(x) AS v", CAPS, 0.2, 2),
+        (f"SUM(z, {AUTO}) AS sz", "max_rows_contributed = 8", 0.3, 2),
+        (f"AVG(z, {AUTO}) AS az, STDDEV_POP(z, {AUTO}) AS dz", CAPS, 0.2, 2),
     ],
 )
 def test_releases_are_off_by_what_their_results_tell(
     held: dpsql.Session, con: duckdb.DuckDBPyConnection, shown: str, options: str, low: float, high: float
 ) -> None:
+    """Of Laplace noise, a mean of 60 errors is below 0.44 or above 2.1 of what it is expected to be once in 10**8 runs."""
     (row,) = con.sql(TRUTH).to_arrow_table().to_pylist()
     text = f"SELECT WITH DP OPTIONS (epsilon = 12, {options}) {shown} FROM t"
     ratios: dict[str, list[float]] = {}
-    for _ in range(30):
+    for _ in range(60):
         result = held.sql(text, fresh=True)
         (answers,) = result.dicts()
         for name, value in answers.items():

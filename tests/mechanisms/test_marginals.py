@@ -27,6 +27,7 @@ from dpsql.mechanisms.per_group import (
     Statistic,
 )
 from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 from tests.support.residuals import residual_of, used_of
 
 ONE, TINY, HUGE = Fraction(1), Fraction(1, 10**6), Fraction(10**12)
@@ -253,9 +254,9 @@ def test_released_cells_are_off_by_what_is_told(kind: str) -> None:
     operator = planned(noise, (12, 15), [(), (0,), (1,), (0, 1)])
     statistic, cells = operator.table.statistics[0], cells_of((12, 15), [5] * 180)
     told = [operator.noise_of(m, statistic).variance for m in operator.marginals]
-    ratios, inside = [], []
+    ratios, inside, entropy = [], [], fixed(f"cells {kind}")
     for _ in range(100):
-        table = operator.release(lambda sql: cells, Entropy()).table
+        table = operator.release(lambda sql: cells, entropy).table
         sets, n = (table[name].to_numpy() for name in (SET_COLUMN, "n"))
         exact = np.array([900, 75, 60, 5])[sets]
         ratios.append((n - exact) ** 2 / np.array(told)[sets])
@@ -276,9 +277,10 @@ def test_released_cells_are_off_by_what_is_told(kind: str) -> None:
 
 def test_the_interval_of_a_sum_of_laplace_noise_is_that_of_its_law() -> None:
     operator = planned(LaplaceNoise(ONE / 3, 2, 1), (2, 3), [(), (0,), (0, 1)])
+    entropy = fixed("sums of Laplace noise")
     for marginal in operator.marginals:
         noise = operator.noise_of(marginal, operator.table.statistics[0])
-        drawn = np.abs(np.asarray(noise.add([0] * 40_000, Entropy()), dtype=np.float64))
+        drawn = np.abs(np.asarray(noise.add([0] * 40_000, entropy), dtype=np.float64))
         assert np.mean(drawn**2) == pytest.approx(noise.variance, rel=0.06)
         assert np.mean(drawn) == pytest.approx(noise.mean_error, rel=0.03)
         for confidence in (0.5, 0.9, 0.99):

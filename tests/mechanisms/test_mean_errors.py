@@ -150,10 +150,11 @@ def test_releases_of_a_session_are_off_by_what_was_told(session: dpsql.Session) 
     text = "SELECT WITH DP OPTIONS (epsilon = 1) COUNT(*) AS n, 2 * SUM(x) - 1 AS s, MEDIAN(x) AS m, AVG(y) AS a FROM t"
     said = session.explain(text).expected_error
     truth = {"n": 1000, "s": 2 * 4000 - 1, "m": 4, "a": 0}
-    rows = [dict(zip(truth, session.sql(text, fresh=True).fetchone(), strict=True)) for _ in range(80)]
+    rows = [dict(zip(truth, session.sql(text, fresh=True).fetchone(), strict=True)) for _ in range(160)]
     for name, exact in truth.items():
         off = float(np.mean([abs(float(row[name]) - exact) for row in rows]))
-        assert 0.6 * said[name] < off < 1.5 * said[name], name
+        # The mean of 160 errors of Laplace noise is outside of this once in 10**9 runs.
+        assert 0.55 * said[name] < off < 1.6 * said[name], name
 
 
 # -- by output column -------------------------------------------------------------------------------------------

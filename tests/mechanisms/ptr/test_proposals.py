@@ -29,8 +29,8 @@ from dpsql.mechanisms.ptr.stability_radius import (
     measure_jump_radius,
 )
 from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable, StableItem
-from dpsql.noise.entropy import Entropy
 from tests.support.exhaustive import Table, distances, neighbours, tables
+from tests.support.goodness import fixed
 
 FAR = 10**6
 LARGE = 10**9
@@ -217,13 +217,13 @@ GENEROUS = OptimalTest(Fraction(40), Fraction(1, 10**6))
 EPSILON = Fraction(50)
 
 
-def release(item: StableItem, values: list[float]) -> dict[str, Any]:
+def release(item: StableItem, values: list[float], label: str = "") -> dict[str, Any]:
     def read(sql: str, lent: object = None, /) -> pa.Table:
         with duckdb.connect() as con:
             con.execute("CREATE TABLE t AS SELECT UNNEST(?::DOUBLE[]) AS v", [values])
             return con.sql(sql).to_arrow_table()
 
-    made = Stable((item,)).release(read, Entropy())
+    made = Stable((item,)).release(read, fixed(f"{item} {label}"))
     row: dict[str, Any] = made.table.to_pylist()[0]
     return row
 
@@ -252,7 +252,7 @@ def test_what_is_released_lies_near_the_answer() -> None:
 def test_a_range_is_never_below_zero() -> None:
     step, bound = choose_proposal_grid(Fraction(4), ONE)
     item = ProposedIqr("m", "SELECT v FROM t", step, bound, GENEROUS, LaplaceNoise(Fraction(1, 100), bound))
-    rows = [release(item, [7.0] * 99) for _ in range(60)]
+    rows = [release(item, [7.0] * 99, str(i)) for i in range(60)]
     assert all(0 <= row["m__low"] <= row["m"] for row in rows)
     assert {row["m__low"] for row in rows if row["m"] == 0} == {0}, (
         "half of the noise is below 0, and is held to it"

@@ -43,6 +43,7 @@ from dpsql.mechanisms.ptr.stability_test import (
 )
 from dpsql.noise.entropy import Entropy
 from tests.support.connections import fresh
+from tests.support.goodness import fixed
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
 ONE = Fraction(1)
@@ -119,7 +120,7 @@ def test_the_threshold_is_exceeded_with_probability_delta(sigma: Fraction) -> No
 def test_tests_decide_as_often_as_they_should() -> None:
     """With a control: the frequency is not compatible with nine tenths of the probability."""
     n = 20_000
-    entropy = Entropy()
+    entropy = fixed("decisions")
     optimal = OptimalTest(ONE, TINY)
     radius = optimal.needed(0.4)
     p = float(optimal.probability(radius))
@@ -353,7 +354,7 @@ def test_exact_answers_lose_no_more_than_they_say(item: StableItem) -> None:
 
 
 def release(item: StableItem, read: Callable[[str], pa.Table]) -> tuple[dict, tuple[str, ...]]:
-    made = Stable((item,)).release(read, Entropy())
+    made = Stable((item,)).release(read, fixed(f"{item}"))
     assert made.table.num_rows == 1
     return made.table.to_pylist()[0], made.notes
 
@@ -537,7 +538,8 @@ def test_iqr_is_held_to_the_declared_width() -> None:
         Stable((Iqr("spread", "SELECT v FROM t", GENEROUS, wild, 1, ends),))
         for ends in (None, (Fraction(0), Fraction(400)))
     )
-    assert max(free.release(read, Entropy()).table.column("spread__high")[0].as_py() for _ in range(3)) > 400
+    entropy = fixed("wild")
+    assert max(free.release(read, entropy).table.column("spread__high")[0].as_py() for _ in range(3)) > 400
     for _ in range(30):
         row = held.release(read, Entropy()).table.to_pylist()[0]
         assert row["spread__low"] <= row["spread"] <= row["spread__high"] <= 400

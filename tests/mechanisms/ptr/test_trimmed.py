@@ -17,6 +17,7 @@ from dpsql.mechanisms.ptr.stability_test import OptimalTest, Stable
 from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
 from dpsql.mechanisms.ptr.trimmed import Trimmed
 from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 
 EPSILON = Fraction(50)
 GENEROUS = OptimalTest(Fraction(40), Fraction(1, 10**6))
@@ -38,7 +39,7 @@ class Table:
 
 
 def release(item: Trimmed, values: list[int | None]) -> dict[str, Any]:
-    made = Stable((item,)).release(Table(values), Entropy())
+    made = Stable((item,)).release(Table(values), fixed(f"{item}"))
     row: dict[str, Any] = made.table.to_pylist()[0]
     return row
 

@@ -23,7 +23,7 @@ from dpsql.mechanisms.ptr.stable_scale import (
     measure_substitution_radius,
 )
 from dpsql.mechanisms.subsample.consensus import ConsensusMean, _rank
-from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 
 DELTA = Fraction(1, 10**6)
 Law = dict[object, NDArray[np.float64]]
@@ -37,7 +37,7 @@ def consensus(epsilon: Fraction = Fraction(1), trim: Fraction = Fraction(1, 4)) 
 def combine(
     combiner: ConsensusMean, values: Sequence[object]
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
-    made, notes = combiner.combine(values, pa.float64(), Entropy(), 0.95)
+    made, notes = combiner.combine(values, pa.float64(), fixed(f"consensus {combiner.noise}"), 0.95)
     return {name: column.to_pylist()[0] for name, column in made.items()}, notes
 
 

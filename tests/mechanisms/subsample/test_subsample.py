@@ -33,6 +33,7 @@ from dpsql.mechanisms.subsample.subsample import (
 )
 from dpsql.mechanisms.subsample.votes import NoisyMode, StableMode
 from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
 ONE = Fraction(1)
@@ -125,7 +126,7 @@ def chi_square(seen: np.ndarray, law: np.ndarray) -> tuple[float, int]:
 @pytest.mark.parametrize("p", [Fraction(1, 4), Fraction(1, 2), ONE])
 def test_quantile_law(p: Fraction) -> None:
     places, points, epsilon = [2, 2, 3, 7, 7, 7, 9], 12, Fraction(3, 2)
-    entropy = Entropy()
+    entropy = fixed(f"quantile {p}")
     draws = [choose_grid_quantile(places, p, points, epsilon, entropy) for _ in range(6000)]
     seen = np.bincount(draws, minlength=points + 1)
     statistic, freedom = chi_square(seen, quantile_law(places, p, points, float(epsilon)))
@@ -154,15 +155,16 @@ def test_winsorized_limits_come_from_private_quantiles() -> None:
     rng = random.Random(1)
     values = [50 + rng.gauss(0, 1) for _ in range(398)] + [1000.0, -1000.0]
     combiner = WinsorizedMean("a", ResultRange(Fraction(-1000), Fraction(1000), 1 << 14), Fraction(4))
-    columns, notes = combiner.combine(values, None, Entropy(), 0.95)
+    entropy = fixed("winsorized")
+    columns, notes = combiner.combine(values, None, entropy, 0.95)
     row = {name: array[0].as_py() for name, array in columns.items()}
     assert row["a"] == pytest.approx(50, abs=2)
     assert not notes
     assert row["a__high"] - row["a__low"] < 5  # far less than the noise for the whole range would need
     sure = WinsorizedMean("a", combiner.bounds, Fraction(40))  # at 4, one constant in 25 is missed by more
-    constant, _ = sure.combine([7.0] * 100, None, Entropy(), 0.95)
+    constant, _ = sure.combine([7.0] * 100, None, entropy, 0.95)
     assert constant["a"][0].as_py() == pytest.approx(7, abs=1)
-    at_the_end, _ = sure.combine([1000.0] * 100, None, Entropy(), 0.95)
+    at_the_end, _ = sure.combine([1000.0] * 100, None, entropy, 0.95)
     assert at_the_end["a"][0].as_py() == pytest.approx(1000, abs=5)
 
 

@@ -35,6 +35,7 @@ from dpsql.mechanisms.subsample.votes import (
     read_vote,
 )
 from dpsql.noise.entropy import Entropy
+from tests.support.goodness import fixed
 
 VECTORS = Path(__file__).parents[2] / "published" / "vectors"
 ONE = Fraction(1)
@@ -183,7 +184,7 @@ def test_noisy_mode_follows_its_law(exponential: bool) -> None:
     mode = NoisyMode("m", Fraction(2), candidates=("a", "b", "c"), exponential=exponential)
     votes = list("aaabbc") + ["elsewhere"] * 9
     n = 4000
-    entropy = Entropy()
+    entropy = fixed(f"noisy mode {exponential}")
     seen = Counter(mode.combine(votes, pa.string(), entropy, 0.95)[0]["m"][0].as_py() for _ in range(n))
     weights = {k: math.exp(v) for k, v in zip("abc", (3, 2, 1), strict=True)}
     laws = {
@@ -233,7 +234,7 @@ def test_noisy_mode_without_candidates_loses_no_more_than_it_says() -> None:
 def test_noisy_mode_without_candidates() -> None:
     mode = NoisyMode("m", Fraction(8), selection=OptimalTest(Fraction(8), TINY, groups=2))
     assert mode.combine(["x"] * 40 + ["y"] * 3, pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == ["x"]
-    columns, notes = mode.combine(list("abcdef"), pa.string(), Entropy(), 0.95)
+    columns, notes = mode.combine(list("abcdef"), pa.string(), fixed("one vote each"), 0.95)
     assert columns["m"].to_pylist() == [None]
     assert notes
     assert mode.combine([], pa.string(), Entropy(), 0.95)[0]["m"].to_pylist() == [None]
@@ -434,7 +435,7 @@ class Counted:
 def test_the_best_features_are_drawn_by_half_the_loss_of_each(top: int) -> None:
     """A block may take a vote from one and give it to another: weights exp(epsilon votes / 2), for each of the winners."""
     voting = FeatureVotes(Counted(3), "f", "feature", ("a", "b"), 1, top=top, epsilon=Fraction(top))
-    entropy, runs = Entropy(), 4000
+    entropy, runs = fixed(f"best {top}"), 4000
     first = sum(voting.release(run, entropy).table.column("feature")[0].as_py() == "a" for _ in range(runs))
     expected = 1 / (1 + math.exp(-1.5))
     assert abs(first / runs - expected) < 0.05  # seven standard deviations; without the half it would be 0.95
@@ -442,7 +443,7 @@ def test_the_best_features_are_drawn_by_half_the_loss_of_each(top: int) -> None:
 
 def test_a_result_of_one_block_is_named_with_at_most_half_of_delta() -> None:
     """One changed vote may bring a result and take another away: each has half, whatever the choice that follows."""
-    delta, runs, entropy = Fraction(1, 5), 3000, Entropy()
+    delta, runs, entropy = Fraction(1, 5), 3000, fixed("named")
     mode = NoisyMode("m", ONE, selection=OptimalTest(Fraction(1, 10), delta, groups=2))
     named = sum(
         mode.combine(["x", None, None], pa.string(), entropy, 0.95)[0]["m"][0].as_py() == "x"
