@@ -218,13 +218,13 @@ def test_caps_that_are_found_are_reported_as_they_were_found(
     con: duckdb.DuckDBPyConnection, session: dpsql.Session
 ) -> None:
     fill(con, [(u, 1, 15) for u in range(200) for _ in range(5)])
-    options = "epsilon = 400, max_rows_contributed = AUTO, report_cut = TRUE"
+    options = "epsilon = 4000, max_rows_contributed = AUTO, report_cut = TRUE"  # noise of scale 1/75 on rows
     text = f"SELECT WITH DP OPTIONS ({options}) SUM(x) AS s FROM t"
     told = session.explain(text)
     assert "of it tells what caps and bounds cut" in told.price
     plan = bind(session, text)
     assert plan.event is not None
-    assert plan.event.basic[0] == 400
+    assert plan.event.basic[0] == 4000
     rows = [n for n in session.sql(text).notes if n.startswith("cut: rows")]
     assert rows == [
         "cut: rows beyond 2 of one privacy unit in all: about 400 ± 0, counting at most 2 rows of one unit"
@@ -319,7 +319,7 @@ def test_the_price_and_the_plan_say_it(session: dpsql.Session) -> None:
 def test_answers_say_about_how_much(con: duckdb.DuckDBPyConnection, session: dpsql.Session) -> None:
     """200 units of 5 rows, of which 3 are beyond the cap and 2 count; each row is 5 beyond the bound."""
     fill(con, [(u, 1, 15) for u in range(200) for _ in range(5)])
-    text = "SELECT WITH DP OPTIONS (epsilon = 1000, report_cut = TRUE) SUM(x) AS s, COUNT(*) AS n FROM t"
+    text = "SELECT WITH DP OPTIONS (epsilon = 10000, report_cut = TRUE) SUM(x) AS s, COUNT(*) AS n FROM t"
     result = session.sql(text)
     rows, clipped = [note for note in result.notes if note.startswith("cut: ")]
     assert (
@@ -333,7 +333,7 @@ def test_answers_say_about_how_much(con: duckdb.DuckDBPyConnection, session: dps
     assert again.notes[: len(result.notes)] == result.notes
     fill(con, [(u, 1, 5) for u in range(200)])
     sure = "10, confidence = 0.999999999"  # at 0.95, one-sided and twice: 3 of 200 runs said a cut
-    none = session.sql(text.replace("1000", sure), fresh=True)
+    none = session.sql(text.replace("10000", sure), fresh=True)
     unsure = [note for note in none.notes if note.startswith("cut: ")]
     assert len(unsure) == 2
     assert re.fullmatch(

@@ -209,7 +209,7 @@ def test_each_choice_is_as_likely_whoever_else_is_there() -> None:
             assert kept[:3].sum() == 1
             seen[int(np.flatnonzero(kept[:3])[0])] += 1
         expected = sum(seen.values()) / 3
-        assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 32  # 1e-7 of all runs
+        assert sum((seen[i] - expected) ** 2 / expected for i in range(3)) < 36  # but for 2e-8 of all runs
     crowd = choose_groups(among, 2, entropy)
     assert crowd is not None
     assert np.bincount(among[crowd]).tolist() == [2] * 400
@@ -225,7 +225,7 @@ def test_every_set_of_groups_is_as_likely(few: int, monkeypatch: pytest.MonkeyPa
     seen = Counter(tuple(np.flatnonzero(row).tolist()) for row in kept.reshape(people, 5))
     assert len(seen) == 10
     assert all(len(pair) == 2 for pair in seen)
-    assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 50  # 1e-7 of all runs
+    assert sum((n - people / 10) ** 2 / (people / 10) for n in seen.values()) < 55  # but for 2e-8 of all runs
 
 
 def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
@@ -233,12 +233,12 @@ def test_numbers_below_bounds_of_their_own_have_no_bias() -> None:
     drawn = draw_below_each(np.full(30_000, bound), Entropy())
     thirds = np.bincount(drawn // (1 << 30), minlength=3)
     assert drawn.max() < bound
-    assert sum((thirds - 10_000) ** 2 / 10_000) < 30
+    assert sum((thirds - 10_000) ** 2 / 10_000) < 36  # but for 2e-8 of all runs
     words = iter([0, 2**32 - 1])  # the word 0 is one of those that are drawn again
     entropy = Entropy(lambda n: b"".join(next(words, 7).to_bytes(8, "little") for _ in range(n // 8)))
     assert draw_below_each(np.array([bound]), entropy).tolist() == [bound - 1]
     biased = Counter((np.arange(30_000) * (2**32 // 30_000) % bound // (1 << 30)).tolist())
-    assert sum((biased[i] - 10_000) ** 2 / 10_000 for i in range(3)) > 30
+    assert sum((biased[i] - 10_000) ** 2 / 10_000 for i in range(3)) > 36
 
 
 def test_runs_are_found_across_blocks() -> None:
@@ -303,7 +303,7 @@ def test_rows_and_sums_are_exact_however_many(rows: int, part: int, monkeypatch:
 
 def test_always_choosing_the_first_would_be_seen() -> None:
     seen = Counter([0] * 1200)
-    assert sum((seen[i] - 400) ** 2 / 400 for i in range(3)) > 25
+    assert sum((seen[i] - 400) ** 2 / 400 for i in range(3)) > 36
 
 
 def test_what_does_not_fit_is_read_by_the_query_and_as_often(con: duckdb.DuckDBPyConnection) -> None:

@@ -32,7 +32,7 @@ epsilon = 1000
 delta = 0.1
 accountant = "{accountant}"
 default_epsilon = 5
-default_delta = 1e-6
+default_delta = 1e-9
 [tables.t]
 privacy_unit = "{unit}"
 {rows}[tables.t.columns]

@@ -97,7 +97,7 @@ def test_one_cell_declares_and_asks_and_nothing_else_is_paid(session: dpsql.Sess
 def test_all_questions_meet_the_same_blocks(session: dpsql.Session) -> None:
     """A vote on who is in which block: the blocks are cut once, so each question sees the same people together."""
     session.register("fingerprint", lambda person: str(sorted(person)[:1]), returns="VARCHAR")
-    alarm = "DECLARE alarm STABLE OPTIONS (epsilon = 40, delta = 1e-4, max_unstable = 50, blocks = 256)"
+    alarm = "DECLARE alarm STABLE OPTIONS (epsilon = 40, delta = 1e-9, max_unstable = 50, blocks = 256)"
     session.sql(alarm)
     declared = session._pipeline.thresholds.declared["alarm"]
     salts = {declared.salt() for _ in range(3)}  # type: ignore[attr-defined]

@@ -93,7 +93,8 @@ def test_numbers_of_blocks_without_bounds(
 
 
 def test_numbers_that_blocks_do_not_agree_on_are_null_and_paid(session: dpsql.Session) -> None:
-    text = AUTO.replace("128", "16").replace("epsilon = 20", "epsilon = 1")
+    # An answer here is one of delta, or of some more where few blocks agree by chance.
+    text = AUTO.replace("128", "16").replace("epsilon = 20, delta = 1e-6", "epsilon = 1, delta = 1e-12")
     result = session.sql(f"{text} AVG(x) AS a, MODE(site) AS s FROM t")
     assert result.dicts()[0]["a"] is None
     assert "a: not stable enough to release" in result.notes
