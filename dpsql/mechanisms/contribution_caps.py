@@ -51,7 +51,7 @@ SIZE, UNITS = "n", "units"
 """Columns of the histogram: what a unit has (no more than the last cap), and how many units have so much."""
 
 RUNAWAY = Fraction(1, 10**9)
-"""The greatest chance of a cap more than 8 times what any unit has."""
+"""The greatest chance of a cap more than 8 times the first one that holds every unit whole."""
 
 _SOONER = 7
 """The additional amount allowed beyond the rung two below a taken rung, in scales of the threshold's noise."""
