@@ -21,6 +21,10 @@ OPENED = Message({"kind": "value", "session": "s1", "analyst": "ann", "policy": 
 END = Message({"kind": "end"})
 
 
+LONG = 60
+"""Seconds in which anything has happened that will; what never comes takes as long."""
+
+
 class SlowChannel:
     """A channel to a server that answers nothing but its first message, if that; what follows an end never comes."""
 
@@ -40,7 +44,7 @@ class SlowChannel:
             yield END
             self.left.append(threading.current_thread().name)
         if action != "dpsql.interrupt":
-            self.released.wait(20)
+            self.released.wait(LONG)
 
     def close(self) -> None:
         self.released.set()
