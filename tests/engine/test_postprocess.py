@@ -258,4 +258,4 @@ def test_a_run_is_an_outcome_whatever_happens() -> None:
         begun = time.monotonic()
         slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
         assert run_query(con, slow, {}, stop).stopped
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60

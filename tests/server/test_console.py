@@ -38,9 +38,9 @@ from tests.support.served import (
     list_children,
     make_token,
     read_command,
+    try_until,
     write_data,
     write_policy,
-    try_until,
 )
 
 pytestmark = pytest.mark.timeout(180)
