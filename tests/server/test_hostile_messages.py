@@ -200,7 +200,7 @@ def test_hostile_headers_get_no_traceback(server: ServerProcess) -> None:
     """pyarrow reads headers before any of our code runs, and would send its own frames."""
     port = int(server.url.rpartition(":")[2])
     for value in (b"Bearer \xff\xfe", b"\xc3\xa9"):
-        came = request(port, PATH + b"DoAction", [(b"authorization", value)], b"\n\tdpsql.run")
+        came = request(port, PATH + b"DoAction", [(b"authorization", value)], b"\n\tdpsql.run", 60)
         assert b"ascii" in came, "it reached pyarrow"
         assert b"Traceback" not in came
         assert b"File" not in came
