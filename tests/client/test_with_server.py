@@ -23,7 +23,7 @@ from tests.support import kernel
 from tests.support.served import SECRET, ServerProcess, make_token, try_until, write_data, write_policy
 from tests.support.stop_button import pressed
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 
 STATEMENTS = [
     "SELECT COUNT(*) AS n FROM visits",

@@ -22,7 +22,7 @@ from dpsql.server.tokens import TokenFile
 from tests.support.served import ROOT, ServerProcess, make_token, write_data, write_policy
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates"),
 ]
 PAGE = (ROOT / "notebooks" / "docs" / "howto" / "serve.md").read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ from tests.support.served import (
     write_policy,
 )
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 PAGES = ("", "statements", "refusals", "promise", "live")
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}</script><script>alert(2)</script>"
 NASTY = 'a<b>&"c'

@@ -24,7 +24,7 @@ from dpsql.wire import Message
 from dpsql.wire_parcels import unpack_messages
 from tests.support.scripted_worker import EVENT, ScriptedDesk, ScriptedSide
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 Make = Callable[..., ScriptedDesk]
 GRID = "answer_times = [0.2, 0.4]\n"
 STEPS = AnswerTimes((0.2, 0.4))

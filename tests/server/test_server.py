@@ -30,7 +30,7 @@ from tests.support.served import (
     write_policy,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 SLOW = "SELECT ward, MEDIAN(cost) AS m FROM visits GROUP BY ward"
 """Takes half a second on the data of ``slow``."""
 LEAD = 0.025

@@ -36,7 +36,7 @@ from tests.support.served import (
     write_policy,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def start_and_fail(policy: Path, *arguments: str) -> str:

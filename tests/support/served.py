@@ -141,7 +141,7 @@ class ServerProcess:
         """The processes of workers."""
         return [pid for pid in list_children(self.process.pid) if "dpsql.server.worker" in read_command(pid)]
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 40) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 120) -> int:
         """Send a signal, and return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)

@@ -23,7 +23,7 @@ from dpsql.server.flight_sql.sql_info import list_sql_info, make_sql_info
 from tests.support.flight_sql_client import BareFlightSql
 from tests.support.served import ServerProcess, make_token, try_until, write_data, write_policy
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 SLOW = "SELECT ward, MEDIAN(cost) AS m, MEDIAN(day) AS d FROM visits GROUP BY ward"
 """Takes more than a second on the data of ``slow``."""

@@ -38,7 +38,7 @@ from tests.support.postgres import (
 )
 from tests.support.served import SECRET, make_token, write_data, write_policy
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 WRONG = "no valid token of this analyst."
 
 
