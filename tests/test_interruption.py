@@ -150,6 +150,7 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(120)
 def test_a_look_for_the_stop_button_never_keeps_a_lock() -> None:
     """The main thread looks while it waits, and a stop in there must not let the next one wait for ever."""
     at, stopper = 1, Stopper(1)
