@@ -194,7 +194,7 @@ def test_the_command_line_in_a_process_of_its_own(server: ServerProcess) -> None
     environment = {**os.environ, "DPSQL_TOKEN": make_token(server.policy, "ada")}
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "dpsql.cli", "sql", "--server", server.url, "SELECT COUNT(*) AS n FROM wards"],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
+        env=environment, capture_output=True, text=True, check=True, timeout=240,
     )  # fmt: skip
     assert done.stdout.split()[:2] == ["n", "3"]
     loaded = {

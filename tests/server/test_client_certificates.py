@@ -231,7 +231,7 @@ def test_the_command_line_and_what_it_refuses(server: ServerProcess, folder: Pat
     base = [sys.executable, "-m", "dpsql.cli", "sql", "--server", server.url, "--tls-ca", "server.pem"]
     own = ["--tls-client-cert", "ana.pem", "--tls-client-key", "ana.key"]
     done = subprocess.run([*base, *own, "SELECT COUNT(*) AS n FROM wards", "--format", "csv"], cwd=folder, env=ENVIRONMENT,
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
+                          capture_output=True, text=True, timeout=240)  # fmt: skip
     assert done.stdout == "n\n3\n", done.stderr
     secret = (folder / "ana.key").read_text().splitlines()[1]
     assert secret not in repr(read_client_certificate(folder / "ana.pem", folder / "ana.key"))
@@ -269,7 +269,7 @@ def test_a_server_that_can_not_ask_for_certificates(folder: Path) -> None:
     ):
         done = subprocess.run(
             [sys.executable, "-m", "dpsql.cli", "serve", "--policy", "clinic.toml", "--listen", "localhost:0", *words],
-            cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, timeout=60,
+            cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, timeout=240,
         )  # fmt: skip
         assert done.returncode == 1
         assert said in done.stderr
