@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from queue import SimpleQueue
-from typing import Generic, ParamSpec, TypeVar, cast
+from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 from dpsql.errors import Interrupted
 
@@ -35,6 +35,17 @@ RESEND_SECONDS = 1.0
 """Time that foreign code has to end after an exception, before it gets another one."""
 
 
+class _Listener(NamedTuple):
+    """What a stop does while the work waits for somebody else."""
+
+    tell: Callable[[], None] | None
+    """Tells a stop to whoever the work waits for; None where there is nobody, or once it is told."""
+    leave: Callable[[], BaseException]
+    """Makes the error of a work that is not waited for any longer."""
+    patience: int
+    """Stops after which the work is not waited for."""
+
+
 class StopRequest:
     """A request to stop, and the thread that may be ended by an exception at present."""
 
@@ -45,11 +56,7 @@ class StopRequest:
         self._breakable: int | None = None
         self._sent = -math.inf
         self._lock = threading.Lock()
-        self._tell: Callable[[], None] | None = None
-        """Tells a stop to whoever the work waits for; None where there is nobody, or once it is told."""
-        self._leave: Callable[[], BaseException] | None = None
-        self._patience = 0
-        """Stops after which the work is not waited for."""
+        self._listener: _Listener | None = None
 
     def request(self) -> None:
         """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
@@ -58,28 +65,33 @@ class StopRequest:
             if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
                 self._sent = time.monotonic()
                 _raise_in(self._breakable, KeyboardInterrupt)
-            tell = self._tell
-        if tell is not None:
-            tell()
+            listener = self._listener
+        if listener is not None and listener.tell is not None:
+            listener.tell()
             with self._lock:
-                self._tell = None if self._tell is tell else self._tell
+                if self._listener is listener:
+                    self._listener = listener._replace(tell=None)
 
     @contextmanager
     def telling(self, tell: Callable[[], None] | None, leave: Callable[[], BaseException]) -> Iterator[None]:
         """Pass stops on within the block, as :func:`telling_stops` says."""
         with self._lock:
-            self._tell, self._leave, self._patience = tell, leave, 0 if tell is None else 1
+            self._listener = _Listener(tell, leave, 0 if tell is None else 1)
         try:
             yield
         finally:
             with self._lock:
-                self._tell = self._leave = None
+                self._listener = None
 
     def find_leave(self) -> BaseException | None:
-        """Return the error of a work that is not waited for any longer; None where it still is."""
-        with self._lock:
-            leave = self._leave if self._tell is None and self.count > self._patience else None
-        return None if leave is None else leave()
+        """Return the error of a work that is not waited for any longer; None where it still is.
+
+        It takes no lock: it runs where handlers raise, and one may raise between a block and the release of its lock.
+        """
+        listener = self._listener
+        if listener is None or listener.tell is not None or self.count <= listener.patience:
+            return None
+        return listener.leave()
 
     def enter_breakable(self) -> None:
         """Let this thread be ended by an exception, until :meth:`leave_breakable`."""

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql import interrupts
 from tests.support import inside
 from tests.support.at_once import COUNT, PATIENCE, POLICY, ask_at_once, spent
 
@@ -196,14 +197,27 @@ def test_stopping_one_statement_leaves_the_others_alone(
     assert spent(session) == 4000
 
 
-def test_waiting_for_a_turn_can_be_stopped(open_session: Callable[..., dpsql.Session]) -> None:
+def test_waiting_for_a_turn_can_be_stopped(
+    open_session: Callable[..., dpsql.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = open_session()
-    held, over = threading.Event(), threading.Event()
+    held, over, waits = threading.Event(), threading.Event(), threading.Event()
+    check = interrupts.check_stop
+    looks: list[int] = []
+
+    def look() -> None:
+        """Look for a stop, as the thread does that works for the main thread and waits for its turn."""
+        looks.append(1)
+        if len(looks) > 1:  # the first look is before it takes up the work
+            waits.set()
+        check()
+
+    monkeypatch.setattr(interrupts, "check_stop", look)
 
     def hold() -> None:
         with inside.hold_turn(session):
             held.set()
-            time.sleep(0.2)
+            assert waits.wait(PATIENCE)
             signal.pthread_kill(
                 threading.main_thread().ident or 0, signal.SIGINT
             )  # a thread that waits for a lock hears no other

@@ -55,10 +55,13 @@ else:
 client = flight.FlightClient(f"grpc+tcp://127.0.0.1:{server.port}")
 for _ in range(20):
     ask(client)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-for _ in range(200):
-    ask(client)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before) / 200)
+waits = []
+for _ in range(8):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    for _ in range(50):
+        ask(client)
+    waits.append((resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before) / 50)
+print(min(waits))  # the others may have been disturbed
 server.shutdown()
 """
 
@@ -73,7 +76,7 @@ def test_a_call_wakes_fewer_threads(tmp_path: Path) -> None:
         way: float(
             subprocess.run(
                 [sys.executable, str(script), way],
-                env=environment, capture_output=True, text=True, check=True, timeout=120,
+                env=environment, capture_output=True, text=True, check=True, timeout=300,
             ).stdout
         )
         for way in ("chosen", "default")

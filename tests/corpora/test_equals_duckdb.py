@@ -109,7 +109,7 @@ def nasty(request: pytest.FixtureRequest) -> Iterator[Nasty]:
     unit = f'privacy_unit = "{request.param}"'
     if request.param == "unit":
         unit += "\nmax_rows = 9\nmax_groups = 9"
-    text = BUDGET.replace("1e7", "1e9").replace("1.5e5", "1e6")
+    text = BUDGET
     for name in ("nasty", "empty"):
         text += _NASTY_TABLE.format(name=name, unit=unit)
         text += "".join(

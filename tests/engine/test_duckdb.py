@@ -298,7 +298,7 @@ class TestAnswers:
         begun = time.monotonic()
         with pytest.raises(KeyboardInterrupt), pressed(act[stop], times=1 if stop == "signal" else None):
             engine.execute("SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b")
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         assert count(engine) == 3
         engine.close()
 

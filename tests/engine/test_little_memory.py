@@ -88,7 +88,7 @@ def asked(folder: Path, rows: int, limit: int, names: list[str], more: int) -> N
         "AVG": lambda row: abs(int(row[0]) - rows) < 0.03 * rows and abs(float(row[2]) - 20) < 0.2,
         "MEDIAN": lambda row: abs(float(row[0]) - 20) < 0.5,
         "COUNT(DISTINCT)": lambda row: abs(int(row[0]) - 0.97 * rows) < 0.03 * rows,
-        "groups": lambda row: 50 < int(row[1]) < 150,
+        "groups": lambda row: 30 < int(row[1]) < 200,
         "groups of texts": lambda row: row[0] == "often" and 0 < int(row[1]) < rows / 50,
         "EXPMECH": lambda row: abs(float(row[0]) - 20) < 1,
         "IQR": lambda row: abs(float(row[0]) - 20) < 2,

@@ -102,7 +102,10 @@ def test_failures_at_run_time_say_what_is_wrong(finisher: Finisher) -> None:
     assert caught.value.__context__ is None
 
 
-def test_an_answer_is_read_as_far_as_it_may_be_large(finisher: Finisher) -> None:
+def test_an_answer_is_read_as_far_as_it_may_be_large(
+    finisher: Finisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_PUBLIC_SECONDS", 600)
     sql = "SELECT * FROM range(1000000000000) AS r(i)"
     assert finisher.finish(sql, {}, (), 10).num_rows < 1 << 20, "it is only begun where few rows may come"
     with pytest.raises(BindError, match="its answer is larger than 256 MiB"):
@@ -116,6 +119,7 @@ def test_a_query_that_takes_too_long_is_ended(finisher: Finisher, monkeypatch: p
         finisher.finish(
             "SELECT SUM(a.range * b.range) FROM range(1000000000) AS a, range(1000000000) AS b", {}
         )
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_PUBLIC_SECONDS", 600)
     assert finisher.finish("SELECT n FROM b", {"b": RELEASED}).num_rows == 2
 
 
@@ -258,4 +262,4 @@ def test_a_run_is_an_outcome_whatever_happens() -> None:
         begun = time.monotonic()
         slow = "SELECT SUM(a.range * b.range % 7) FROM range(300000) a, range(300000) b"
         assert run_query(con, slow, {}, stop).stopped
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60

@@ -121,8 +121,8 @@ def test_long_texts_end_with_an_error_and_little_memory(finisher: Finisher, item
 
 def test_a_step_that_does_not_end_is_ended(finisher: Finisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process such a constant takes half a minute, and nothing stops it."""
-    monkeypatch.setattr("dpsql.engine.postprocess.MAX_BINDING_SECONDS", 0.3)
     finisher.describe("SELECT repeat(k, 2) AS a FROM b", {"b": TYPES})
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_BINDING_SECONDS", 0.3)
     with pytest.raises(BindError, match=r"takes longer than 0\.3 seconds"):
         finisher.describe("SELECT len(lpad('x', 1000000000, 'y')) AS a FROM b", {"b": TYPES})
 
@@ -155,7 +155,9 @@ def test_closing_ends_the_process(finisher: Finisher) -> None:
     assert process.poll() is not None
 
 
-def test_what_fails_after_the_payment_says_so_and_is_free_to_correct() -> None:
+def test_what_fails_after_the_payment_says_so_and_is_free_to_correct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_BINDING_SECONDS", 600)
+    monkeypatch.setattr("dpsql.engine.postprocess.MAX_PUBLIC_SECONDS", 600)
     con, session = open_small()
     con.execute("INSERT INTO t SELECT i, 'a', i % 3, i % 5, i, i, i, true FROM range(6) AS r(i)")
     text = "SELECT len(repeat('x', {} + n % 7)) AS a FROM (SELECT COUNT(*) AS n FROM t) AS s"

@@ -183,7 +183,7 @@ def spend_all(
     each.
     """
     counts = [path.with_name(f"paid-{i}") for i in range(processes)]
-    gate = path.with_name("gate")
+    gate, checked = path.with_name("gate"), [path.with_name(f"checked-{i}") for i in range(processes)]
 
     def spend(count: Path) -> None:
         ledger = Ledger.open(path, policy_of(), "d")
@@ -195,7 +195,9 @@ def spend_all(
             if careless:  # checks, lets the others do the same, and only then charges
                 if ledger.state().left_epsilon < price:
                     break
-                time.sleep(0.3)
+                count.with_name(count.name.replace("paid", "checked")).touch()
+                while not all(other.exists() for other in checked):
+                    time.sleep(0.002)
                 Account.find_excess = lambda *given, **more: None  # type: ignore[method-assign]
             try:
                 ledger.settle(ledger.reserve(PureDP(price), "q"), PureDP(price), None, "released")

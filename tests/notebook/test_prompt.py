@@ -156,7 +156,7 @@ def test_a_terminal(tmp_path: Path, state: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": root, "PROMPT_TOOLKIT_NO_CPR": "1", "DPSQL_STATE": str(state)}
     arguments = ["-m", "dpsql.cli", "sql", "--policy", str(POLICY), "--ledger", str(tmp_path / "l.ledger")]
     child = pexpect.spawn(
-        sys.executable, arguments, env=environment, encoding="utf-8", dimensions=(40, 150), timeout=30
+        sys.executable, arguments, env=environment, encoding="utf-8", dimensions=(40, 150), timeout=120
     )
     child.expect("dpsql>")
     child.send("SELECT WITH DP OPTIONS (epsilon = 0.2)\rCOUNT(*) AS n FROM vis\t")

@@ -315,7 +315,7 @@ def test_an_interrupted_cell(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Non
 
     def stopped(*_: Any, **__: Any) -> None:
         threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
-        for _ in range(500):
+        for _ in range(6000):
             time.sleep(0.01)
             check_stop()
 

@@ -16,7 +16,7 @@ import dpsql
 from tests.support.clinic import BUDGET
 from tests.support.served import TABLES, ServerProcess, make_token, write_data, write_policy
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 STATEMENTS = [
     "SELECT COUNT(*) AS n FROM visits",
     "SELECT COUNT(*) AS n FROM visits",

@@ -17,7 +17,7 @@ import pyarrow.flight as flight
 import pytest
 
 from dpsql.wire import Message, encode
-from tests.support.hostile_clients import HostileFlightClient, attack, read_memory
+from tests.support.hostile_clients import OTHER, HostileFlightClient, attack, read_memory
 from tests.support.raw_http2 import request
 from tests.support.served import BareClient, ServerProcess, write_data, write_policy
 
@@ -174,7 +174,7 @@ class Attacker(HostileFlightClient):
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     write_data(tmp_path)
     limits = "answer_times = []\nmax_requests_per_minute = 100000000\nmax_sessions = 1000000\nmax_statement_bytes = 20000"
-    with ServerProcess(write_policy(tmp_path, {"ada": 900, "bob": 1}, limits)) as running:
+    with ServerProcess(write_policy(tmp_path, {"ada": 900, OTHER: 1}, limits)) as running:
         yield running
 
 
@@ -200,7 +200,7 @@ def test_hostile_headers_get_no_traceback(server: ServerProcess) -> None:
     """pyarrow reads headers before any of our code runs, and would send its own frames."""
     port = int(server.url.rpartition(":")[2])
     for value in (b"Bearer \xff\xfe", b"\xc3\xa9"):
-        came = request(port, PATH + b"DoAction", [(b"authorization", value)], b"\n\tdpsql.run")
+        came = request(port, PATH + b"DoAction", [(b"authorization", value)], b"\n\tdpsql.run", 60)
         assert b"ascii" in came, "it reached pyarrow"
         assert b"Traceback" not in came
         assert b"File" not in came

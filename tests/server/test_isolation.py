@@ -30,7 +30,7 @@ def confined(code: str, memory: str = str(MEMORY)) -> Any:
     text = f"from dpsql.server.isolation import *\nimport json\nheld = confine({memory})\n" + textwrap.dedent(
         code
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -112,7 +112,7 @@ def test_processor_time_ends() -> None:
         while True:
             pass
         """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, timeout=240)
     assert done.returncode < 0
 
 
@@ -142,7 +142,7 @@ class FakeGroups:
         return sorted(self.own.glob("worker-*"))
 
     def wait_until_empty(self) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while self.workers():
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -251,18 +251,18 @@ def test_a_worker_stands_back_for_the_front_and_its_threads_for_replies() -> Non
 def test_nobody_waits_until_a_killed_worker_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To free what it held takes a time that tells how much that was, and a reply would leave later."""
     worker = start_worker(tmp_path, MemoryGroups(tmp_path, tmp_path / "none"))
-    waited = threading.Event()
+    go_on, waited = threading.Event(), threading.Event()
     wait = worker._process.wait
 
     def linger(seconds: float) -> int:
-        time.sleep(1)
+        assert go_on.wait(60)
         waited.set()
         return wait(seconds)
 
     monkeypatch.setattr(worker._process, "wait", linger)
-    begun = time.monotonic()
     worker.kill()
     worker.close()
-    assert time.monotonic() - begun < 0.5
+    assert not waited.is_set()
     assert not worker.is_alive
-    assert waited.wait(20)
+    go_on.set()
+    assert waited.wait(60)

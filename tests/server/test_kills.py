@@ -69,6 +69,12 @@ class Story:
         else:
             self.other.append(f"{end['class']}: {end['message']}")
 
+    def wait_for_answer(self, seconds: float = 60) -> None:
+        """Wait until a further statement is answered; where all workers were just killed, that may take long."""
+        told, end = len(self.answered), time.monotonic() + seconds
+        while len(self.answered) == told and time.monotonic() < end:
+            time.sleep(0.01)
+
     def check(self, policy: Path) -> dict[str, int]:
         """Compare with the ledger; return how many statements had which outcome."""
         with Ledger.read(str(policy) + ".ledger") as ledger:
@@ -115,42 +121,42 @@ def keep_asking(
 
 
 @pytest.fixture
-def asking(policy: Path) -> Iterator[Callable[[Story, Callable[[str], BareClient]], threading.Event]]:
-    """Let every analyst ask in a thread, until the event that this returns is set."""
+def asking(policy: Path) -> Iterator[Callable[[Story, Callable[[str], BareClient]], Callable[[], None]]]:
+    """Let every analyst ask in a thread, until what this returns is called, which waits for them."""
     threads: list[threading.Thread] = []
     enough = threading.Event()
 
-    def start(story: Story, connect: Callable[[str], BareClient]) -> threading.Event:
+    def end() -> None:
+        enough.set()
+        for thread in threads:
+            thread.join(120)
+
+    def start(story: Story, connect: Callable[[str], BareClient]) -> Callable[[], None]:
         for name in ANALYSTS:
             resume = lambda name=name: TokenFile(policy).resume(name)  # noqa: E731
             given = (story, lambda name=name: connect(name), enough, resume)
             threads.append(threading.Thread(target=keep_asking, args=given))
             threads[-1].start()
-        return enough
+        return end
 
     yield start
-    enough.set()
-    for thread in threads:
-        thread.join(60)
+    end()
 
 
 @short_and_long(6, 200)
-def test_workers_that_are_killed(policy: Path, asking: Callable[..., threading.Event], count: int) -> None:
+def test_workers_that_are_killed(policy: Path, asking: Callable[..., Callable[[], None]], count: int) -> None:
     rng, story = random.Random(7), Story()
     with ServerProcess(policy) as running:
-        enough = asking(story, running.connect)
+        end = asking(story, running.connect)
         killed = 0
         while killed < count:
-            told, end = len(story.answered), time.monotonic() + 20
-            while len(story.answered) == told and time.monotonic() < end:
-                time.sleep(0.01)
+            story.wait_for_answer()
             time.sleep(rng.uniform(0.0, 0.2))
             for pid in rng.sample(workers, 1) if (workers := running.workers()) else []:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
-        enough.set()
-        time.sleep(2)
+        end()
     seen = story.check(policy)
     print(
         f"\n{killed} workers killed: {len(story.answered)} answered, {len(story.uncharged)} uncharged, ledger {seen}"
@@ -162,20 +168,20 @@ def test_workers_that_are_killed(policy: Path, asking: Callable[..., threading.E
 
 
 @short_and_long(2, 50)
-def test_servers_that_are_killed(policy: Path, asking: Callable[..., threading.Event], count: int) -> None:
+def test_servers_that_are_killed(policy: Path, asking: Callable[..., Callable[[], None]], count: int) -> None:
     rng, story = random.Random(8), Story()
     for name in ANALYSTS:
         make_token(policy, name)
     servers = [ServerProcess(policy)]
-    enough = asking(story, lambda name: servers[-1].connect(name))
+    end = asking(story, lambda name: servers[-1].connect(name))
     for _ in range(count):
-        time.sleep(rng.uniform(0.2, 1.5))
+        story.wait_for_answer()
+        time.sleep(rng.uniform(0.0, 1.3))
         servers[-1].process.kill()
         servers[-1].stop()
         servers.append(ServerProcess(policy))
-    time.sleep(1)
-    enough.set()
-    time.sleep(1.5)
+    story.wait_for_answer()
+    end()
     assert servers[-1].stop() == 0
     seen = story.check(policy)
     print(f"\n{count} servers killed: {len(story.answered)} answered, ledger {seen}")

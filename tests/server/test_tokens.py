@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -20,6 +21,7 @@ from dpsql.client.channel import find_token
 from dpsql.errors import PolicyError
 from dpsql.server import tokens
 from dpsql.server.tokens import TokenFile, TokenGuard, shorten_address
+from tests.support.served import try_until
 
 POLICY = '[budget]\nepsilon = 3\n[tables.visits]\nprivacy_unit = "id"\n[analysts.ada]\nepsilon = 1\n[analysts.bob]\nepsilon = 1\n'
 
@@ -184,14 +186,18 @@ def test_time_does_not_tell_where_a_token_stops_being_right(policy: Path) -> Non
     for i in range(40):
         held.add(f"a{i}")
     first, last = token[:6] + ("A" if token[6] != "A" else "B") + token[7:], token[:-1] + "A"
-    took: dict[str, list[float]] = {first: [], last: [], token: []}
-    for _ in range(300):
-        for given, times in took.items():
-            start = time.perf_counter()
-            held.identify(given)
-            times.append(time.perf_counter() - start)
-    quickest = [min(times) for times in took.values()]
-    assert max(quickest) < 1.5 * min(quickest)
+    quickest = dict.fromkeys((first, last, token), math.inf)
+
+    def measure() -> float:
+        """Look at each some more times; return how far the least times are apart."""
+        for _ in range(100):
+            for given in quickest:
+                start = time.perf_counter()
+                held.identify(given)
+                quickest[given] = min(quickest[given], time.perf_counter() - start)
+        return max(quickest.values()) / min(quickest.values())
+
+    try_until(measure, lambda ratio: ratio < 1.5)
 
 
 # -- the door ---------------------------------------------------------------------------------------------------------

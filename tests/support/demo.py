@@ -9,11 +9,11 @@ import dpsql
 DEMO = Path(dpsql.__file__).parent / "demo"
 BUDGET = """
 [budget]
-epsilon = 1e7
+epsilon = 1e12
 delta = 1e-6
 accountant = "basic"
-max_epsilon_per_query = 1e6
-default_epsilon = 1.5e5
+max_epsilon_per_query = 1e11
+default_epsilon = 1e9
 default_delta = 1e-9
 """
 COLUMNS = """

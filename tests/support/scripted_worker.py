@@ -6,13 +6,18 @@ import io
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpsql.ledger.ledger import Ledger
 from dpsql.policy.model import Policy
+from dpsql.server.answer_times import AnswerClock, AnswerTimes
 from dpsql.server.desks import Desk, Edition
 from dpsql.server.event_log import EventLog
 from dpsql.server.frames import FrameError, Frames
@@ -49,6 +54,11 @@ class ScriptedSide:
     def touch(self) -> None:
         self.frames.send({"kind": "touch"})
         self.touched.set()
+
+    def hang(self) -> None:
+        """Say nothing any more, until the worker is killed."""
+        while True:
+            self.frames.receive()
 
     def reply(self, **head: Any) -> None:
         self.frames.send({"kind": "reply"}, encode(Message(head)))
@@ -132,6 +142,30 @@ class ScriptedPool:
             pass
 
 
+@dataclass(frozen=True)
+class Wait:
+    """A wait for a public time, in seconds after the call was asked."""
+
+    begun: float
+    until: float
+    outcomes: tuple[str, ...]
+    """The outcomes in the ledger when it began."""
+
+
+class NotedClock(AnswerClock):
+    """A clock that notes for which times it waits, so that no test needs to measure them on a machine that may stall."""
+
+    def __init__(self, grid: AnswerTimes, desk: ScriptedDesk) -> None:
+        super().__init__(grid)
+        self._asked, self._desk = self.start, desk
+
+    def _wait_until(self, at: float) -> None:
+        begun = time.monotonic() - self._asked
+        self._desk.waits.append(Wait(begun, at - self._asked, tuple(self._desk.outcomes())))
+        if not self._desk.skips_waits:
+            super()._wait_until(at)
+
+
 class ScriptedDesk:
     """A desk of ``ada`` with a script for its workers.
 
@@ -140,11 +174,23 @@ class ScriptedDesk:
         server: keys of the policy's [server] section.
         ledger: where it is kept; in memory by default.
         leave: what a worker does when a session leaves it; nothing by default.
+        skips_waits: whether waits for public times are noted and not waited for. These may then be so late that nothing
+            but what the script does comes before them.
     """
 
     def __init__(
-        self, script: Script, server: str = "", ledger: Path | None = None, leave: Leave | None = None
+        self,
+        script: Script,
+        server: str = "",
+        ledger: Path | None = None,
+        leave: Leave | None = None,
+        skips_waits: bool = False,
     ) -> None:
+        self.waits: list[Wait] = []
+        """The waits of all calls, in their order."""
+        self.took = 0.0
+        """Seconds that the last call took."""
+        self.skips_waits = skips_waits
         self.policy = Policy.loads(POLICY + server)
         self.ledger = Ledger.open(ledger, self.policy, "data")
         self.pool: Any = ScriptedPool(script, leave)
@@ -156,14 +202,23 @@ class ScriptedDesk:
 
     def ask(self, operation: str = "run") -> list[Message]:
         """Answer a call; return the messages of its reply."""
+        begun = time.monotonic()
         call = self.desk.make_call(operation, self.session.handle)
         replies = self.desk.answer(call, self.session, b"body")
-        return [message for reply in replies for message in unpack_messages(reply)]
+        told = [message for reply in replies for message in unpack_messages(reply)]
+        self.took = time.monotonic() - begun
+        return told
+
+    def outcomes(self) -> list[str]:
+        return [entry.outcome for entry in self.ledger.entries()]
 
     def __enter__(self) -> ScriptedDesk:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr("dpsql.server.calls.AnswerClock", lambda grid: NotedClock(grid, self))
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._patch.undo()
         for worker in self.pool.workers:
             worker.close()
         self.ledger.close()

@@ -27,7 +27,7 @@ from tests.support.flight_sql_client import BareFlightSql, shake_hands, write_ba
 from tests.support.served import ServerProcess, make_token
 from tests.support.thirty_statements import THIRTY, same
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 
 

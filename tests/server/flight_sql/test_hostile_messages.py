@@ -16,7 +16,7 @@ import pytest
 from dpsql.server.flight_sql.messages import MESSAGES, make_message, pack_message
 from dpsql.server.flight_sql.service import ACTIONS
 from tests.support.flight_sql_client import BareFlightSql, write_basic
-from tests.support.hostile_clients import HostileFlightClient, attack
+from tests.support.hostile_clients import OTHER, HostileFlightClient, attack
 from tests.support.raw_http2 import request
 from tests.support.served import ServerProcess, make_token, write_data, write_policy
 
@@ -78,7 +78,7 @@ class Attacker(HostileFlightClient):
         self.handles = [
             self.good.prepare(text).prepared_statement_handle for text in TEXTS[:1] + TEXTS[10:12]
         ]
-        theirs = BareFlightSql.with_token(server.url, make_token(server.policy, "bob"))
+        theirs = BareFlightSql.with_token(server.url, make_token(server.policy, OTHER))
         self.handles += [theirs.prepare("SELECT 1 AS a").prepared_statement_handle]
         theirs.close()
         self.kinds = [
@@ -219,7 +219,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("clinic")
     write_data(folder)
     limits = "answer_times = []\nmax_requests_per_minute = 100000000\nmax_statement_bytes = 20000"
-    with ServerProcess(write_policy(folder, {"ada": 900, "bob": 1}, limits)) as running:
+    with ServerProcess(write_policy(folder, {"ada": 900, OTHER: 1}, limits)) as running:
         yield running
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.clinic import BUDGET
+from tests.support.hostile_clients import OTHER
 from tests.support.postgres import PostgresServer
 from tests.support.served import write_data, write_policy
 
@@ -16,5 +17,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]
     folder = tmp_path_factory.mktemp("postgres")
     write_data(folder)
     limits = "answer_times = []\nmax_requests_per_minute = 10000000\nmax_sessions = 10000\nmax_statement_bytes = 20000"
-    with PostgresServer(write_policy(folder, {"ada": 1e12, "bob": 1}, limits, BUDGET)) as running:
+    with PostgresServer(write_policy(folder, {"ada": 1e12, "bob": 1, OTHER: 1}, limits, BUDGET)) as running:
         yield running

@@ -26,7 +26,7 @@ from tests.support.thirty_statements import THIRTY, same
 
 psycopg = pytest.importorskip("psycopg")
 sqlalchemy = pytest.importorskip("sqlalchemy")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 PSQL = shutil.which("psql")
 
 
