@@ -89,3 +89,15 @@ def test_names_of_a_select_list_mean_in_totals_of_a_unit_what_they_mean_in_duckd
             ).fetchall()
     assert exact > 0
     assert count == exact
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "1 + (SELECT COUNT(*) FROM v)",
+        "CASE WHEN (SELECT COUNT(*) FROM v) > 3 THEN 'a' END",
+        "-(SELECT COUNT(*) FROM v)",
+    ],
+)
+def test_an_expression_over_a_block_is_called_as_it_is_written(session: dpsql.Session, item: str) -> None:
+    assert session.sql(f"SELECT {item}").columns == [item]
