@@ -107,3 +107,73 @@ def test_a_server_names_its_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     records.tell_time_zone()
     zone = datetime.datetime.now().astimezone().tzname()
     assert records.format_local_time(now).endswith(f" {zone}")
+
+
+def test_a_unit_that_is_text_has_no_extreme_and_the_hint_says_what_counts_units() -> None:
+    policy = Policy.loads('[budget]\nepsilon = 1\n[tables.v]\nprivacy_unit = "id"\nmax_rows = 1')
+    con = duckdb.connect()
+    con.execute("CREATE TABLE v AS SELECT 'p' || range AS id FROM range(40)")
+    with (
+        dpsql.connect(con, policy=policy) as opened,
+        pytest.raises(dpsql.BindError, match="MAX needs") as caught,
+    ):
+        opened.sql("SELECT WITH DP OPTIONS (epsilon = 1) MAX(id) FROM v")
+    assert caught.value.hint == "COUNT(DISTINCT id) counts the privacy units: none of them is released."
+
+
+@pytest.fixture
+def attached(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection in memory, to which a file is attached."""
+    path = tmp_path / "clinic.duckdb"
+    with duckdb.connect(str(path)) as file:
+        file.execute("CREATE TABLE visits AS SELECT range AS id FROM range(300)")
+        file.execute('CREATE SCHEMA "My Schema"')
+        file.execute('CREATE TABLE "My Schema"."t 1" AS SELECT range AS id FROM range(70)')
+        file.execute("CREATE VIEW young AS SELECT * FROM visits WHERE id < 20")
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{path}' AS clinic (READ_ONLY)")
+        con.execute("CREATE SCHEMA other")
+        con.execute("CREATE TABLE other.visits AS SELECT range AS id FROM range(40)")
+        yield con
+
+
+def count_rows(con: duckdb.DuckDBPyConnection, source: str) -> int:
+    text = f"[budget]\nepsilon = 1e6\n[tables.t]\nprivacy_unit = 'id'\nmax_rows = 1\nsource = {source!r}"
+    with dpsql.connect(con, policy=Policy.loads(text)) as opened:
+        (count,) = opened.sql("SELECT WITH DP OPTIONS (epsilon = 1e5) COUNT(*) FROM t").fetchone() or ()
+    return int(count)
+
+
+@pytest.mark.parametrize(
+    ("source", "rows"),
+    [
+        ("clinic.main.visits", 300),
+        ("clinic.visits", 300),
+        ("clinic.young", 20),
+        ("other.visits", 40),
+        ("clinic.My Schema.t 1", 70),
+        ('clinic."My Schema"."t 1"', 70),
+    ],
+)
+def test_a_table_of_an_attached_database_has_duckdbs_names(
+    attached: duckdb.DuckDBPyConnection, source: str, rows: int
+) -> None:
+    assert count_rows(attached, source) == rows
+
+
+@pytest.mark.parametrize(
+    ("source", "rows"), [("visits", 300), ("My Schema.t 1", 70), ("memory.other.visits", 40)]
+)
+def test_names_follow_what_the_connection_uses(
+    attached: duckdb.DuckDBPyConnection, source: str, rows: int
+) -> None:
+    attached.execute("USE clinic")
+    assert count_rows(attached, source) == rows
+    attached.execute("USE memory.other")
+    assert count_rows(attached, "visits") == 40
+
+
+def test_a_table_that_is_elsewhere_is_named_with_its_place(attached: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(PolicyError, match="which the database does not have") as caught:
+        count_rows(attached, "t 1")
+    assert caught.value.hint == "did you mean clinic.My Schema.t 1?"

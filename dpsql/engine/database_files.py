@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
     b"\x1f\x8b": "a gzip archive",
 }
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
+_QUOTED = re.compile(rf'(?=.*")({_PART.pattern})(\.({_PART.pattern}))*')
 _HOLDER = re.compile(r"Conflicting lock is held in (.*?)\(PID (\d+)\)")
 
 
@@ -65,13 +67,45 @@ def list_databases(folder: Path) -> list[str]:
     return []
 
 
+def list_places(name: str, home: tuple[str, str], database: object) -> Iterator[tuple[str, str, str]]:
+    """Yield the catalogs, schemas and names that a table's name may mean, in the order in which they are tried.
+
+    Args:
+        name: as the policy writes it; parts may stand in quotes.
+        home: the catalog and schema of names that have none.
+        database: what the session was opened on. Of a connection, what it USEs is asked for last: a result that was not
+            yet fetched from it is in the way.
+    """
+    parts = name.split(".")
+    if _QUOTED.fullmatch(name):
+        found = _PART.findall(name)
+        parts = [quoted.replace('""', '"') or plain for quoted, plain in found]
+    *before, last = parts[-3:]
+    yield (*home[: 2 - len(before)], *before, last)  # type: ignore[misc]
+    if len(before) == 1:
+        yield (before[0], "main", last)
+    if isinstance(database, duckdb.DuckDBPyConnection) and len(before) < 2:
+        with contextlib.suppress(duckdb.Error):
+            used = database.execute("SELECT current_database(), current_schema()").fetchall()[0]
+            yield (*used[: 2 - len(before)], *before, last)
+
+
 def explain_missing_table(
     con: duckdb.DuckDBPyConnection, table: Table, name: str, base: Path, given: bool
 ) -> PolicyError:
     """Make the error of a table that is not there: where no database was ``given``, it is asked for."""
-    known = [row[0] for row in con.execute("SELECT table_name FROM information_schema.tables").fetchall()]
+    query = "SELECT table_name, table_catalog || '.' || table_schema FROM information_schema.tables"
+    rows = con.execute(query).fetchall()
+    known = [row[0] for row in rows]
     if known or given:
-        hint = did_you_mean(name, known) or f"is this the database that holds {name}?"
+        elsewhere = [
+            f"{place}.{found}" for found, place in rows if found.lower() == name.split(".")[-1].lower()
+        ]
+        hint = (
+            f"did you mean {elsewhere[0]}?"
+            if elsewhere
+            else did_you_mean(name, known) or f"is this the database that holds {name}?"
+        )
         return PolicyError(f"the policy names {name}, which the database does not have.", hint=hint)
     near = list_databases(base)
     path = near[0] if len(near) == 1 else "data.duckdb"

@@ -258,13 +258,13 @@ class DuckDBEngine(Engine):
             sources.open_files(self._con, self.policy, table, files)
             return ("temp", "main", sources.name_view(table))
         name = table.source or table.name
-        parts = name.split(".")
-        catalog, schema, last = (*self._home[: max(0, 3 - len(parts))], *parts[-3:])
-        temporary = len(parts) == 1 and sources.exists_in_catalog(self._con, name, temporary=True)
-        place = ("temp", "main", name) if temporary else (catalog, schema, last)
-        body = ".".join(map(sandbox.quote_identifier, place))
-        columns = sources.describe_relation(self._con, body)
-        if columns is None:
+        temporary = "." not in name and sources.exists_in_catalog(self._con, name, temporary=True)
+        places = database_files.list_places(name, self._home, self._database)
+        for place in [("temp", "main", name)] if temporary else places:
+            body = ".".join(map(sandbox.quote_identifier, place))
+            if (columns := sources.describe_relation(self._con, body)) is not None:
+                break
+        else:
             given = self._path is not None or self._attached or bool(self._frames)
             raise database_files.explain_missing_table(self._con, table, name, self._base, given)
         if not temporary:

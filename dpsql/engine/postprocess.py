@@ -17,7 +17,7 @@ from dpsql.engine.public_process import MAX_BINDING_SECONDS, PublicProcess, Sent
 from dpsql.engine.public_sql import check_public
 from dpsql.engine.sandbox import TypedColumns, quote_identifier, write_empty_query
 from dpsql.engine.spill import SpillDirectory, make_spill_directory
-from dpsql.errors import BindError
+from dpsql.errors import BindError, find_nearest
 from dpsql.policy.model import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
@@ -116,7 +116,9 @@ class Finisher:
             if broken:  # perhaps by another session's query: on a new instance this one speaks for itself
                 found, broken = self._describe(sql, relations, public)
             if isinstance(found, str):
-                raise _make_error(found)
+                known = [column for columns in relations.values() for column, _ in columns]
+                known += [column for name in public for column, _ in self._columns(name)]
+                raise _make_error(found, [name for name in known if not _OWN_NAME.search(name)])
             if len(self._described) > _MAX_REMEMBERED:
                 self._described.clear()
             self._casts.check(self._binding, sql)
@@ -404,13 +406,23 @@ def _make_limit_error(outcome: sandbox.Outcome) -> BindError | None:
     return BindError(f"above the private part: {what}", hint="ask for fewer rows.") if what else None
 
 
-def _make_error(message: str, hint: str | None = None) -> BindError:
-    """Return DuckDB's sentence without its class and its excerpt of SQL, which the analyst did not write."""
+_OWN_NAME = re.compile(r"^dpsql_|__(low|high)$")
+
+
+def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
+    """Return DuckDB's sentence without its class and its excerpt of SQL, which the analyst did not write.
+
+    Args:
+        message: DuckDB's.
+        known: names of columns that there are, of which the nearest is proposed.
+    """
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
     for pattern, said in _MISSING:
         if (found := pattern.search(text)) is not None:
+            near = find_nearest(found[1], known) if "column {}" in said else None
+            hint = f"did you mean {near}?" if near and near.lower() != found[1].lower() else None
             error = BindError(f"{said.format(found[1])}.", hint=hint)
             error.name = {"order": "order by"}.get(found[1].lower(), found[1].lower())
             return error
     sentence = re.sub(r"dpsql_\w+", "the release", text[:1].lower() + text[1:]) or "it can't be run."
-    return BindError(f"above the private part: {sentence}", hint=hint)
+    return BindError(f"above the private part: {sentence}")

@@ -294,6 +294,8 @@ def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = No
 
     >>> round_with_interval(1243, (1213.0, 1273.0))
     ('1 240', '± 30')
+    >>> round_with_interval(6395, (6394.0, 6396.0))
+    ('6 395', '± 1')
     >>> round_with_interval(2.46812, (2.3, 2.9))
     ('2.5', '2.3 to 2.9')
     >>> round_with_interval(None, None)
@@ -306,6 +308,7 @@ def round_with_interval(value: Any, pair: LowHigh | None, power: int | None = No
     if half <= 0:
         return format_cell(value), "± 0"
     power = find_last_digit(_spread(value, pair)) if power is None else power
+    power = max(power, 0) if isinstance(value, int) else power
     shown = round_to_power(value, power)
     if abs((low + high) / 2 - float(value)) > 0.01 * half:  # post-processing moved it off the middle
         return shown, f"{round_to_power(low, power)} to {round_to_power(high, power)}"

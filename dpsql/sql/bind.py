@@ -23,7 +23,7 @@ from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte, Finish, public_columns, renamed, spell
-from dpsql.sql.parse.advice import advise_on_function, advise_on_sign
+from dpsql.sql.parse.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
 from dpsql.sql.parse.dialect import bind_error, span_of, span_of_word, spell_statement, to_sql
 from dpsql.sql.parse.statements import Statement
 from dpsql.sql.relations.catalog import Catalog
@@ -121,7 +121,7 @@ def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
 
 
 def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
-    """Refuse functions that other systems have by these names, unless one was registered.
+    """Refuse functions that other systems have by these names, and misspelt mechanisms, unless one was registered.
 
     Raises:
         BindError: with DuckDB's name.
@@ -129,8 +129,10 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
         shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
-        advice = advise_on_function(name, shown) if fold(name) not in map(fold, registered) else None
-        if advice is not None:
+        advice = advise_on_function(name, shown)
+        if advice is None and isinstance(node, exp.Anonymous) and not is_aggregate_name(name):
+            advice = advise_on_mechanism(name)
+        if advice is not None and fold(name) not in map(fold, registered):
             raise bind_error(node, *advice)
 
 

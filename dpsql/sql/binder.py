@@ -233,12 +233,17 @@ class StatementBinder(Binder):
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and not item.alias:
                 item.replace(exp.alias_(item.copy(), to_sql(remove_modes(item))[1:-1], quoted=True))
+        unnamed = [item for item in select.expressions if not item.alias and item.find(exp.Query)]
+        written = [to_sql(remove_modes(item.copy())) for item in unnamed]
         for query in list(inner_queries(select)):
             group_by_row_around(self, query, select, env)
         for query in inner_queries(select):
             if isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select):
                 self._refuse_existence(query, env)
             self.public_query(query, env)
+        for item, name in zip(unnamed, written, strict=True):
+            if to_sql(item) != name:  # a block stands in it now, by a name of ours
+                item.replace(exp.alias_(item.copy(), name, quoted=True))
         for node in select.find_all(exp.Anonymous):
             if is_private_call(node) and node.find_ancestor(exp.Select) is select:
                 what = f"{node.name.upper().removeprefix(NAMED.upper())} needs private rows, and this FROM has none."

@@ -259,7 +259,9 @@ class AggregateCall:
                 )
             what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
             hint = f"count its values: SELECT {shown}, COUNT(*) ... GROUP BY {shown}."
-            if self.call.name in ("MIN", "MAX"):
+            if self.block.is_unit(place):
+                hint = f"COUNT(DISTINCT {shown}) counts the privacy units: none of them is released."
+            elif self.call.name in ("MIN", "MAX"):
                 last = " DESC" if self.call.name == "MAX" else ""
                 hint = f"write SELECT {shown} ... GROUP BY {shown} ORDER BY {shown}{last} LIMIT 1: the groups are noisy."
             elif typed.type.kind == "BOOLEAN" and self.call.name == "AVG":

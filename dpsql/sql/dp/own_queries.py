@@ -193,7 +193,11 @@ def _declared_bins(asked: AggregateCall, typed: Typed) -> list[exp.Expr]:
         return [exp.false(), exp.true()]
     name, source = asked.call.name, asked.source()
     what = f"{name}({source}) needs public values of {source}; the policy declares none."
-    hint = f"write the bins, HISTOGRAM({source}, [10, 20, 30]), or ask the data owner for values."
+    bins = {"DATE": "[DATE '2024-06-30', DATE '2024-12-31']", "TEXT": "['a', 'b']"}.get(
+        typed.type.kind, "[10, 20, 30]"
+    )
+    exactly = "_EXACT" if typed.type.kind == "TEXT" else ""
+    hint = f"write the bins, HISTOGRAM{exactly}({source}, {bins}), or ask the data owner for values."
     if name == "MODE":
         hint = f"write SELECT {source}, COUNT(*) AS n ... GROUP BY {source} ORDER BY n DESC LIMIT 1"
         hint = f"{hint}, or SELECT WITH PTR MODE({source})."

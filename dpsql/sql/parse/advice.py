@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError, Span, clip
-from dpsql.sql.parse.functions import ALIASES, WORDS
+from dpsql.sql.parse.functions import ALIASES, MECHANISMS, WORDS
 from dpsql.sql.parse.modes import MODES, find_mode
 from dpsql.sql.parse.tokens import is_open, is_word, token_error
 
@@ -65,6 +65,12 @@ def advise_on_function(name: str, argument: str) -> tuple[str, str] | None:
     """Return what to say of a function of another system and what to write; None for any other name."""
     hint = OTHER_NAMES.get(name.lower())
     return None if hint is None else (f"{name.upper()} is not a function here.", hint.format(x=argument))
+
+
+def advise_on_mechanism(name: str) -> tuple[str, str] | None:
+    """Return what to say of a misspelt mechanism and which one is meant; None for any other name."""
+    near = difflib.get_close_matches(name.upper(), sorted(MECHANISMS), n=1, cutoff=0.8)
+    return (f"{name.upper()} is not a function here.", f"did you mean {near[0]}?") if near else None
 
 
 def advise_on_sign(text: str, span: Span) -> str | None:

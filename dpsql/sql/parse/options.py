@@ -138,6 +138,11 @@ def read_shares(node: exp.Expr, what: str) -> tuple[Fraction, ...]:
 def _end(node: exp.Expr, what: str) -> Fraction:
     """Return a number, or the seconds of a literal date, time or interval."""
     moment = moment_of(node)
+    if moment is None and isinstance(node, exp.Literal) and node.is_string:
+        hint = (
+            "a number has no quotes; a date is DATE '2024-12-31', a moment TIMESTAMP '2024-12-31 12:00:00'."
+        )
+        raise bind_error(node, f"{what} must be a number.", hint)
     return read_number(node, what) if moment is None else Fraction(moment[1])
 
 

@@ -222,7 +222,7 @@ def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
         return False
     if any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
         return False
-    nodes = _grouped_by(select)
+    nodes = _grouped_by(select, bound.names)
     told = own.tells_unit(nodes, bound)
     if told and not own.holds_period(nodes, bound):
         assert bound.period is not None
@@ -260,13 +260,30 @@ def group_distinct(select: exp.Select, bound: rel.From) -> None:
         select.set("group", exp.Group(all=True))
 
 
-def _grouped_by(select: exp.Select) -> list[exp.Expr]:
+def _grouped_by(select: exp.Select, names: rel.Names) -> list[exp.Expr]:
     """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
     group = select.args["group"]
-    if not group.args.get("all"):
-        return [resolve_key(node, select) for node in group.expressions]
-    items = [item.unalias() for item in select.expressions]
-    return [resolve_key(item, select) for item in items if not has_exact_aggregate(item)]
+    nodes = list(group.expressions)
+    if group.args.get("all"):
+        items = [item.unalias() for item in select.expressions]
+        nodes = [item for item in items if not has_exact_aggregate(item)]
+    return [resolve_key(node, select, lambda column: names.known(column) is not None) for node in nodes]
+
+
+def _spread_aliases(select: exp.Select, names: rel.Names) -> None:
+    """Put, in place, what the SELECT list calls by a name into later items, WHERE and HAVING, as DuckDB reads them."""
+    aliases: dict[str, exp.Expr] = {}
+    items: list[exp.Expr] = []
+    for item in select.expressions:
+        inner = substitute_aliases(item.unalias(), aliases, names)
+        name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) and not item.is_star else ""
+        items.append(exp.alias_(inner, name, quoted=True) if name and inner != item.unalias() else item)
+        if isinstance(item, exp.Alias):
+            aliases[rel.fold(item.alias)] = inner
+    select.set("expressions", items)
+    for clause in (select.args.get("where"), select.args.get("having")):
+        if clause is not None and (inner := substitute_aliases(clause.this, aliases, names)) != clause.this:
+            clause.set("this", inner)
 
 
 def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | None]:
@@ -281,7 +298,8 @@ def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env:
     """
     own.refuse_clauses(select, "LIMIT", "OFFSET", "QUALIFY", "DISTINCT")
     assert bound.unit is not None
-    nodes = _grouped_by(select)
+    _spread_aliases(select, bound.names)
+    nodes = _grouped_by(select, bound.names)
     grouped = Grouped.by(nodes, bound.names, bound_rows(bound))
     known = dict(zip((name for name, _, _ in grouped.keys), _grouped_fields(nodes, bound), strict=True))
     outputs = [grouped.total(item.unalias()) for item in select.expressions]

@@ -307,7 +307,8 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     declared.require_open(options.mode_node)
     for key in ("group", "having", "qualify", "distinct"):
         if select.args.get(key):
-            raise privacy_error(select.args[key], "a threshold is asked about one number.")
+            hint = "ask about one group at a time: WHERE ward = 'A'." if key == "group" else None
+            raise privacy_error(select.args[key], "a threshold is asked about one number.", hint)
     item = select.expressions[0]
     if len(select.expressions) != 1:
         raise bind_error(item, "a threshold is asked about one statistic.")

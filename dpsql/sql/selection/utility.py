@@ -344,11 +344,20 @@ def _refusal(node: exp.Expr) -> tuple[str, str]:
     if isinstance(node, exp.Div) and isinstance(inner[1], exp.Expr) and _is_private(inner[1]):
         what = "the sensitivity of a quotient of private numbers can't be derived: one row may move it by any distance."
         return what, "compare it with a public number p instead: -ABS(a - p * b)."
-    what = "the sensitivity of this statistic can't be derived."
-    return (
-        what,
-        "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST.",
-    )
+    return "the sensitivity of this statistic can't be derived.", _KNOWN
+
+
+_KNOWN = "write counts and bounded sums: added, times a candidate's column, in ABS, GREATEST or LEAST."
+_ABOVE_MEAN = "a mean is above a number p where SUM(x) - p * COUNT(*) is above 0: ask about that."
+
+
+def _refuse_aggregate(node: exp.Expr) -> None:
+    """Refuse aggregates other than counts and sums, wherever they stand in an expression."""
+    for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
+        inner = part.this if isinstance(part, exp.Filter) else part
+        if isinstance(inner, exp.AggFunc) and (call := call_of(part)) is not None:
+            hint = _ABOVE_MEAN if call.name == "AVG" else _KNOWN
+            raise privacy_error(part, f"how far one row moves {call.name} can't be derived.", hint)
 
 
 def _extend(into: list[FormNode], more: Linear) -> None:
@@ -371,8 +380,9 @@ def _public(node: exp.Expr, names: RowNames) -> Typed:
     """Return a number that no private row has a part in.
 
     Raises:
-        PrivacyError: a column of the private rows stands outside of an aggregate.
+        PrivacyError: a column of the private rows stands outside of an aggregate, or within one that is no count or sum.
     """
+    _refuse_aggregate(node)
     typed = total_expressions.make_total(node, names)
     if any(found.table == ROWS for found in typed.node.find_all(exp.Column)):
         hint = "write SUM(x) or COUNT(*) FILTER (WHERE ...), times a number or a candidate's column."

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from dpsql.errors import BindError, Error, PolicyError
 from dpsql.mechanisms.order_statistics import GeometricGrid, read_cells
@@ -38,6 +39,8 @@ _KINDS: dict[str, ReturnKind] = {
 }  # fmt: skip
 _TYPES = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
 _LONGEST = 1000
+_SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
+"""Names that a statement calls SQL's own functions by, whatever was registered."""
 _HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
 
 
@@ -48,10 +51,16 @@ def registered(
 
     Raises:
         PolicyError: the name can't be one of a function.
-        BindError: a type or a length that results can't have.
+        BindError: no function, a name that SQL has a function of, or a type or a length that results can't have.
     """
     if not name.isidentifier():
         raise PolicyError(f"{name!r} can't be the name of a function.")
+    if not callable(function):
+        raise BindError(
+            f"what {name} is to be can't be called.", hint=f"session.register('{name}', function)"
+        )
+    if name.upper() in _SQL_FUNCTIONS:
+        raise BindError(f"SQL has a function {name} already.", hint=f"call it otherwise, my_{name} say.")
     if returns is None:
         if length is not None:
             hint = "write returns='DOUBLE', length=3."

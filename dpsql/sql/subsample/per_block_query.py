@@ -20,6 +20,7 @@ from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import Env, Schema, label_of, make_unique, schemas
+from dpsql.sql.parse.advice import nearest_aggregate
 from dpsql.sql.parse.dialect import bind_error, parse_fragment, privacy_error, remove_modes, span_of, to_sql
 from dpsql.sql.parse.functions import ROW_ALIASES, ROW_NAMES
 from dpsql.sql.parse.options import call_of
@@ -284,8 +285,11 @@ def _allow(node: exp.Expr) -> None:
         if name not in _NAMED and not (
             isinstance(node.parent, exp.Table) and name in _FROM_FUNCTIONS and _literals(node.expressions)
         ):
-            why = NOT_LISTED.get(name)
-            raise privacy_error(node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.")
+            why, near = NOT_LISTED.get(name), nearest_aggregate(name)
+            hint = f"did you mean {near}?" if near is not None and near != name.upper() else None
+            raise privacy_error(
+                node, f"{name} can't be used inside SUBSAMPLE{f': {why}' if why else ''}.", hint
+            )
         return
     if isinstance(node, exp.GenerateSeries):
         ends = [part for key in ("start", "end", "step") if (part := node.args.get(key)) is not None]

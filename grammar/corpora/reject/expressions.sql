@@ -180,3 +180,27 @@ BindError: INTERVAL_LOW takes one released column.
   1 |   SELECT INTERVAL_LOW(1) FROM (SELECT COUNT(*) AS n FROM visits) AS r
                ^^^^^^^^^^^^^^^
 Hint: write SELECT n, INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM t) AS r.
+====
+-- case: a histogram of text without values
+SELECT HISTOGRAM(city) FROM visits
+----
+PrivacyError: HISTOGRAM(city) needs public values of city; the policy declares none.
+  1 |   SELECT HISTOGRAM(city) FROM visits
+               ^^^^^^^^^^^^^^^
+Hint: write the bins, HISTOGRAM_EXACT(city, ['a', 'b']), or ask the data owner for values.
+====
+-- case: a histogram of dates without values
+SELECT HISTOGRAM(day) FROM visits
+----
+PrivacyError: HISTOGRAM(day) needs public values of day; the policy declares none.
+  1 |   SELECT HISTOGRAM(day) FROM visits
+               ^^^^^^^^^^^^^^
+Hint: write the bins, HISTOGRAM(day, [DATE '2024-06-30', DATE '2024-12-31']), or ask the data owner for values.
+====
+-- case: a misspelt aggregate inside SUBSAMPLE
+SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 120)) MEDIANN(age) FROM visits
+----
+PrivacyError: mediann can't be used inside SUBSAMPLE.
+  1 |   SELECT WITH SUBSAMPLE OPTIONS (epsilon = 1, bounds = (0, 120)) MEDIANN(age) FROM visits
+                                                                       ^^^^^^^^^^^^
+Hint: did you mean MEDIAN?

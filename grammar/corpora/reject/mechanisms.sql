@@ -422,3 +422,27 @@ BindError: MEDIAN does not take this here.
   1 |   delta = 1e-6, max_rows_contributed = 1) MEDIAN(amount, trim => 0.1) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: trim => belongs to AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP.
+====
+-- case: a mechanism's name with a letter missing
+SELECT name, ABOVE_TRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases FROM visits
+----
+BindError: ABOVE_TRESHOLD is not a function here.
+  1 |   SELECT name, ABOVE_TRESHOLD(COUNT(*) FILTER (WHERE disease = name), 100, epsilon => 1) OVER diseases
+                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: did you mean ABOVE_THRESHOLD?
+====
+-- case: another mechanism's name with a letter missing
+SELECT EXPMEC(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
+----
+BindError: EXPMEC is not a function here.
+  1 |   SELECT EXPMEC(COUNT(*) FILTER (WHERE disease = name)) OVER diseases FROM visits
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: did you mean EXPMECH?
+====
+-- case: a mean per candidate
+SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVER diseases FROM visits
+----
+PrivacyError: how far one row moves AVG can't be derived.
+  1 |   SELECT name, ABOVE_THRESHOLD(AVG(amount) FILTER (WHERE disease = name), 100) OVER diseases FROM visi
+                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+Hint: a mean is above a number p where SUM(x) - p * COUNT(*) is above 0: ask about that.

@@ -474,3 +474,18 @@ PrivacyError: these groups are not public.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, group_selection_strategy = PUBLIC_GROUPS) d.name, COUNT(*) FROM
                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Hint: write RIGHT JOIN in place of JOIN, with keys from d, or ask the owner to declare the column's values.
+====
+-- case: a column of a public table, misspelt
+SELECT ward, bedds FROM wards
+----
+BindError: there is no column bedds above the private part.
+  1 |   SELECT ward, bedds FROM wards
+                     ^^^^^
+Hint: did you mean beds?
+====
+-- case: a shift of bits
+SELECT COUNT(*) FROM visits WHERE age << 1 = 4
+----
+PrivacyError: << can't be used on private rows.
+  1 |   SELECT COUNT(*) FROM visits WHERE age << 1 = 4
+                                          ^^^^^^^^

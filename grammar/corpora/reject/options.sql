@@ -488,3 +488,11 @@ BindError: max_rows_contributed must be a number.
   1 |   SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = MANY) COUNT(*) FROM visits
                                                                     ^^^^
 Hint: write max_rows_contributed as a literal, such as 3, or as AUTO, without quotes, to find it privately.
+====
+-- case: bounds of dates as text
+SELECT MIN(day, contribution_bounds_per_row => ('2024-01-01', '2024-12-31')) FROM visits
+----
+BindError: contribution_bounds_per_row must be a number.
+  1 |   SELECT MIN(day, contribution_bounds_per_row => ('2024-01-01', '2024-12-31')) FROM visits
+                                                        ^^^^^^^^^^^^
+Hint: a number has no quotes; a date is DATE '2024-12-31', a moment TIMESTAMP '2024-12-31 12:00:00'.

@@ -115,7 +115,9 @@ class TestOddCandidates:
     ("statistic", "reason"),
     [
         ("SUM(y)", "needs bounds"),
-        ("MEDIAN(x)", "can't stand here"),
+        ("MEDIAN(x)", "how far one row moves MEDIAN can't be derived"),
+        ("AVG(x) FILTER (WHERE x = k)", "how far one row moves AVG can't be derived"),
+        ("COUNT(*) / AVG(x)", "how far one row moves AVG can't be derived"),
         ("COUNT(DISTINCT x)", "not known per candidate"),
         (f"{EQUAL} * COUNT(*)", "sensitivity of a product of private numbers can't be derived"),
         ("k + 1", "does not look at private rows"),

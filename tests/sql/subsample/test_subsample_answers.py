@@ -260,6 +260,19 @@ def test_a_query_can_restate_the_unit_and_never_change_it(session: dpsql.Session
         session.sql(f"SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 1), privacy_unit_column = x) {items}")
 
 
+@pytest.mark.parametrize("name", ["sum", "MEDIAN", "split", "kurtosis"])
+def test_a_function_that_sql_has_would_never_be_called_and_is_refused(
+    session: dpsql.Session, name: str
+) -> None:
+    with pytest.raises(dpsql.BindError, match=f"SQL has a function {name} already"):
+        session.register(name, lambda x: 77.0, returns=float)
+
+
+def test_what_can_not_be_called_is_refused_before_anything_is_paid(session: dpsql.Session) -> None:
+    with pytest.raises(dpsql.BindError, match="can't be called"):
+        session.register("f", 3)  # type: ignore[arg-type]
+
+
 def test_both_ways_name_an_output_alike(session: dpsql.Session) -> None:
     options = "OPTIONS (bounds = (0, 100), combine = 'mean')"
     lifted = session.sql(f"SELECT WITH SUBSAMPLE {options} COUNT(*), AVG(x), SUM(x) AS s FROM t")
