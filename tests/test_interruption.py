@@ -12,7 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +22,7 @@ import pytest
 
 import dpsql
 from dpsql.interrupts import StopRequest
+from tests.support.stop_button import pressed
 
 POLICY = """
 [budget]
@@ -215,24 +216,10 @@ def fire_after(delay: float, with_timer: bool) -> Iterator[None]:
         signal.signal(signal.SIGALRM, was)
 
 
-@contextmanager
-def fire_when(condition: Callable[[], object], kind: int = signal.SIGINT) -> Iterator[None]:
+def fire_when(condition: Callable[[], object], kind: int = signal.SIGINT) -> AbstractContextManager[None]:
     """Send a signal to the main thread once a condition holds, however long that takes."""
-    over = threading.Event()
-
-    def press() -> None:
-        while not condition() and not over.wait(0.01):
-            pass
-        if not over.is_set():
-            signal.pthread_kill(threading.main_thread().ident or 0, kind)
-
-    button = threading.Thread(target=press)
-    button.start()
-    try:
-        yield
-    finally:
-        over.set()
-        button.join()
+    main = threading.main_thread().ident or 0
+    return pressed(lambda: signal.pthread_kill(main, kind), every=0, times=1, ready=lambda done: condition())
 
 
 def is_answered(session: dpsql.Session) -> bool:

@@ -60,7 +60,7 @@ def held(con: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Session]:
 def test_releases_are_off_by_what_their_results_tell(
     held: dpsql.Session, con: duckdb.DuckDBPyConnection, shown: str, options: str, low: float, high: float
 ) -> None:
-    """Of Laplace noise, a mean of 60 errors is below 0.44 or above 2.1 of what it is expected to be once in 10**8 runs."""
+    """A mean of 60 errors of Laplace noise is below 0.44 or above 2.1 of what it is expected to be once in 10**8 runs."""
     (row,) = con.sql(TRUTH).to_arrow_table().to_pylist()
     text = f"SELECT WITH DP OPTIONS (epsilon = 12, {options}) {shown} FROM t"
     ratios: dict[str, list[float]] = {}

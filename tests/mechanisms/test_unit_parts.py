@@ -224,7 +224,7 @@ def test_no_progress_tells_that_parts_were_read(session: dpsql.Session) -> None:
 def test_a_session_answers_in_parts(
     session: dpsql.Session, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """With so much epsilon that answers are exact, of units of two rows and groups at most, so that none is cut."""
+    """Answers at so large an epsilon that they are exact, of units of two rows and groups at most, so that none is cut."""
     asked = text.replace("FROM t", "FROM (SELECT * FROM t WHERE y = 0.75 AND b)")
     wanted = [row[:2] for row in session.sql(asked, fresh=True).fetchall()]
     monkeypatch.setattr(Aggregation, "_totals", _in_parts(Aggregation._totals))

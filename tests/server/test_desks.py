@@ -43,14 +43,21 @@ def make() -> Iterator[Make]:
         yield lambda *given, **named: stack.enter_context(ScriptedDesk(*given, **named))
 
 
-def answer(side: ScriptedSide, seconds: float = 0.0, event: Any = EVENT, outcome: str = "released") -> None:
-    """Pay, read for a while, settle, reply."""
+def answer(
+    side: ScriptedSide,
+    seconds: float = 0.0,
+    event: Any = EVENT,
+    outcome: str = "released",
+    until: threading.Event | None = None,
+) -> None:
+    """Pay, read for a while or until something has happened, settle, reply."""
     number = side.pay(event)
     if number is None:
         side.reply(kind="error", message="refused")
         return
     side.touch()
     time.sleep(seconds)
+    assert until is None or until.wait(LONG)
     side.settle(number, event, outcome)
     side.reply(kind="end")
 
@@ -132,15 +139,7 @@ def test_a_call_is_charged_and_logged(make: Make, monkeypatch: pytest.MonkeyPatc
 
 def test_a_slow_answer_without_a_grid_is_told_that_it_reads(make: Make) -> None:
     told = threading.Event()
-
-    def script(side: ScriptedSide, frame: Message) -> None:
-        number = side.pay(EVENT)
-        side.touch()
-        assert told.wait(LONG)
-        side.settle(number or 0, EVENT)
-        side.reply(kind="end")
-
-    made = make(script, NO_GRID)
+    made = make(lambda side, frame: answer(side, until=told), NO_GRID)
     replies = made.desk.answer(made.desk.make_call("run", made.session.handle), made.session, b"")
     (stage,) = unpack_messages(next(replies))
     told.set()
@@ -276,11 +275,7 @@ def test_a_stop_lets_no_further_statement_pay(make: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr(calls, "STOP_SECONDS", LONG)
 
     def two(side: ScriptedSide, frame: Message) -> None:
-        number = side.pay(EVENT)
-        side.touch()
-        assert stopped.wait(LONG)
-        side.settle(number or 0, EVENT)
-        side.reply(kind="end")
+        answer(side, until=stopped)
         answer(side)
 
     made = make(two, LATE_GRID, skips_waits=True)
@@ -573,14 +568,7 @@ def test_idle_sessions_leave_and_come_back(make: Make, monkeypatch: pytest.Monke
 
 def test_a_session_whose_token_is_gone_ends(make: Make) -> None:
     go_on, refused = threading.Event(), []
-
-    def script(side: ScriptedSide, frame: Message) -> None:
-        number = side.pay(EVENT)
-        assert go_on.wait(LONG)
-        side.settle(number or 0, EVENT)
-        side.reply(kind="end")
-
-    made = make(script, NO_GRID)
+    made = make(lambda side, frame: answer(side, until=go_on), NO_GRID)
 
     def ask() -> None:
         try:

@@ -503,7 +503,7 @@ WINDOW_ERRORS = {
 @pytest.mark.parametrize("strategy", ["EVEN", "TREE", "SQUARE_ROOT"])
 @pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
 def test_expected_errors_of_windows_are_those_that_are_found(strategy: str, noise: str) -> None:
-    """Of no rows, so that what is shown is the error; a few more windows than have intervals have errors too.
+    """Answers over no rows, so that what is shown is the error; a few more windows than have intervals have errors too.
 
     The noise is drawn 2,000 times, by the same entropy in every run of the test, and plain DuckDB adds up its windows.
     """
