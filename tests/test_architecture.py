@@ -93,9 +93,8 @@ RANDOM = {
     "numpy.random",
 }  # secrets may name things (a ledger, a statement); noise is noise/entropy.py's
 
-LONGEST, SHORTEST = 500, 40
-MOST_MODULES = 360
-"""More than the 136 that a first reader found their way in: new statements and the server have brought some since."""
+LONGEST = 900
+"""Lines of a module: it is one subject, however many lines that takes below this."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -245,10 +244,6 @@ def test_one_public_name_is_one_thing() -> None:
     assert shared == set()
 
 
-def test_there_are_not_too_many_modules() -> None:
-    assert sum(path.name != "__init__.py" for path in MODULES.values()) <= MOST_MODULES
-
-
 TESTS = PACKAGE.parent / "tests"
 TEST_FILES = sorted(TESTS.rglob("*.py"))
 
@@ -268,10 +263,6 @@ def test_modules_are_short_and_say_what_they_are(module: str) -> None:
     path = MODULES[module]
     source = path.read_text()
     assert source.count("\n") <= LONGEST, f"{module} is longer than {LONGEST} lines"
-    if path.name not in ("__init__.py", "__main__.py"):
-        assert source.count("\n") >= SHORTEST, (
-            f"{module} is shorter than {SHORTEST} lines: it belongs to its neighbour"
-        )
     assert path.stem not in ("utils", "util", "helpers", "misc", "common")
     assert ast.get_docstring(ast.parse(source)) or not source.strip(), f"{module} has no docstring"
 
