@@ -1,4 +1,4 @@
-"""The command line of dpsql: for analysts demo, sql and explain; for data owners report, ledger, policy, serve and analyst.
+"""The command line of dpsql.
 
 Answers go to standard output; what they cost, and errors, go to standard error. The exit status is 0 for an
 answer, 1 for an error of ours, 2 for wrong usage.

@@ -1,1 +1,1 @@
-"""The analyst's side of a server: the same session, with no data, no policy file and no ledger."""
+"""A session on the owner's server, without data, policy or ledger at hand."""

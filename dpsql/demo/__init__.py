@@ -1,4 +1,7 @@
-"""The demo: public health records under a policy, and cells that ask about them. PROVENANCE.md tells more."""
+"""Public health records under a policy, and cells that ask about them.
+
+PROVENANCE.md has their sources.
+"""
 
 from pathlib import Path
 

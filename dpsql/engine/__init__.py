@@ -1,4 +1,4 @@
-"""The engines: exact SQL over private data, and public SQL over what was released."""
+"""The engines: exact SQL over private data, and public SQL over released answers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Randomness: operating-system entropy, and exact samplers over the integers. Nothing else draws a number."""
+"""The only source of randomness: the operating system's entropy, and exact samplers over the integers."""

@@ -1,1 +1,1 @@
-"""The notebook's face: magic, completion, tables, plots."""
+"""The notebook: magic, completion, tables, plots."""

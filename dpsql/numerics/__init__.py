@@ -1,1 +1,1 @@
-"""Exact and rigorous numbers: integer arrays, rounding, interval arithmetic."""
+"""Exact numbers: integer arrays, rounding, interval arithmetic."""

@@ -1,1 +1,1 @@
-"""The data owner's policy: its model, its file, its checks, and imports from other systems."""
+"""The owner's policy: its model, its file, its checks, and imports from other systems."""

@@ -1,4 +1,4 @@
-"""Events (what happened), accountants (what it costs) and filters (what may still happen).
+"""Events of mechanisms, accountants that add up their losses, and filters that hold the budget.
 
 events.py       one frozen value for each mechanism that touched private data
 conversions.py  losses of one currency in another, among them the Gaussian calibration

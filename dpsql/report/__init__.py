@@ -1,1 +1,1 @@
-"""The owner's report: its data, charts, pages, and the displays of budget and ledger."""
+"""The owner's report, and the displays of budget and ledger."""

@@ -1,1 +1,1 @@
-"""The owner's server: statements go in, answers come out, and the data, the ledger and the tokens stay with their owner."""
+"""The owner's server: statements go in and answers come out; data, ledger and tokens stay."""

@@ -1,1 +1,1 @@
-"""Statements: parsed, bound to tables and privacy units, and rewritten as exact queries."""
+"""Statements: parsed, bound to tables and privacy units, rewritten as exact queries."""

@@ -1,1 +1,1 @@
-"""``SELECT WITH DP``: noisy aggregates, groups, and the exact query that they share."""
+"""``SELECT WITH DP``: noisy aggregates, groups, and their exact query."""

@@ -1,1 +1,1 @@
-"""Expressions over rows: types, bounds and calls that can't fail whatever the data."""
+"""Expressions over a row: types, bounds, and calls that cannot fail."""

@@ -1,1 +1,1 @@
-"""The second lock: proves from the text that goes to the engine what one privacy unit can move."""
+"""The second lock: proves from an exact query's text how far one privacy unit moves it."""

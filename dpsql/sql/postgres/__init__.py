@@ -1,1 +1,1 @@
-"""Statements of PostgreSQL's clients beside dpsql's own: session commands, and questions to PostgreSQL's catalogue."""
+"""Session commands and catalogue questions of PostgreSQL's clients."""

@@ -1,1 +1,1 @@
-"""SELECT WITH STABLE: answers by inverse sensitivity."""
+"""``SELECT WITH STABLE``: answers by inverse sensitivity."""

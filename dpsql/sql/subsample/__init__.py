@@ -1,1 +1,1 @@
-"""``SELECT WITH SUBSAMPLE``: its block, and the queries of its subsample blocks."""
+"""``SELECT WITH SUBSAMPLE``: blocks and their queries."""
