@@ -18,8 +18,7 @@ import pytest
 import dpsql
 from dpsql import block_keys
 from dpsql.block_keys import digest_content
-from dpsql.ledger.ledger import KeptReleases
-from dpsql.ledger.reader import LedgerReader
+from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
 from dpsql.packed_answers import pack
 from tests.support import inside
@@ -618,7 +617,7 @@ def test_an_answer_that_was_kept_by_statement_is_shown_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ledgers that an older version began hold such answers, and no others."""
-    monkeypatch.setattr(LedgerReader, "holds_whole_statements", True)
+    monkeypatch.setattr(Ledger, "holds_whole_statements", True)
     query = "SELECT COUNT(*) AS n FROM visits"
     with dpsql.connect(policy=folder / "policy.toml") as session:
         plan: Any = inside.planned(session, query)

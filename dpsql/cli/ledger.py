@@ -132,8 +132,7 @@ def _report(given: argparse.Namespace) -> None:
 def _adopt(given: argparse.Namespace) -> None:
     from dpsql.engine.duckdb import DuckDBEngine
     from dpsql.ledger.ledger import Ledger
-    from dpsql.ledger.server_lock import is_served
-    from dpsql.ledger.state_files import place_ledger
+    from dpsql.ledger.state_files import is_served, place_ledger
     from dpsql.policy.model import Policy
 
     if given.policy is None:

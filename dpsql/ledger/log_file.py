@@ -28,6 +28,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,11 @@ class Row(NamedTuple):
     at: str
     body: str
     hash: str
+
+
+def format_now() -> str:
+    """Return the time for a row, in UTC. No decision depends on it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: str) -> str:
@@ -172,7 +178,7 @@ _read_body = json.JSONDecoder(parse_constant=_no_constant).decode
 
 APPLICATION = 0x6470_736C  # "dpsl": tells a ledger from any other SQLite file
 VERSION = 2
-"""The version of the tables. Ledgers of version 1 are upgraded, see :mod:`dpsql.ledger.upgrade`."""
+"""The version of the tables. Ledgers of version 1 are upgraded, see :func:`dpsql.ledger.store.upgrade_ledger`."""
 
 _LOG = (
     "CREATE TABLE log (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, statement INTEGER NOT NULL, "

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.store import format_now
+from dpsql.ledger.log_file import format_now
 from dpsql.numerics.exact_numbers import compute_root, shorten
 from dpsql.privacy import conversions
 from dpsql.privacy.accountants import Accountant

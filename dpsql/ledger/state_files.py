@@ -33,7 +33,12 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpsql.errors import LedgerError
+from dpsql.errors import LedgerError, ServerError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where no server runs
+    fcntl = None  # type: ignore[assignment]
 
 OWNER_ONLY = 0o600
 
@@ -383,3 +388,71 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoi
     )
     known.execute("COMMIT")
     return told
+
+
+def take_ledger(ledger: Path) -> int:
+    """Take a ledger for this server alone, until its process ends or the descriptor is closed.
+
+    Raises:
+        ServerError: another server has it. LedgerError: its folder can't be written.
+    """
+    try:
+        descriptor = os.open(_place_lock(ledger), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY)
+    except OSError as error:
+        raise LedgerError(f"nothing can be written beside the ledger {ledger}: {error.strerror}.") from None
+    if not _lock(descriptor):
+        os.close(descriptor)
+        raise ServerError(
+            f"another server has the ledger {ledger}.",
+            hint="one server may serve it; end the other one first.",
+        )
+    return descriptor
+
+
+def is_served(ledger: Path) -> bool:
+    """Tell whether a server has a ledger now."""
+    with _trying(ledger) as free:
+        return not free
+
+
+@contextmanager
+def keep_servers_away(ledger: Path) -> Iterator[None]:
+    """Let no server take a ledger within the block.
+
+    Raises:
+        LedgerError: a server has it.
+    """
+    with _trying(ledger) as free:
+        if not free:
+            raise LedgerError(
+                f"A server has the ledger {ledger}, and would go on with the file that it opened.",
+                hint="stop the server, restore, and start it again.",
+            )
+        yield
+
+
+@contextmanager
+def _trying(ledger: Path) -> Iterator[bool]:
+    """Yield whether no server has the ledger; where none has, none can take it within the block."""
+    try:
+        descriptor = os.open(_place_lock(ledger), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # no server of this user ever had it
+        yield True
+        return
+    try:
+        yield _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _place_lock(ledger: Path) -> Path:
+    whole = ledger.expanduser().resolve()
+    return whole.with_name(f".{whole.name}.served")
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

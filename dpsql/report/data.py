@@ -13,7 +13,7 @@ from typing import Any
 
 from dpsql.errors import BindError, did_you_mean
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.store import format_now
+from dpsql.ledger.log_file import format_now
 from dpsql.numerics.exact_numbers import UP, write_pair, write_short
 from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.validate import DateBound

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from dpsql.errors import Error, LedgerError, PolicyError
 from dpsql.ledger.ledger import Ledger
-from dpsql.ledger.server_lock import take_ledger
+from dpsql.ledger.state_files import take_ledger
 from dpsql.ledger.upkeep import forget_before
 from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition, SessionRecord

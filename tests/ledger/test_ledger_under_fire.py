@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.ledger import store
+from dpsql.ledger import log_file
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.log_file import START, hash_row
 from dpsql.privacy.events import PureDP
@@ -370,7 +370,7 @@ def test_a_clock_that_goes_back_gives_nothing_back(
     ledger: Ledger, reopen: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.reserve(PureDP(Fraction(9, 10)), "q")
-    monkeypatch.setattr(store, "format_now", lambda: "1999-12-31T23:59:59.000000+00:00")
+    monkeypatch.setattr(log_file, "format_now", lambda: "1999-12-31T23:59:59.000000+00:00")
     ledger.refuse("SELECT *", "no")
     again = reopen()
     assert again.state().left_epsilon == Fraction(1, 10)

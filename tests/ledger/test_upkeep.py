@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.cli import main
 from dpsql.errors import BindError, BudgetExceeded, LedgerError, ParseError, PolicyError
-from dpsql.ledger import store
+from dpsql.ledger import log_file, store
 from dpsql.ledger.entries import FORGOTTEN
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.ledger.upkeep import back_up, forget_before, restore_ledger, verify_ledger
@@ -266,12 +266,12 @@ def test_texts_are_forgotten_while_charges_and_chain_verify(
     monkeypatch.setattr(store, "ROWS_BETWEEN_CHECKPOINTS", 10)
     policy = policy_of(epsilon="10")
     with Ledger.open(path, policy, "d") as ledger:
-        monkeypatch.setattr(store, "format_now", lambda: "2024-03-01T10:00:00.000000+00:00")
+        monkeypatch.setattr(log_file, "format_now", lambda: "2024-03-01T10:00:00.000000+00:00")
         for i in range(30):
             kept = KeptReleases({f"key{i}": b"Garbo"}, {f"asked{i}": b"Garbo"})
             ledger.settle(ledger.reserve(TENTH, f"SELECT '{i} Greta Garbo'"), TENTH, kept, "released")
         ledger.refuse("SELECT 'Garbo'", "Garbo is no table")
-        monkeypatch.setattr(store, "format_now", lambda: "2024-03-02T10:00:00.000000+00:00")
+        monkeypatch.setattr(log_file, "format_now", lambda: "2024-03-02T10:00:00.000000+00:00")
         ask(ledger, "SELECT 'Marlene Dietrich'", later=b"1")
         before = ledger.state()
         assert b"Garbo" in every_byte(path)
