@@ -1,10 +1,16 @@
-"""For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns."""
+"""For every test: a throwaway register of ledgers, also in the processes it starts; one thread for DuckDB; 110 columns.
+
+Which tests run: the default selection leaves out the tests that ``tests/long.txt`` names; ``-m long`` runs these.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,6 +25,54 @@ from tests.support.shop import Shop, open_shop
 settings.register_profile("steady", derandomize=True, database=None)
 settings.register_profile("random", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+APART = ("stochastic", "benchmark", "accuracy", "spark")
+"""Marks of tests that neither the default selection nor the long one has."""
+LONG = Path(__file__).with_name("long.txt")
+
+
+def read_long_tests(text: str) -> dict[str, int]:
+    """Return the long tests by their names: 0 if all cases are long, n if one case in n is in the default selection.
+
+    >>> read_long_tests("# seconds, cases, test\\n12.5  1/8  tests/test_a.py::test_b\\n60  none  tests/test_c.py")
+    {'tests/test_a.py::test_b': 8, 'tests/test_c.py': 0}
+    """
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: 0 if cases == "none" else int(cases.removeprefix("1/")) for _, cases, name in rows}
+
+
+def _names_a_file(config: pytest.Config) -> bool:
+    return any(".py" in argument for argument in config.args)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the long tests. A file or a test that the command line names runs whole."""
+    if _names_a_file(config) and config.option.markexpr == config.getini("addopts")[-1]:
+        return
+    long, seen = read_long_tests(LONG.read_text(encoding="utf-8")), Counter[str]()
+    for item in items:
+        if any(map(item.get_closest_marker, APART)):
+            continue
+        name = item.nodeid.partition("[")[0]
+        name = name if name in long else name.partition("::")[0]
+        if name in long:
+            if long[name] == 0 or seen[name] % long[name]:
+                item.add_marker("long")
+            seen[name] += 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Use all cores for more than one file. A file's tests stay together, since they share their tables.
+
+    ``-n``, ``-s`` and ``--pdb`` say otherwise, and so does a run that measures time.
+    """
+    alone = _names_a_file(config) or config.option.capture == "no" or config.option.usepdb
+    timed = re.search(r"(?<!not )\b(benchmark|accuracy)\b", config.option.markexpr)
+    controller = getattr(config.option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
+    if controller and not alone and not timed:
+        config.option.numprocesses, config.option.dist = "auto", "loadfile"
 
 
 @pytest.fixture(autouse=True, scope="session")

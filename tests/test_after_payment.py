@@ -97,7 +97,7 @@ def test_a_stop_while_binding_charges_nothing(
 
 @pytest.mark.parametrize(
     ("error", "cause"),
-    [(sqlite3.SQLITE_FULL, "the disk is full"), (sqlite3.SQLITE_BUSY, "held by another process")],
+    [(sqlite3.SQLITE_FULL, "the disk is full"), (sqlite3.SQLITE_BUSY, "locked by another process")],
 )
 @pytest.mark.parametrize("kind", ["reserve", "settle", "answers"])
 def test_a_full_disk_says_what_was_charged(

@@ -51,7 +51,7 @@ def add_ledger_commands(commands: Any) -> None:
     adopt = add_command(
         deeds, "adopt", _adopt, "let a ledger go on under the policy as it is now; it is logged",
         "A session refuses a policy that grants more, protects other units or is about other data than the ledger was kept "
-        "for, until the owner says so by this. What was spent stays spent. A server takes the policy when it is reloaded.",
+        "for, until the owner says so by this. Spent budget stays spent. A server takes the policy when it is reloaded.",
         ("dpsql ledger adopt --policy policy.toml",),
     )  # fmt: skip
     add_place(adopt)
@@ -154,7 +154,7 @@ def _adopt(given: argparse.Namespace) -> None:
     if not changes:
         return
     with Ledger.read(place) as ledger:
-        print(f"What was spent stays spent: {ledger.state().sentence}.", file=sys.stderr)
+        print(f"Spent budget stays spent: {ledger.state().sentence}.", file=sys.stderr)
     if is_served(place):
         print(
             "A server has this ledger: it goes on under the old terms until it is reloaded (SIGHUP, or systemctl reload).",

@@ -1,10 +1,8 @@
-"""The charges of a log, and the running sums that a filter decides on.
+"""The account of a ledger: filters with their sums, the fold of the log's rows, and the state of a budget.
 
-An :class:`Account` is the fold of the log's rows, one by one, in order. It knows nothing of files. The same
-rows folded under another accountant say what they would have cost there. A checkpoint holds all of a fold, so that
-the rows before it need not be read again.
-
-How much is left: what the displays, the price of EXPLAIN and the error of a refused statement say.
+An :class:`Account` folds the rows one by one, in order, and knows nothing of files. Rows folded under another accountant
+show their cost there. A checkpoint stores a whole fold, so the rows before it need not be read again. A filter's sums of
+settled charges depend on the rows alone, to the last digit: a checkpoint can be compared with a fold from the first row.
 """
 
 from __future__ import annotations
@@ -32,34 +30,34 @@ _FOLD_ABOVE = 64
 
 
 class FilterState:
-    """An open filter and its running sums. Open reservations are summed apart, because they may still shrink.
+    """An open filter and its running sums. Open reservations are summed separately, because they may still shrink.
 
     Args:
         whose: the analyst whose share it limits; None for the whole.
         accountant: the filter.
-        base: the sums of what was settled; by default nothing was.
+        base: the sums of settled charges; by default none.
     """
 
     def __init__(self, whose: str | None, accountant: Accountant, base: Spent | None = None) -> None:
         self.whose = whose
         self.filter = accountant
         self.base: Spent = accountant.start if base is None else base
-        """The sums of what was settled: the same, to the last digit, whenever the same rows were folded."""
+        """The sums of settled charges."""
         self._left: dict[int, Event] = {}
-        """Reservations that nobody settled for long, left behind by processes that died."""
+        """Old reservations of processes that probably died."""
         self._with_left = self.base
         self._open: dict[int, Event] = {}
         self._sum: Spent | None = self.base
 
     @property
     def spent(self) -> Spent:
-        """Everything that counts: settled, and reserved in full."""
+        """Everything that counts: settled charges, and reservations in full."""
         if self._sum is None:
             self._sum = self._add(self._with_left, self._open.values())
         return self._sum
 
     def after(self, events: Iterable[Event]) -> Spent:
-        """Return what would count with further events."""
+        """Return the sums with further events."""
         return self._add(self.spent, events)
 
     def _add(self, spent: Spent, events: Iterable[Event]) -> Spent:
@@ -77,13 +75,13 @@ class FilterState:
             self._with_left = self.filter.add(self._with_left, self._left[oldest])
 
     def charge(self, event: Event) -> None:
-        """Count what was used, where nothing was reserved before."""
+        """Count a charge without a reservation."""
         self.base = self.filter.add(self.base, event)
         self._with_left = self._add(self.base, self._left.values())
         self._sum = None
 
     def settle(self, statement: int, event: Event) -> None:
-        """Replace what was reserved by what was used."""
+        """Replace a reservation by the event that was used."""
         self.base = self.filter.add(self.base, event)
         if self._open.pop(statement, None) is None:
             del self._left[statement]
@@ -94,7 +92,7 @@ class FilterState:
 
 
 def write_limits(terms: Terms) -> str:
-    """Write all that the filters of terms are solved from: equal texts count alike."""
+    """Write everything that the filters of terms are solved from; equal texts add up alike."""
     accountant, epsilon, delta, share, shares, _ = terms.limits()
     assert isinstance(shares, dict)
     limits: list[Any] = [accountant, *map(str, (epsilon, delta, share))]
@@ -103,7 +101,7 @@ def write_limits(terms: Terms) -> str:
 
 
 def open_states(limits: str) -> list[FilterState]:
-    """Open the filters of limits, as :func:`write_limits` wrote them: the whole's, then those of the shares."""
+    """Open the filters of a text by :func:`write_limits`: the whole's, then those of the shares."""
     return [FilterState(whose, accountant) for whose, accountant in _open_filters(limits)]
 
 
@@ -121,7 +119,7 @@ def _open_filters(limits: str) -> tuple[tuple[str | None, Accountant], ...]:
 
 
 def restore_states(limits: str, sums: list[Any]) -> list[FilterState] | None:
-    """Return filters with the sums of a checkpoint; None where this version of dpsql keeps other sums."""
+    """Return filters with the sums of a checkpoint; None if this version of dpsql keeps other sums."""
     states = open_states(limits)
     if len(states) != len(sums):
         raise ValueError("a sum for each filter")
@@ -135,7 +133,7 @@ def restore_states(limits: str, sums: list[Any]) -> list[FilterState] | None:
 
 
 def compare_sums(sums: Mapping[str, Any], found: Mapping[str, list[FilterState]]) -> bool:
-    """Check that the sums of a checkpoint are those that were found: equal, or above by what another version rounded."""
+    """Return whether the sums of a checkpoint equal the computed ones, or exceed them by another version's rounding."""
     for limits, written in sums.items():
         states = found.get(limits)
         if states is None or len(states) != len(written):
@@ -168,7 +166,7 @@ def _is_above(written: Mapping[str, Any], least: Spent) -> bool:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A charge that has not ended: counted in full, and settled once."""
+    """A charge that is not settled yet. It counts in full."""
 
     statement: int
     analyst: str
@@ -178,11 +176,11 @@ class Reservation:
 
 
 class Account:
-    """The log so far, folded: what is left, and what has not ended. It does not grow with the statements.
+    """The fold of the log so far: sums and open reservations. Its size does not grow with the number of statements.
 
     Args:
-        terms: rule instead of the granted ones, when given: tighter, or for reading.
-        limits: texts of :func:`write_limits`: of budgets whose sums are kept as well, from the first row on.
+        terms: rule instead of the granted ones: tighter, or for reading.
+        limits: texts by :func:`write_limits`, of further budgets whose sums are computed from the first row on.
     """
 
     def __init__(self, terms: Terms | None = None, limits: Iterable[str] = ()) -> None:
@@ -207,7 +205,7 @@ class Account:
 
     @property
     def terms(self) -> Terms:
-        """The terms that rule: the session's own, else the granted ones."""
+        """The terms that rule: the session's, else the granted ones."""
         return self._rule()[1]
 
     def _ruling(self) -> list[str]:
@@ -215,7 +213,7 @@ class Account:
         return self._rule()[2]
 
     def _rule(self) -> tuple[Terms | None, Terms, list[str]]:
-        """Return the granted terms, those that rule under them, and their limits: worked out once for each grant."""
+        """Return the granted terms, the terms that rule under them, and their limits. Computed once for each grant."""
         granted = self.granted
         if self._ruled is not None and self._ruled[0] is granted:
             return self._ruled
@@ -230,7 +228,7 @@ class Account:
         return self._ruled
 
     def find_missing(self) -> list[str]:
-        """Return the limits that rule and whose sums were not kept so far: they take a fold of the whole log."""
+        """Return the limits that rule without sums; computing these takes a fold of the whole log."""
         missing = [text for text in self._ruling() if text not in self._sums]
         if missing and not self._charged:
             self._sums.update((text, open_states(text)) for text in missing)
@@ -239,20 +237,20 @@ class Account:
 
     @property
     def limits(self) -> list[str]:
-        """The limits whose sums are kept: those that rule first."""
+        """The limits with sums: those that rule first."""
         return list(dict.fromkeys([*self._ruling(), *self._sums]))
 
     @property
     def sums(self) -> Mapping[str, list[FilterState]]:
-        """The filters with their sums, by the limits that they are solved from."""
+        """The filters with their sums, by their limits."""
         return self._sums
 
     def filters(self, analyst: str | None) -> list[FilterState]:
-        """Return the filters that must all admit: the whole's first, then the analyst's own where there is a share.
+        """Return the filters that must all admit: the whole's first, then the filter of the analyst's share if there is one.
 
-        Where a session runs under other terms, the filters of the granted ones come after them. A filter of a smaller
-        budget looks at another order, so what it admits is not sure to be what the granted one would. Both together stop
-        no later than either. (Another accountant's reading has its own filters alone.)
+        If a session runs under other terms, the filters of the granted ones follow. The filter of a smaller budget checks another
+        Rényi order, so it might admit events that the granted one would not; both together stop no later than either. Terms of
+        another accountant have their own filters only.
         """
         if self.find_missing():
             raise damaged_error("its sums are not those of its terms")
@@ -264,7 +262,7 @@ class Account:
     ) -> BudgetExceeded | None:
         """Return the error for the first event that a filter does not admit; None if all fit.
 
-        ``debit`` is what the analyst's share alone is charged.
+        ``debit`` is an event that is charged to the analyst's share only.
         """
         for state in self.filters(analyst):
             spent = state.spent
@@ -280,8 +278,8 @@ class Account:
         """Fold further rows in.
 
         Raises:
-            LedgerError: a row says something that no ledger says: a settlement without a reservation, a
-                negative or unreadable event, a release that was not paid for.
+            LedgerError: a row is not valid: a settlement without a reservation, a negative or unreadable event, a
+                release without a charge.
         """
         for row in rows:
             body = read_body(row)
@@ -355,7 +353,7 @@ class Account:
             read_event(body["event"])
 
     def _on_debit(self, row: Row, body: Mapping[str, Any]) -> None:
-        """Charge an analyst's share alone: a stored answer was shown that another analyst paid for."""
+        """Charge an analyst's share only: they saw a stored answer that another analyst paid for."""
         held = self.open.get(row.statement)
         analyst = self._begin(row, body) if held is None else held.analyst
         if held is not None and body["analyst"] != analyst:
@@ -366,7 +364,7 @@ class Account:
                 state.charge(event)
 
     def _on_spend(self, row: Row, body: Mapping[str, Any]) -> None:
-        """Count what the owner wrote off: against everybody's share, where nobody knows whose it was."""
+        """Count a charge that the owner wrote off: against every share if the analyst is unknown."""
         analyst, event = self._begin(row, body), read_event(body["event"])
         for state in self._states(None if body["everybody"] else analyst):
             state.reserve(row.statement, event)
@@ -375,7 +373,7 @@ class Account:
     # -- helpers ----------------------------------------------------------------------------------
 
     def _begin(self, row: Row, body: Mapping[str, Any]) -> str:
-        """Count a statement, and return who asked it."""
+        """Count a statement, and return its analyst."""
         if row.statement != self.count + 1:
             raise ValueError("statements are numbered in order")
         told = [body["analyst"], body["user"], body["said"]]
@@ -385,7 +383,7 @@ class Account:
         return str(told[0])
 
     def _states(self, analyst: str | None) -> list[FilterState]:
-        """Return the sums that a charge of an analyst enters: of every limit; of every share too, where it is None."""
+        """Return the filters that a charge of an analyst enters, for every limit; with all shares if the analyst is None."""
         if not self._charged:
             self.find_missing()
             self._charged = True
@@ -400,7 +398,7 @@ class Account:
     # -- checkpoints ------------------------------------------------------------------------------
 
     def seal(self) -> dict[str, Any]:
-        """Return everything that later rows are folded on to, for a checkpoint: exact, as JSON."""
+        """Return the fold as JSON, exactly, for a checkpoint."""
         assert self.granted is not None
         return {
             "ledger": self.ledger_id,
@@ -424,10 +422,10 @@ class Account:
 
     @classmethod
     def restore(cls, row: Row, terms: Terms | None) -> Account:
-        """Go on from a checkpoint.
+        """Return the account of a checkpoint.
 
         Raises:
-            LedgerError: it is not what :meth:`seal` wrote.
+            LedgerError: the checkpoint is not one that :meth:`seal` wrote.
         """
         account, body = cls(terms), read_body(row)
         try:
@@ -457,9 +455,9 @@ class Account:
 
 
 _NOTICES = 100
-_MORE = "there were more notices before these: the log holds them"
+_MORE = "earlier notices are in the log"
 _MOST_LIMITS = 4
-"""Budgets whose sums a checkpoint holds: a session under another one folds the whole log once."""
+"""Greatest number of limits in a checkpoint; a session under other limits folds the whole log once."""
 
 
 def _check_cheaper(reserved: Reservation, event: Event) -> None:
@@ -468,9 +466,9 @@ def _check_cheaper(reserved: Reservation, event: Event) -> None:
 
 
 def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> BudgetExceeded:
-    """Make the error for an event that a filter does not admit: requested, left, and what would fit.
+    """Return the error for an event that a filter does not admit: the cost, the remaining budget, and an amount that fits.
 
-    ``stored`` is of an answer that another analyst paid for.
+    ``stored`` is true for an answer that another analyst paid for.
     """
     whose = f"{state.whose}'s " if state.whose else ""
     held = state.filter
@@ -489,7 +487,7 @@ def explain_exceeded(state: FilterState, event: Event, stored: bool = False) -> 
         and not held.promises_rule
         and held.admits(state.spent, PureDP(epsilon))
     ):
-        # Gaussian noise has no largest loss, so the plain sum can't hold it: the rule must
+        # Gaussian noise has no largest loss, so only the rule can count it, not the plain sum
         message = (
             f"Laplace noise of that epsilon would fit, Gaussian noise does not fit the {held.name} rule."
         )
@@ -519,14 +517,14 @@ def make_budget_state(
     after: Iterable[Event] = (),
     debit: Event | None = None,
 ) -> BudgetState:
-    """Return the state of an analyst's share where there is one (with the whole inside), else of the whole.
+    """Return the state of an analyst's share, with the whole inside; without a share, the state of the whole.
 
     Args:
         account: the log so far.
         policy: for the default epsilon.
-        analyst: who asks.
-        after: further events, counted as if they had been charged.
-        debit: a further event that the share alone is charged.
+        analyst: the analyst who asks.
+        after: further events, counted as if they were charged.
+        debit: a further event that is charged to the share only.
     """
     default = policy.budget.default_epsilon if policy is not None else None
     states, events = account.filters(analyst), tuple(after)
@@ -547,7 +545,7 @@ def _state(
     after: tuple[Event, ...],
     at_delta: Fraction,
 ) -> BudgetState:
-    """Return the state of the first filter; of what is left, the least that one of them says."""
+    """Return the state of the first filter, with the least remaining budget of all filters."""
     held, spents = states[0].filter, [state.after(after) for state in states]
     rooms = [state.filter.room(spent) for state, spent in zip(states, spents, strict=True)]
     room = min(rooms, key=lambda room: room.epsilon_left)
@@ -591,7 +589,7 @@ def _state(
 
 
 def _least_own(rooms: list[OwnRoom | None]) -> OwnRoom | None:
-    """Return the first room, with no more left than any of them: all must admit."""
+    """Return the first room, reduced to the least of all rooms, since all filters must admit."""
     known = [room for room in rooms if room is not None]
     if not known:
         return None

@@ -1,12 +1,11 @@
-"""The store of answers: what was answered once may be shown again, for that is post-processing.
+"""The file of stored answers, which may be shown again at no cost, as post-processing.
 
-It is a file of its own beside the ledger, ``<ledger>-answers``, up to the size that the owner sets: then the oldest
-answers are dropped, and to ask again is a new answer, which is charged. Charges need nothing of it. Each private
-block's release is kept under a key of its own; ledgers of older versions hold whole statements' releases under the
-statements' keys, and these are found as they were.
+The file ``<ledger>-answers`` stays below the size that the owner sets: then the oldest answers are dropped, and asking
+again is a new, charged answer. Charges do not depend on this file. Each private block's release has its own key. Ledgers
+of older versions store whole statements' releases under the statements' keys, and these are still found.
 
-It holds what mechanisms let out and nothing else; the ledger's row of the settlement commits to the bytes, so a changed
-answer shows. They are written once the settlement is: what a killed process did not write is asked, and paid, again.
+The file contains released values only. The settlement's row in the ledger commits to the bytes, so a changed answer is
+detected. Answers are written after the settlement: if the process is killed in between, asking again is charged again.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from dpsql.privacy.events import Event
 
 _PIECE = 1 << 24
 ASKED = "asked "
-"""Before the key of what a question was about: it decides nothing, and only says later what has changed."""
+"""Prefix of the key of a question's subject, which explains later why an answer is not stored; no charge depends on it."""
 DEBITED = "debited "
-"""Before an analyst's name and the key of an answer that another paid for: this analyst's share was debited for it."""
+"""Prefix of an analyst and the key of another's answer, for which this analyst's share was debited."""
 LARGEST_RELEASE = 999_000_000
-"""Bytes of a release that is kept: SQLite has no larger values."""
+"""Greatest size of a stored release, in bytes: SQLite has no larger values."""
 _DROPPED = 10_000
-"""Keys of dropped answers that are remembered, to say that they were; the oldest are forgotten."""
+"""Greatest number of dropped keys that are remembered, so that a note can name them."""
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, statement INTEGER NOT NULL, size INTEGER NOT NULL, release BLOB)",
@@ -45,10 +44,10 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """A release that was paid for: its bytes, when, by which statement, and what that cost then.
+    """A release that was paid for: its bytes, time, statement, and loss.
 
-    ``event`` is what this release lost. Over a server, the time, the number and the name of another analyst's statement are not
-    told: they are empty and None. ``debit`` is what the analyst's own share is debited before the release is shown.
+    ``event`` is the loss of this release. A server omits the time, the number and the name for another analyst's statement: they
+    are empty and None. ``debit`` is charged to the analyst's own share before the release is shown.
     """
 
     release: bytes
@@ -61,20 +60,20 @@ class StoredRelease:
 
     @property
     def when_text(self) -> str:
-        """The time as shown: ``"14:02"``, with the date when it was not today; empty where it is not told."""
+        """The time as shown: ``"14:02"``, with the date unless it was today; empty if unknown."""
         return format_local_time(self.when) if self.when else ""
 
 
 def name_debit(analyst: str | None, key: str) -> str:
-    """Return the key under which it is kept that an analyst's share was debited for an answer."""
+    """Return the key of the record that an analyst's share was debited for an answer."""
     return f"{DEBITED}{analyst} {key}"
 
 
 def check_release(entry: Entry | None, key: str, release: bytes) -> StoredRelease:
-    """Return the release, if the log knows it as released, under this key, with these bytes.
+    """Return the release if the log has it as released, under this key, with these bytes.
 
     Raises:
-        LedgerError: it was changed, or never paid for.
+        LedgerError: the release was changed, or never paid for.
     """
     event = None if entry is None else entry.lost(key)
     if entry is None or event is None or entry.kept(key) != hash_release(release):
@@ -86,15 +85,15 @@ def check_release(entry: Entry | None, key: str, release: bytes) -> StoredReleas
 
 
 def check_kept(entry: Entry | None, key: str, release: bytes) -> bool:
-    """Check what is kept under a key of any kind, and tell whether it is a release.
+    """Check the value of a key of any kind, and return whether it is a release.
 
     Raises:
-        LedgerError: it is not what the log says.
+        LedgerError: it is not in the log.
     """
     if key.startswith(DEBITED):
         analyst, _, of = key.removeprefix(DEBITED).rpartition(" ")
         if entry is None or entry.analyst != analyst or of not in entry.debited:
-            raise LedgerError("A stored answer is noted as debited, and the ledger knows of no debit.")
+            raise LedgerError("A stored answer is recorded as debited, but the ledger has no such debit.")
         return False
     if key.startswith(ASKED):
         return False
@@ -113,11 +112,11 @@ def answers_path(path: Path) -> Path:
 
 
 class AnswerStore:
-    """The answers beside a ledger. It is made with the first answer; the ledger's lock guards it.
+    """The stored answers of a ledger. The file is created with the first answer; the ledger's lock guards it.
 
     Args:
         ledger: the path of the ledger; None keeps the answers in memory.
-        limit: bytes that are kept; None for no limit.
+        limit: greatest size in bytes; None for no limit.
         timeout: seconds to wait for another process that is writing.
     """
 
@@ -135,11 +134,11 @@ class AnswerStore:
             self._connection = None
 
     def abandon(self) -> None:
-        """Let go of a connection that belongs to the process this one was forked from."""
+        """Drop a connection that belongs to the parent process of a fork."""
         self._connection = None
 
     def get(self, key: str) -> tuple[int, bytes | None] | None:
-        """Return the statement and the bytes kept under a key; None for the bytes of an answer that was dropped."""
+        """Return the statement and the bytes of a key; the bytes of a dropped answer are None."""
         with self._open(make=False) as connection:
             if connection is None:
                 return None
@@ -149,7 +148,7 @@ class AnswerStore:
         return None if row is None else (row[0], None if row[1] is None else bytes(row[1]))
 
     def put(self, releases: Mapping[str, bytes], statement: int) -> None:
-        """Keep releases. Fresh answers replace older ones; then the oldest are dropped, down to the limit."""
+        """Store releases. They replace older ones of their keys; then the oldest are dropped, down to the limit."""
         if not releases:
             return
         with self._writing() as connection:
@@ -170,14 +169,14 @@ class AnswerStore:
         return gone
 
     def compact(self) -> None:
-        """Write the file anew, so that nothing of what was removed is left in it."""
+        """Rewrite the file, so that no removed bytes are left in it."""
         with self._open(make=False) as connection:
             if connection is not None and self.path is not None:
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def all(self) -> Iterator[tuple[str, int, bytes]]:
-        """Yield the key, the statement and the bytes of each answer that is kept."""
+        """Yield the key, the statement and the bytes of each stored answer."""
         with self._open(make=False) as connection:
             if connection is not None:
                 yield from connection.execute(
@@ -185,7 +184,7 @@ class AnswerStore:
                 )
 
     def _put_one(self, connection: sqlite3.Connection, key: str, statement: int, release: bytes) -> int:
-        """Put an answer in the place of what is kept under its key, and return by how many bytes the file's answers grow."""
+        """Store an answer in place of its key's earlier one, and return the growth in bytes."""
         found = connection.execute("SELECT size FROM answers WHERE key = ?", (key,)).fetchone()
         size, before = len(release), 0 if found is None else int(found[0])
         if found is not None:
@@ -196,7 +195,7 @@ class AnswerStore:
         if size <= _PIECE:
             connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (key, statement, size, release))
             return size - before
-        # a value that is bound is copied once more: the release of ten million groups is written piece by piece
+        # binding a value copies it; a large release is written in pieces
         made = connection.execute(
             "INSERT INTO answers VALUES (?, ?, ?, zeroblob(?))", (key, statement, size, size)
         )
@@ -249,7 +248,7 @@ class AnswerStore:
             name = "" if self.path is None else f" {self.path}"
         raise LedgerError(
             f"The file{name} of stored answers can't be read or written.",
-            hint="move it away: charges need nothing of it, and answers are then paid for again.",
+            hint="move it away: charges do not depend on it, and answers are then paid for again.",
         )
 
     def _connect(self, make: bool) -> sqlite3.Connection | None:

@@ -1,7 +1,7 @@
-"""The statements of a log as people read them: what was asked, by whom, how it ended, at what charge.
+"""Statements of a ledger, read from their rows: text, analyst, outcome and charge.
 
-They are read page by page, through an index, and never needed to decide a charge: that takes the sums alone (see
-:mod:`dpsql.ledger.accounts`). Each row that is read is checked against its own hash and the one before it.
+They are read page by page through an index, and no charge depends on them: that takes the sums alone (see
+:mod:`dpsql.ledger.accounts`). Each row is checked against its own hash and the hash before it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,19 @@ __all__ = [
 ]
 
 OUTCOMES = ("released", "failed", "interrupted")
-"""The ways in which a reservation can end.
-
-One that did not end is shown as ``open``, or ``unsettled`` when its process is gone.
-"""
+"""Outcomes of a reservation. An unfinished one is shown as ``open``, or ``unsettled`` if its process is gone."""
 WRITTEN_OFF = "written off"
-"""The outcome of a charge that the owner wrote off when an older copy of the ledger was restored."""
+"""The outcome of a charge that the owner wrote off while restoring a backup."""
 DEBIT_ALONE = "debited"
-"""The outcome of a statement that drew nothing: an analyst's share alone was charged, for stored answers of others."""
+"""The outcome of a statement without noise of its own: only an analyst's share was charged, for stored answers of others."""
 FORGOTTEN = "(forgotten)"
-"""The words that replace a text which the owner ordered to be forgotten."""
+"""Replaces a text that the owner had forgotten."""
 
 _PAGE = 2000
 
 
 def read_event(body: Mapping[str, Any]) -> Event:
-    """Read an event from a row. ValueError when it costs less than nothing."""
+    """Read an event from a row; ValueError if it costs less than nothing."""
     return _read_event(json.dumps(body, sort_keys=True))
 
 
@@ -67,7 +64,7 @@ _ROWS = """
 def read_entries(
     connection: sqlite3.Connection, first: int, last: int, forgotten: str = ""
 ) -> Iterator[Entry]:
-    """Yield the statements from number ``first`` to ``last``, a page at a time in memory.
+    """Yield the statements from number ``first`` to ``last``, with one page of them in memory.
 
     Args:
         connection: to the ledger.
@@ -75,7 +72,7 @@ def read_entries(
         forgotten: the time before which the owner blanked texts.
 
     Raises:
-        LedgerError: a row does not fit its hash, or says what no ledger says.
+        LedgerError: a row does not fit its hash, or is not valid.
     """
     for start in range(max(1, first), last + 1, _PAGE):
         rows = connection.execute(_ROWS, (start, min(last, start + _PAGE - 1))).fetchall()
@@ -88,12 +85,12 @@ def read_entries(
 
 
 def read_one_entry(connection: sqlite3.Connection, number: int, forgotten: str = "") -> Entry | None:
-    """Return one statement; None where there is no such number."""
+    """Return one statement; None if there is no such number."""
     return next(read_entries(connection, number, number, forgotten), None) if number > 0 else None
 
 
 _Line = tuple[Row, dict[str, Any], dict[str, Any] | None]
-"""A row, its body, and what was said in it: None where nothing was, or the owner had it forgotten."""
+"""A row, its body, and its content outside the row; None if there is none or it was forgotten."""
 
 
 def _read_row(raw: tuple[Any, ...], forgotten: str) -> _Line:
@@ -105,7 +102,7 @@ def _read_row(raw: tuple[Any, ...], forgotten: str) -> _Line:
 
 
 def _fold(number: int, lines: list[_Line]) -> Entry:
-    """Return the statement that rows amount to."""
+    """Return the statement that its rows add up to."""
     (row, body, said), *rest = lines
     if row.kind not in _BEGIN:
         raise ValueError("a statement that did not begin")

@@ -1,10 +1,11 @@
-"""The ledger: what was charged to whom for what. Reserve, then touch, then settle.
+"""The ledger: reserve, then touch the data, then settle.
 
-A reservation is on the disk before :meth:`Ledger.reserve` returns, and only then may data be read. It counts
-in full until it is settled, whatever happens to the process. Settling can lower it only by a proved rule;
-failure and interruption lower nothing. The check and the debit happen under one write lock, so no two
-sessions, threads or processes spend the same budget. Events are stored, not epsilons: another accountant can
-read an old ledger.
+A reservation is on the disk before :meth:`Ledger.reserve` returns, and only then may data be read. It counts in full until
+it is settled, even if the process dies. A settlement lowers it only by a proved rule; failure and interruption
+lower nothing. The check and the debit happen under one write lock, so no two sessions, threads or processes spend the
+same budget. The log stores events, not epsilons, so another accountant can read an old ledger.
+
+A stored answer is free, or debited to the analyst's own share, as the owner's policy says.
 """
 
 from __future__ import annotations
@@ -54,11 +55,10 @@ class Ticket:
     _ledger: Ledger = field(repr=False, compare=False)
 
     def update(self, event: Event) -> None:
-        """Note durably how far an interactive threshold came; call it *before* the answer leaves.
+        """Record durably the progress of an interactive threshold; call it *before* the answer leaves.
 
-        Call it once after DECLARE (no hits) and before each answer is told, whatever it is. The reservation stays charged in
-        full; but when this process dies, the next session settles it to the last event noted instead of the
-        whole.
+        Call it once after DECLARE (no hits) and before each answer, whether yes or no. The reservation stays charged in full. If
+        this process dies, the next session settles it to the last recorded event.
 
         Raises:
             LedgerError: not written, not within the reservation, less than before, or settled already.
@@ -68,10 +68,10 @@ class Ticket:
 
 @dataclass(frozen=True)
 class KeptReleases:
-    """The private blocks of a statement, as a settlement keeps them.
+    """The private blocks of a statement, as a settlement stores them.
 
-    ``releases`` are bytes by the blocks' keys; ``questions`` note what each question was about, so that a later
-    session can say what has changed. ``events`` are what each block lost, where there are several.
+    ``releases`` are bytes by the blocks' keys. ``questions`` record each question's subject, so that a later session can explain
+    why an answer is not stored. ``events`` are the losses of the blocks, if there are several.
     """
 
     releases: Mapping[str, bytes] = field(default_factory=dict)
@@ -83,16 +83,16 @@ class Ledger:
     """An open ledger. Safe for threads, processes and forks; made by :meth:`open`.
 
     Args:
-        book: the open ledger.
-        policy: the owner's; None where the one in the log can't be read any more.
-        analyst: who asks; None for somebody without a share of their own.
+        book: the open file.
+        policy: the owner's policy; None if the one in the log can't be read any more.
+        analyst: the analyst who asks; None without a share of their own.
     """
 
     def __init__(self, book: LedgerStore, policy: Policy | None, analyst: str | None = None) -> None:
         self._book = book
         self.path = book.path
         self.warnings: tuple[str, ...] = ()
-        """Faults of a ledger that is only read: it was rolled back, or another one took its place."""
+        """Faults of a ledger that is only read: it was rolled back or replaced."""
         self.policy = policy
         self.analyst = analyst
         self._upgraded: bool | None = None
@@ -109,14 +109,13 @@ class Ledger:
         *,
         timeout: float = 30.0,
     ) -> Ledger:
-        """Open the ledger of a policy and a data set; make it when there never was one.
+        """Open the ledger of a policy and a data set; create it if there never was one.
 
         Args:
             path: the file; None keeps the ledger in memory: the budget lasts for this process only.
-            policy: the owner's policy. It may be tighter than what the ledger grants, never looser
-                (see :mod:`dpsql.ledger.terms`).
-            dataset: a name of the data that stays the same while the same people are in them.
-            analyst: who asks. A share of this name and the whole must both hold.
+            policy: the owner's policy. It may be tighter than the ledger's grant, never looser (see :mod:`dpsql.ledger.terms`).
+            dataset: a name of the data that does not change while the same people are in them.
+            analyst: the analyst who asks. Their share and the whole must both admit.
             timeout: seconds to wait for another process that is writing.
 
         Raises:
@@ -131,7 +130,7 @@ class Ledger:
             return cls(LedgerStore(None, terms, first=first, keep_answers=keep), policy, analyst)
         if not where.exists():
             gone = state_files.explain_missing(where)
-            if gone and not where.exists():  # not just made by another process
+            if gone and not where.exists():  # not created meanwhile by another process
                 raise gone
             log_file.create_ledger_file(where, first)
         keep = policy.ledger.answer_bytes
@@ -147,7 +146,7 @@ class Ledger:
     def read(cls, path: str | Path) -> Ledger:
         """Open a ledger to read only, under its own terms and policy: for the owner's report.
 
-        One that was rolled back or replaced can still be read; :attr:`warnings` say so.
+        A ledger that was rolled back or replaced can still be read; :attr:`warnings` report it.
 
         Raises:
             LedgerError: there is no such ledger, or it can't be trusted.
@@ -164,7 +163,7 @@ class Ledger:
             raise
 
     def for_analyst(self, analyst: str | None) -> Ledger:
-        """Return the same open ledger for another analyst. The file is closed once, for all of them.
+        """Return this open ledger for another analyst. Closing one closes the file for all.
 
         Raises:
             LedgerError: the policy gives them no share.
@@ -174,7 +173,7 @@ class Ledger:
         return Ledger(self._book, self.policy, analyst)
 
     def under(self, accountant: str) -> Ledger:
-        """Copy the ledger, to be read only, with the same events as another accountant would have counted them.
+        """Return a copy to read, whose events another accountant counts.
 
         Raises:
             LedgerError: there is no such accountant.
@@ -190,13 +189,13 @@ class Ledger:
 
     @classmethod
     def adopt(cls, path: str | Path, policy: Policy, dataset: str, *, fresh: bool = False) -> tuple[str, ...]:
-        """Record the owner's word that a ledger goes on under other terms, or although it was replaced.
+        """Record the owner's decision that a ledger continues under other terms, or although it was replaced.
 
-        The log then says what changed, when, and by which user. With ``fresh`` a ledger that is gone is begun anew:
-        that is a new budget for the same data, and the register keeps saying so.
+        The log records the changes, the time and the user. With ``fresh`` a missing ledger is begun anew: that is a new budget
+        for the same data, and the register keeps warning about it.
 
         Returns:
-            What changed, in sentences; those that begin with ``WARNING`` say where less is protected.
+            The changes, in sentences; those that begin with ``WARNING`` protect less.
         """
         where = Path(path).expanduser().resolve()
         if fresh and not where.exists():
@@ -221,7 +220,7 @@ class Ledger:
             book.close()
 
     def _begin(self, path: Path, terms: Terms) -> None:
-        """Check whose ledger this is, close what dead processes left open, and enter it into the register."""
+        """Check the ledger's owner and terms, settle reservations of dead processes, and enter it into the register."""
         account = self._book.current()
         replaced = find_replaced(path, self._book)
         if replaced:
@@ -230,10 +229,10 @@ class Ledger:
         if wants:
             raise LedgerError(
                 f"The ledger {path} was opened for other terms: {'; '.join(wants)}.",
-                hint=f"give the right ledger or policy. Only the data owner may change the terms: {_write_adopt(path)}. What was "
-                "spent stays spent.",
+                hint=f"give the right ledger or policy. Only the data owner may change the terms: {_write_adopt(path)}. Spent "
+                "budget stays spent.",
             )
-        if account.policy != terms.policy:  # a harmless change: the report shows the policy that holds
+        if account.policy != terms.policy:  # a harmless change: the report shows the current policy
             self._try_write("policy", {"policy": terms.policy})
         gone = {
             process: store.is_certainly_gone(process)
@@ -245,7 +244,7 @@ class Ledger:
                     self._settle(held.statement, held.progress, KeptReleases(), "interrupted")()
         if self._book.checkpoint_is_due:
             with suppress(LedgerError), self._book.writing(durable=False):
-                pass  # the next one to open it need not read all of this again
+                pass  # writes a checkpoint, so the next opening reads less
         mark = state_files.read_checkpoint(path)
         if mark is None or mark.ledger != account.ledger_id:
             first = Checkpoint(account.ledger_id, 1, str(self._book.hashes_at(1)[0]))
@@ -262,14 +261,13 @@ class Ledger:
         """Charge an event before the data are touched. The charge is on the disk when this returns.
 
         Args:
-            event: what will happen, at most.
+            event: the greatest loss of the statement.
             text: the statement, for the log.
-            shown: digests of the stored answers that the same statement shows, by the keys of their blocks: this analyst's
-                share is debited for those of others, where the policy says so, once.
+            shown: digests of the stored answers that the statement shows, by the keys of their blocks. The analyst's share is
+                debited once for those of other analysts, if the policy says so.
 
         Raises:
-            BudgetExceeded: it costs more than is left of the whole, or of the analyst's share. Nothing is
-                charged.
+            BudgetExceeded: the whole, or the analyst's share, has less left. Nothing is charged.
             LedgerError: the charge could not be made durable. The data must not be touched.
         """
         number = self._charge(event, text, shown or {})
@@ -277,17 +275,17 @@ class Ledger:
         return Ticket(number, event, self._book.account.ledger_id, self)
 
     def debit(self, text: str, shown: Mapping[str, str]) -> int | None:
-        """Charge an analyst's share alone, for stored answers that others paid for. The charge is on the disk on return.
+        """Charge an analyst's share only, for stored answers of others. The charge is on the disk when this returns.
 
         Args:
             text: the statement, for the log.
             shown: as for :meth:`reserve`.
 
         Returns:
-            The number of the statement; None where nothing is due.
+            The number of the statement; None if nothing is due.
 
         Raises:
-            BudgetExceeded: it costs more than is left of the share; nothing is charged.
+            BudgetExceeded: the share has less left; nothing is charged.
             LedgerError: the charge could not be made durable, or an answer was replaced. None must be shown.
         """
         return self._charge(None, text, shown)
@@ -314,27 +312,25 @@ class Ledger:
         return number
 
     def settle(self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str) -> None:
-        """End a reservation: record what was really used, and keep the releases of its private blocks.
+        """End a reservation: record the event that was used, and store the releases of the private blocks.
 
-        :meth:`begin_settling` does the first of the two alone.
+        :meth:`begin_settling` does the first step alone.
 
         Args:
-            ticket: what :meth:`reserve` gave.
-            event: the reserved event, or a cheaper one as the mechanism says. Counts only with ``released``.
-            kept: released values, never anything exact. What is more than SQLite can hold (a gigabyte) is not kept: then
-                asking again is a new answer, which is charged.
+            ticket: the result of :meth:`reserve`.
+            event: the reserved event, or a cheaper one by the mechanism's rule. Counts only with ``released``.
+            kept: released values, never exact ones. Values above a gigabyte are not stored: asking again is charged.
             outcome: ``released``, ``failed`` or ``interrupted``.
 
         Raises:
-            LedgerError: settled before, more used than reserved, or not written: what was reserved stays
-                charged, and that charge is on the disk.
+            LedgerError: settled before, more used than reserved, or not written. The reservation stays charged, on the disk.
         """
         self.begin_settling(ticket, event, kept, outcome)()
 
     def begin_settling(
         self, ticket: Ticket, event: Event, kept: KeptReleases | None, outcome: str
     ) -> Callable[[], None]:
-        """End a reservation as :meth:`settle` does, and return what keeps its releases: nobody need wait for that.
+        """End a reservation as :meth:`settle` does, and return a function that stores its releases, which may run later.
 
         Raises:
             LedgerError: as for :meth:`settle`.
@@ -351,10 +347,10 @@ class Ledger:
             return self._settle(ticket.statement_id, event, kept or KeptReleases(), outcome)
 
     def settle_left(self, ticket: Ticket) -> Event:
-        """End a reservation whose holder died, and return the charge: a threshold's last progress, all else in full.
+        """End the reservation of a process that died, and return the charge: a threshold's last progress, else the whole.
 
         Raises:
-            LedgerError: settled before, or not written: what was reserved stays charged.
+            LedgerError: settled before, or not written: the reservation stays charged.
         """
         with self._book.reading():
             held = self._require_open(ticket.statement_id)
@@ -363,10 +359,9 @@ class Ledger:
         return used
 
     def refuse(self, text: str, reason: str, event: Event | None = None) -> None:
-        """Log a refused statement, at no cost: the owner's best sign that a bound is missing.
+        """Log a refused statement, at no cost: it tells the owner that a bound may be missing.
 
-        Best effort: the analyst's own error matters more than a log line, so a failure to write is not
-        raised.
+        Best effort: a failure to write is not raised, since the analyst's own error matters more.
         """
         body = {"event": None if event is None else event.to_json()}
         said = {"text": text[:_TEXT_LIMIT], "reason": reason}
@@ -374,20 +369,20 @@ class Ledger:
             write("refuse", self._book.account.count + 1, self._who() | body, said)
 
     def note_progress(self, ticket: Ticket, event: Event) -> None:
-        """Note durably how far an interactive threshold came: :meth:`Ticket.update`."""
+        """Record durably the progress of an interactive threshold; see :meth:`Ticket.update`."""
         with self._book.writing() as (write, _):
             held = self._require_open(ticket.statement_id)
             if not event.is_within(ticket.event):
                 raise _more()
             if held.progress is not None and event.basic[0] < held.progress.basic[0]:
-                raise LedgerError("An interactive threshold can't take back what it has told.")
+                raise LedgerError("The progress of an interactive threshold can't decrease.")
             write("progress", ticket.statement_id, {"event": event.to_json()})
 
     def _settle(self, number: int, event: Event, kept: KeptReleases, outcome: str) -> Callable[[], None]:
         releases = {key: r for key, r in kept.releases.items() if len(r) <= LARGEST_RELEASE}
         body: dict[str, Any] = {"outcome": outcome, "event": event.to_json()}
         said: dict[str, Any] = {"blocks": {key: hash_release(release) for key, release in releases.items()}}
-        if len(releases) > 1:  # what one block lost is the statement's event
+        if len(releases) > 1:  # a single block's loss is the statement's event
             said["parts"] = {key: kept.events[key].to_json() for key in releases if key in kept.events}
         with self._book.writing(durable=False) as (write, _):
             self._require_open(number)
@@ -396,15 +391,15 @@ class Ledger:
         return lambda: self._keep_answers({**releases, **asked}, number)
 
     def _keep_answers(self, kept: Mapping[str, bytes], number: int) -> None:
-        """Keep bytes of a statement whose charge is on the disk: what is not kept is asked, and paid, again."""
+        """Store bytes of a statement whose charge is on the disk. If that fails, asking again is charged."""
         with suppress(LedgerError), self._book.reading():
             self._book.answers.put(kept, number)
 
     def _require_open(self, number: int) -> Reservation:
-        """Return a reservation that has not ended.
+        """Return an open reservation.
 
         Raises:
-            LedgerError: it has.
+            LedgerError: it was settled.
         """
         held = self._book.account.open.get(number)
         if held is None:
@@ -414,14 +409,14 @@ class Ledger:
             )
         return held
 
-    # -- what is left, and what was charged -------------------------------------------------------
+    # -- the budget and the statements ------------------------------------------------------------
 
     def state(self, after: Iterable[Event] = (), debit: Event | None = None) -> BudgetState:
-        """Return what is left of the whole and of the analyst's own share, as other sessions left it by now.
+        """Return the remaining budget of the whole and of the analyst's share, with other sessions' charges so far.
 
         Args:
-            after: what would be left with these events charged as well, admitted or not.
-            debit: the same of an event that the share alone is charged.
+            after: further events, counted as if they were charged, admitted or not.
+            debit: a further event that is charged to the share only.
 
         Raises:
             LedgerError: the ledger can't be read, or was replaced since it was opened.
@@ -431,21 +426,21 @@ class Ledger:
             return make_budget_state(self._book.account, self.policy, self.analyst, after, debit)
 
     def say_left(self) -> str:
-        """Say what is left after what was settled last: the sentence of :meth:`state`, for people."""
+        """Return the sentence of :meth:`state` about the remaining budget after the last settlement."""
         self._check_continued()
-        with self._book.reading():  # the sentence needs no count of further statements
+        with self._book.reading():  # the sentence needs no number of further statements
             return make_budget_state(self._book.account, None, self.analyst).sentence
 
     def find_excess(self, *events: Event, debit: Event | None = None) -> BudgetExceeded | None:
-        """Return the error that reserving these events one after another would raise now; None if all fit.
+        """Return the error that reserving these events in order would raise now; None if all fit.
 
-        ``debit`` is what the analyst's share alone is charged.
+        ``debit`` is an event that is charged to the analyst's share only.
         """
         with self._book.reading():
             return self._book.account.find_excess(self.analyst, *events, debit=debit)
 
     def say_rule(self, event: Event) -> str:
-        """Say which part of the accountant's rule an event uses; empty without a rule."""
+        """Return the sentence about the part of the accountant's rule that an event uses; empty without a rule."""
         held = self._book.account.filters(None)[0].filter
         used = held.used_by(event)
         return "" if used is None else f" It uses {format_percent(used)} of the {held.name} rule."
@@ -453,7 +448,7 @@ class Ledger:
     def entries(self, last: int | None = None) -> list[Entry]:
         """Return every charge and refusal, in order; or the ``last`` ones.
 
-        What has not ended is ``open``, or ``unsettled`` once its process died.
+        An unsettled reservation is ``open``, or ``unsettled`` if its process died.
 
         Raises:
             LedgerError: the ledger can't be read, or was replaced since it was opened.
@@ -462,7 +457,7 @@ class Ledger:
         return list(self.walk(1 if last is None else count - last + 1, count))
 
     def walk(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
-        """Yield statements by their numbers, in order, with a page of them in memory.
+        """Yield statements by number, in order, with one page of them in memory.
 
         Raises:
             LedgerError: as for :meth:`entries`.
@@ -487,27 +482,27 @@ class Ledger:
         return self._book.current().count
 
     def tabulate(self, what: str, make: Callable[[Self], _T]) -> _T:
-        """Make figures of everybody's statements. Who sees only their own statements has them made elsewhere, by their name.
+        """Compute figures over everybody's statements. In a worker, the server computes them by name.
 
         Args:
             what: the name of the figures.
-            make: makes them of a whole ledger.
+            make: computes them from a whole ledger.
         """
         return make(self)
 
     @property
     def lasting(self) -> bool:
-        """Tell whether the budget outlasts this process."""
+        """Whether the budget outlasts this process."""
         return self.path is not None
 
     @property
     def last_row(self) -> int:
-        """The number of the log's last row: figures of another one may differ."""
+        """The number of the log's last row; figures hold for one last row."""
         return self._book.current().seq
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the people who read the budget: a second ledger for these data, terms that were changed."""
+        """Sentences for people who read the budget: a second ledger for these data, terms that were changed."""
         account = self._book.account
         kept = account.granted.accountant if account.granted else ""
         if kept == account.terms.accountant:
@@ -517,12 +512,12 @@ class Ledger:
 
     @property
     def dataset(self) -> str:
-        """The data set it belongs to."""
+        """The data set of the ledger."""
         return self.terms.dataset
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant of the whole budget, as this session counts: it says charges in its own currency."""
+        """The accountant of the whole budget in this session."""
         return self._book.account.filters(None)[0].filter
 
     @property
@@ -533,9 +528,9 @@ class Ledger:
     # -- stored answers ---------------------------------------------------------------------------
 
     def replay(self, key: str) -> StoredRelease | None:
-        """Return the release that was paid for under this key, not logged; None when there is none.
+        """Return the release that was paid for under this key, not logged; None if there is none.
 
-        It is free, or says what this analyst's share has to be debited before it is shown.
+        It is free, or has the debit to this analyst's share that must be charged before it is shown.
 
         Raises:
             LedgerError: the stored release was changed.
@@ -553,16 +548,16 @@ class Ledger:
 
     @property
     def holds_whole_statements(self) -> bool:
-        """Tell whether an older version of dpsql wrote it first: whole statements' answers then stand under keys of their own."""
+        """Whether an older version of dpsql began the ledger, which stored answers under whole statements' keys."""
         if self._upgraded is None:
             self._upgraded = any(was is not None for was in self._book.hashes_at(1)[1:])
         return self._upgraded
 
     def find_debits(self, shown: Mapping[str, str]) -> dict[str, Event]:
-        """Return what this analyst's share is to be debited for stored answers, by their keys; nothing for those that are free.
+        """Return the debits to this analyst's share for stored answers, by their keys; free answers have none.
 
         Args:
-            shown: digests of the answers that are to be shown, by the keys of their blocks.
+            shown: digests of the answers to be shown, by the keys of their blocks.
 
         Raises:
             LedgerError: an answer was replaced or dropped since it was looked up.
@@ -578,12 +573,12 @@ class Ledger:
 
     @property
     def debits_shares(self) -> bool:
-        """Tell whether this analyst's share is debited for the stored answers of others."""
+        """Whether this analyst's share is debited for the stored answers of others."""
         own = self.policy is not None and self.policy.budget.answers == "own"
         return own and self.analyst in self.terms.shares
 
     def _has_debited(self, key: str, release: bytes) -> bool:
-        """Tell whether this analyst's share was debited for these very bytes."""
+        """Return whether this analyst's share was debited for these bytes."""
         found = self._book.answers.get(name_debit(self.analyst, key))
         entry = None if found is None else self._book.find_entry(found[0])
         return (
@@ -593,13 +588,13 @@ class Ledger:
         )
 
     def find_dropped(self, key: str) -> Entry | None:
-        """Return the statement whose answer was kept under a key, and dropped since to make room for others."""
+        """Return the statement whose answer under a key was dropped to make room."""
         with self._book.reading():
             found = self._book.answers.get(key)
             return self._book.find_entry(found[0]) if found is not None and found[1] is None else None
 
     def asked(self, question: str) -> tuple[Entry, bytes] | None:
-        """Return the last statement that answered a question, and what :class:`KeptReleases` noted of it then."""
+        """Return the last statement that answered a question, and the bytes that :class:`KeptReleases` recorded."""
         with self._book.reading():
             found = self._book.answers.get(ASKED + question)
             entry = self._book.find_entry(found[0]) if found is not None else None
@@ -608,16 +603,16 @@ class Ledger:
     # -- for one of several analysts --------------------------------------------------------------
 
     def list_own_numbers(self, after: int = 0) -> list[int]:
-        """Return the numbers of this analyst's statements beyond a number, in order."""
+        """Return the numbers of this analyst's statements after a number, in order."""
         return self._book.list_statements(self.analyst or "", after)
 
     def spent_by_all(self) -> Spent:
-        """Return the sums of everything that was charged to the whole."""
+        """Return the sums of all charges to the whole."""
         with self._book.reading():
             return self._book.account.filters(None)[0].spent
 
     def _check_continued(self) -> None:
-        """Refuse to show or charge a ledger that was rolled back while it was open: the mark was not."""
+        """Raise an error if the ledger was rolled back while it was open: the mark shows it."""
         if self.path is None or not self._book.charges:
             return
         told = explain_replaced(self.path, self._book, state_files.read_checkpoint(self.path))
@@ -640,13 +635,13 @@ class Ledger:
         return {"analyst": self.analyst or "", "user": self._book.user}
 
     def _try_write(self, kind: str, body: dict[str, Any]) -> None:
-        """Write a row that charges nothing. A ledger that can't be written says so when it must."""
+        """Write a row that charges nothing. Failures are ignored: a charge would raise them."""
         with suppress(LedgerError), self._book.writing(durable=False) as (write, _):
             write(kind, 0, body)
 
 
 def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
-    """Return an analyst's name as the policy writes it: shares go by that, whatever the case.
+    """Return an analyst's name in the policy's spelling, under which their share is kept.
 
     Raises:
         LedgerError: the policy gives shares, and none to them.
@@ -662,7 +657,7 @@ def _find_analyst(policy: Policy, analyst: str | None) -> str | None:
 
 
 def _write_adopt(path: Path) -> str:
-    """Write the command that lets a ledger go on under a policy, which it lies beside or not."""
+    """Return the command that continues a ledger under a policy."""
     policy = path.name.removesuffix(".ledger")
     beside = path.name.endswith(".toml.ledger")
     return (
@@ -678,7 +673,7 @@ def _first(terms: Terms) -> Row:
 
 
 def _policy_kept(text: str) -> Policy | None:
-    """Read the policy that the log holds; None when this version of dpsql does not accept it any more."""
+    """Read the policy in the log; None if this version of dpsql does not accept it any more."""
     try:
         return Policy.loads(text)
     except PolicyError:

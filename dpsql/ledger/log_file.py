@@ -1,22 +1,17 @@
-"""Rows of the log, and the chain of hashes that holds them together.
+"""Rows of the log, their hash chain, and the SQLite file of a ledger.
 
-The log only grows: a reservation, its settlement and a refusal are rows of their own, and nothing is ever
-rewritten. Each row's hash covers the row and the hash before it, so a changed, swapped, inserted or missing
-row shows. The chain has no secret key: it shows accidents and clumsy edits, not the work of somebody who
-recomputes all of it (the witness in :mod:`dpsql.ledger.state_files` makes that harder; the owner's backups settle
-it).
+The log only grows: a reservation, its settlement and a refusal are separate rows, and no row is rewritten. Each row's hash
+covers the row and the hash before it, so changed, swapped, inserted and missing rows are found. The chain has no secret
+key: it shows accidents and clumsy edits, but an attacker can recompute all of it. The mark and the register in
+:mod:`dpsql.ledger.state_files` make that harder; the owner's backups rule it out.
 
-What an analyst wrote, and the keys made of it, stand apart from the rows: a row holds a salted digest of them. The
-owner may blank such a text, with its salt, and the chain still verifies; without the salt no guess at the text can
-be confirmed.
+Statements' texts, and the keys made from them, are stored outside the rows: a row holds a salted digest of them. The owner can
+blank a text with its salt, and the chain still verifies. Without the salt no guess of the text can be confirmed.
 
-The SQLite file of a ledger: how it is made, opened and recognised, and what SQLite's errors mean.
-
-One file, and while it is open the two files of SQLite's write-ahead log. A commit that charges something
-returns when it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that only know a rollback
-journal). A commit that only says how a charge ended may wait for the next: lost in a power cut, it leaves the
-full charge. Every writer takes the write lock before it reads what it decides on (``BEGIN IMMEDIATE``), so
-two processes can't both spend the last of a budget.
+A ledger is one file, with the two files of SQLite's write-ahead log while it is open. A commit that charges returns after
+it is on the disk (``synchronous = FULL``; ``EXTRA`` on file systems that support a rollback journal only). A commit
+of a settlement may wait for the next one: if a power cut loses it, the full charge remains. Each writer takes the write lock
+before it reads the sums for its decision (``BEGIN IMMEDIATE``), so two processes can't both spend the last of a budget.
 """
 
 from __future__ import annotations
@@ -69,13 +64,13 @@ def hash_row(previous: str, seq: int, kind: str, statement: int, at: str, body: 
 
 
 def link_row(previous: str, seq: int, kind: str, statement: int, at: str, body: dict[str, Any]) -> Row:
-    """Make a new row, chained to ``previous``."""
+    """Return a new row, chained to ``previous``."""
     text = write_json(body)
     return Row(seq, kind, statement, at, text, hash_row(previous, seq, kind, statement, at, text))
 
 
 def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = START) -> Iterator[Row]:
-    """Yield the rows, while they follow row ``seq`` with hash ``head``.
+    """Yield the rows, after checking that they follow row ``seq`` with hash ``head``.
 
     Raises:
         LedgerError: a row is missing, out of place, of the wrong type, or does not fit its hash.
@@ -89,45 +84,45 @@ def verify_rows(rows: Iterable[tuple[object, ...]], seq: int = 0, head: str = ST
 
 
 class Said(NamedTuple):
-    """The part of an entry outside its row: the content as JSON, and the salt of the digest that the row holds of it."""
+    """The content of a row that is stored outside it, as JSON, and the salt of the row's digest of it."""
 
     salt: str
     content: str
 
     @property
     def digest(self) -> str:
-        """The digest, which tells nothing of the content without the salt."""
+        """The digest. Without the salt it reveals nothing about the content."""
         return hashlib.sha256(f"{self.salt}\n{self.content}".encode()).hexdigest()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Said:
-        """Return the content with a salt of its own."""
+        """Return the content with a fresh salt."""
         return cls(secrets.token_hex(16), write_json(content))
 
 
 def write_json(body: Mapping[str, Any]) -> str:
-    """Write JSON as the log holds it."""
+    """Return JSON in the form that the log stores."""
     return _write_body(body)
 
 
 def check_said(row: Row, body: Mapping[str, Any], said: Said | None, forgotten: str) -> dict[str, Any] | None:
-    """Return what was said in a row; None where the owner had it forgotten.
+    """Return the content of a row that is stored outside it; None if the owner had it forgotten.
 
     Args:
         row: the row.
         body: its body, with the digest.
-        said: what stands apart for it; None where nothing does.
-        forgotten: the time before which the owner blanked what was said.
+        said: the stored content; None if there is none.
+        forgotten: the time before which the owner blanked contents.
 
     Raises:
-        LedgerError: it was changed, or is missing although it was not forgotten.
+        LedgerError: the content was changed, or is missing although it was not forgotten.
     """
     if said is None:
         if row.at < forgotten:
             return None
-        raise damaged_error(f"what was said in row {row.seq} is missing")
+        raise damaged_error(f"the content of row {row.seq} is missing")
     if said.digest != body["said"]:
-        raise damaged_error(f"what was said in row {row.seq} does not fit its digest")
+        raise damaged_error(f"the content of row {row.seq} does not fit its digest")
     return parse_object(said.content, row.seq)
 
 
@@ -147,7 +142,7 @@ def parse_object(text: str, seq: int) -> dict[str, Any]:
 
 
 def damaged_error(what: str) -> LedgerError:
-    """Make the error for a ledger that can't be trusted any more."""
+    """Return the error for a ledger that is damaged or was edited."""
     return LedgerError(
         f"The ledger was damaged or changed by hand: {what}.",
         hint="restore the ledger from a backup; nothing can be charged to this one.",
@@ -201,13 +196,13 @@ OLDER_TABLES = {
 """The tables of earlier versions."""
 
 _CHECKED_WHOLE = 1 << 22
-"""Bytes of a file whose every page is looked at when it is opened; of larger ones only ``dpsql ledger verify`` does so."""
+"""Files up to this size are checked page by page on opening; larger ones only by ``dpsql ledger verify``."""
 
 
 def create_ledger_file(path: Path, first: Row) -> bool:
-    """Make a ledger file that holds one row; return False when another process was quicker.
+    """Create a ledger file with one row; return False if another process was quicker.
 
-    The file is built under another name and put in place in one step, so no half-made ledger is ever seen.
+    The file is built under a temporary name and renamed, so no process ever sees a partial ledger.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
@@ -247,7 +242,7 @@ def write_first_row(connection: sqlite3.Connection, first: Row) -> None:
 def connect_to_ledger(
     path: Path | None, *, read_only: bool = False, timeout: float = 30.0
 ) -> sqlite3.Connection:
-    """Connect to a ledger, and check that it is one and healthy; ``None`` is a new database in memory.
+    """Connect to a ledger and check that it is one and healthy; ``None`` opens a new database in memory.
 
     Raises:
         LedgerError: no such file, not a ledger, made by a newer dpsql, damaged, or not readable.
@@ -256,7 +251,7 @@ def connect_to_ledger(
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     how = "?mode=ro" if read_only else "?mode=rw"
     if read_only and not wal_path(path).exists() and not os.access(path.parent, os.W_OK):
-        how += "&immutable=1"  # nobody writes here, and SQLite could not make its side files
+        how += "&immutable=1"  # read-only folder: no writer, and SQLite can't create its side files
     with explain_errors(path):
         connection = sqlite3.connect(
             path.as_uri() + how, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
@@ -272,15 +267,15 @@ def connect_to_ledger(
 
 
 def set_durable(connection: sqlite3.Connection, wait: bool, logged: bool | None = None) -> bool:
-    """Choose whether the next commits wait for the disk. Without a write-ahead log they always do.
+    """Set whether the next commits wait for the disk. Without a write-ahead log they always do.
 
     Args:
         connection: the open file.
-        wait: whether they do.
-        logged: what this returned for the connection before: nobody can take the log away while it is open.
+        wait: whether they wait.
+        logged: the result of an earlier call for this connection. The log can't go away while the file is open.
 
     Returns:
-        Whether there is such a log.
+        Whether the file has a write-ahead log.
     """
     first = logged is None
     if first:
@@ -299,7 +294,7 @@ def wal_path(path: Path) -> Path:
 
 
 def append_row(connection: sqlite3.Connection, row: Row, said: Said | None = None) -> None:
-    """Append a row to the log, and what stands apart for it."""
+    """Append a row to the log, and the content that is stored outside it."""
     connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
     if said is not None:
         connection.execute("INSERT INTO said VALUES (?, ?, ?)", (row.seq, *said))
@@ -311,10 +306,10 @@ def read_version(connection: sqlite3.Connection) -> int:
 
 
 def find_checkpoint(connection: sqlite3.Connection) -> Row | None:
-    """Return the last row that holds a checkpoint, if it follows the row before it; None where there is none.
+    """Return the last row with a checkpoint; None if there is none.
 
     Raises:
-        LedgerError: it does not fit its hash.
+        LedgerError: the row does not fit its hash.
     """
     found = connection.execute(
         "SELECT seq FROM log WHERE kind = 'checkpoint' ORDER BY seq DESC LIMIT 1"
@@ -326,20 +321,20 @@ def find_checkpoint(connection: sqlite3.Connection) -> Row | None:
 
 
 def read_rows_after(connection: sqlite3.Connection, seq: int) -> sqlite3.Cursor:
-    """Read the raw rows of the log after row ``seq``, in order; to be closed where not all are read."""
+    """Read the raw rows of the log after row ``seq``, in order. Close the cursor unless all are read."""
     return connection.execute(
         "SELECT seq, kind, statement, at, body, hash FROM log WHERE seq > ? ORDER BY seq", (seq,)
     )
 
 
 def read_hash(connection: sqlite3.Connection, seq: int) -> object:
-    """Read the hash stored in row ``seq``; None when there is no such row."""
+    """Read the hash stored in row ``seq``; None if there is no such row."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (seq,)).fetchone()
     return row[0] if row else None
 
 
 def read_hashes(connection: sqlite3.Connection, seq: int) -> tuple[object, ...]:
-    """Read the hash stored in row ``seq``, and the one that it had before the ledger was upgraded."""
+    """Read the hash stored in row ``seq``, and its hash before the ledger was upgraded."""
     row = connection.execute("SELECT hash, body FROM log WHERE seq = ?", (seq,)).fetchone()
     if row is None:
         return ()
@@ -348,7 +343,7 @@ def read_hashes(connection: sqlite3.Connection, seq: int) -> tuple[object, ...]:
 
 @contextmanager
 def explain_errors(path: Path | None) -> Iterator[None]:
-    """Raise SQLite's errors as a LedgerError that says what is wrong with the file, and what to do."""
+    """Raise SQLite's errors as a LedgerError with the cause and a remedy."""
     try:
         yield
         return
@@ -363,7 +358,7 @@ _NOTHING = " Nothing was charged."
 
 @contextmanager
 def saying_uncharged() -> Iterator[None]:
-    """Let an error of a reservation that surely was not written say so: SQLite has rolled it back.
+    """Add "Nothing was charged" to the error of a reservation that SQLite rolled back because the disk is full.
 
     Raises:
         LedgerError: the error, with that sentence.
@@ -379,7 +374,7 @@ def saying_uncharged() -> Iterator[None]:
 
 @contextmanager
 def saying_charged(charge: str) -> Iterator[None]:
-    """Let an error after the reservation say that it stays charged, and nothing that is true of earlier errors alone.
+    """Add to an error after the reservation that the charge stays, and drop the sentences about uncharged errors.
 
     Raises:
         LedgerError: the error, with that sentence.
@@ -394,7 +389,7 @@ def saying_charged(charge: str) -> Iterator[None]:
 
 
 _HELD = (
-    f"is held by another process and did not come free in time.{_NOTHING}",
+    f"is locked by another process and was not released in time.{_NOTHING}",
     "run the statement again, or close the other session.",
 )
 _READ_ONLY = (
@@ -420,14 +415,14 @@ _ERRORS = {
     ),
     sqlite3.SQLITE_IOERR: (
         f"can't be written or read: the disk failed or is full.{_WITHOUT}",
-        "check the disk; what was reserved before stays charged.",
+        "check the disk; earlier reservations stay charged.",
     ),
 }
 """The message and the hint for each of SQLite's errors."""
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path | None) -> LedgerError:
-    """Explain what an error of SQLite means for a ledger."""
+    """Return the LedgerError for an error of SQLite."""
     known = _ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     if known is None:
         return damaged_error(f"{'it' if path is None else path} does not read as a whole ledger")
@@ -454,24 +449,24 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"The ledger {path} has format {version}; this dpsql writes format {VERSION}.",
             hint="use the version of dpsql that wrote it (pip install -U dpsql).",
         )
-    if schema != OLDER_TABLES.get(version, TABLES):  # a trigger or a view could quietly undo a charge
+    if schema != OLDER_TABLES.get(version, TABLES):  # a trigger or a view could silently undo a charge
         raise damaged_error("its tables are not those of a ledger")
     if path.stat().st_size <= _CHECKED_WHOLE or version != VERSION:
         check_pages(connection)
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Look at every page of the file.
+    """Check every page of the file.
 
     Raises:
-        LedgerError: some do not fit together.
+        LedgerError: some pages do not fit together.
     """
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise damaged_error("some pages of the file do not fit together")
 
 
 def give_name(draft: Path, path: Path) -> bool:
-    """Give a finished file its name unless that name is taken, and make the name durable."""
+    """Rename a finished file unless the name is taken, and make the name durable."""
     try:
         os.link(draft, path)
     except FileExistsError:

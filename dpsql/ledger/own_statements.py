@@ -1,7 +1,6 @@
-"""A ledger as one of its analysts may see it: their own statements, and the totals of all others.
+"""One analyst's view of a ledger: their own statements, and the totals of the others.
 
-Of others nothing is told but the number of their charges and the sums of these: no text, no time, no name, no number, and no
-user or process of the operating system of anybody's.
+Of other analysts it shows the number and the sums of their charges only: no text, time, name, number, user or process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NOTHING = Fraction(0)
 
 
 class OwnStatements:
-    """The statements of a ledger's analyst. Only what was added since the last look is looked for.
+    """The statements of a ledger's analyst. Each look reads only the statements added since the last one.
 
     Args:
         ledger: opened for the analyst.
@@ -33,7 +32,7 @@ class OwnStatements:
         self._numbers: list[int] = []
         self._seen = 0
         self._settled = 0
-        """The number of the analyst's first statements that are in the sums: nothing about these can change."""
+        """Number of the analyst's first statements in the sums. These are final."""
         self._sums = (0, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
     @property
@@ -42,12 +41,12 @@ class OwnStatements:
         return len(self._list_numbers())
 
     def page(self, start: int, size: int) -> Iterator[Entry]:
-        """Yield up to ``size`` of the analyst's statements, from the one at place ``start`` (0 is the first) on, in order."""
+        """Yield up to ``size`` of the analyst's statements, in order, from place ``start`` (0 is the first)."""
         for number in self._list_numbers()[start : start + size]:
             yield from self._read(number)
 
     def sum_others(self) -> Entry | None:
-        """Return what other analysts were charged in all, as one entry without a number; None where nobody was."""
+        """Return the total charge of other analysts, as one entry without a number; None without charges."""
         held = self.ledger.accountant
         whole = self.ledger.spent_by_all()
         count, epsilon, delta, rho, mu_squared = self._sum_own(held)
@@ -67,7 +66,7 @@ class OwnStatements:
         return self._numbers
 
     def _read(self, number: int) -> list[Entry]:
-        """Return a statement as :func:`conceal_entry` leaves it; nothing of anybody else's."""
+        """Return a statement of the analyst's through :func:`conceal_entry`; nothing for another analyst's."""
         found = self.ledger.walk(number, number)
         return [conceal_entry(entry) for entry in found if entry.analyst == self.ledger.analyst]
 
@@ -85,7 +84,7 @@ class OwnStatements:
 
 
 def conceal_entry(entry: Entry) -> Entry:
-    """Return a statement without what tells of the machine that keeps the ledger, and without the keys of its answers."""
+    """Return a statement without the user, the process and the keys of its answers."""
     return replace(entry, user="", process="", key="", release=None, blocks={}, debited={}, parts={})
 
 
@@ -102,7 +101,7 @@ def _add(
 def _make_total(
     held: Accountant, epsilon: Fraction, delta: Fraction, rho: Fraction, mu_squared: Fraction
 ) -> Event | None:
-    """Return an event with the sums of others, for people to look at: no filter ever adds it."""
+    """Return an event with the sums of others, for display: no filter ever adds it."""
     if held.speaks and (rho if held.currency == "rho" else mu_squared) > 0:
         sigma = compute_root(1 / (2 * rho) if held.currency == "rho" else 1 / mu_squared)
         least = conversions.gaussian_delta(shorten(1 / sigma), epsilon)

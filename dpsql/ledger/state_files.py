@@ -1,23 +1,24 @@
-"""Files that only the user who runs dpsql may read, whatever the umask says.
+"""Files next to a ledger and in the state directory: private files, digests, detection of rollbacks, a server's lock.
 
-Digests of the files that hold data: what tells whether an answer that was paid for is still about the same data.
+Private files are readable by the user who runs dpsql only, with any umask. Digests of data files show whether a
+stored answer is about unchanged data.
 
-The detection of a ledger that is gone, rolled back, copied, or one of two for the same data.
+Two records outside the ledger detect a ledger that is missing, rolled back, copied, or the second one for its data. Both
+are best effort, and no charge depends on them:
 
-Two small memories outside the ledger, both best effort, neither ever needed for a charge to hold:
+* the *mark*, a file ``<ledger>-id`` next to the ledger, with the ledger's number and its last row. A missing ledger with a
+  mark was deleted or moved; a ledger that ends before its mark was rolled back.
+* the *register*, a SQLite file in the user's state directory, with one line per ledger that this user opened: data set,
+  number, path, last row. It detects a second ledger for the data, a copy of a ledger, and a ledger that was deleted or
+  rolled back with its mark.
 
-* the *mark*, a file ``<ledger>-id`` beside the ledger, with the ledger's number and its last row. A ledger
-  that is missing although its mark is there was deleted or moved; one that ends before its mark was rolled
-  back.
-* the *register*, one SQLite file in the user's state directory, with
-  a line per ledger that this user opened: data set, number, path, last row. It notices a second ledger for
-  the same data, a copy of a ledger, a ledger deleted together with its mark, and a ledger that was rolled
-  back together with its mark or without one.
+Both are renewed after each charge. Opening a ledger compares it with both, and refuses a ledger that does not continue the
+recorded rows; reading one warns. Neither detects a deletion on another machine, by another user, or of the ledger with its
+mark and the register, nor a set of files restored together. Against these, keep backups, or keep data and ledger
+under another user of the operating system.
 
-Both are renewed after each charge. Whoever opens a ledger compares it with both and is refused where it does
-not continue what was seen; whoever only reads it is told. What neither notices: a ledger that was deleted on
-another machine, by another user, or with its mark and the register; a set of files restored together. Against
-that only the owner's own backups help, or keeping data and ledger under another user of the operating system.
+A server's lock is a file next to the ledger, released by the operating system when the server's process ends. The owner's
+own sessions need no lock: they may charge while a server runs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ OWNER_ONLY = 0o600
 
 
 def find_state_directory() -> Path:
-    """Return where dpsql remembers things for this user, whether or not it is there.
+    """Return the directory of dpsql's state for this user, whether or not it exists.
 
     It is ``$DPSQL_STATE``, else ``$XDG_STATE_HOME/dpsql``, else ``~/.local/state/dpsql``.
     """
@@ -55,10 +56,10 @@ def find_state_directory() -> Path:
 
 
 def make_state_directory() -> Path:
-    """Return the directory of :func:`find_state_directory`, made with mode 0700 where it is missing.
+    """Return the directory of :func:`find_state_directory`, created with mode 0700 if it is missing.
 
     Raises:
-        OSError: it can't be made.
+        OSError: it can't be created.
     """
     home = find_state_directory()
     make_private_directory(home)
@@ -66,29 +67,29 @@ def make_state_directory() -> Path:
 
 
 def place_ledger(policy: Path) -> Path:
-    """Return where the ledger of a policy file is, unless somebody says otherwise: beside it."""
+    """Return the default path of the ledger of a policy file."""
     return policy.with_name(policy.name + ".ledger")
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory that nobody else may enter; close one of this user's that others may enter.
+    """Create a directory of mode 0700; give an existing one of this user that mode.
 
     Raises:
-        OSError: it can't be made.
+        OSError: it can't be created.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = path.stat()
     if stat.S_IMODE(found.st_mode) != 0o700:
-        # A directory of somebody else keeps its mode: what is put into it is private by its own mode.
+        # Another user's directory keeps its mode; files in it are private by their own mode.
         with suppress(OSError):
             path.chmod(0o700)
 
 
 def make_private_file(path: Path, mode: int = OWNER_ONLY) -> None:
-    """Make an empty file of this mode where there is none, and give an existing one the mode.
+    """Create an empty file of this mode; give an existing one the mode.
 
     Raises:
-        OSError: it can't be made, or belongs to somebody else.
+        OSError: it can't be created, or belongs to another user.
     """
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, mode)
     try:
@@ -98,7 +99,7 @@ def make_private_file(path: Path, mode: int = OWNER_ONLY) -> None:
 
 
 def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
-    """Write a text to a file that has its mode before the first byte is in it.
+    """Write a text to a file that has its mode before the first byte is written.
 
     Raises:
         OSError: it can't be written.
@@ -116,7 +117,7 @@ def write_private(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
 
 
 def read_mode(path: Path) -> int:
-    """Return the mode of a file, for those beside it: 0600, unless its owner opened it to others."""
+    """Return the mode for a ledger's side files: 0600, unless the ledger's owner opened it to others."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o666
     except OSError:
@@ -129,11 +130,11 @@ def _give_mode(descriptor: int, mode: int) -> None:
 
 
 def hash_files(paths: Iterable[str]) -> dict[str, str]:
-    """Return the digest of each file that is there.
+    """Return the digest of each file that exists.
 
-    A file that was only touched, or copied over itself, is the same. Digests are kept in the state directory under the
-    path, size, times and inode of the file, so that a large one is read once. Files that changed a moment ago are
-    read again, for the clock of a file system may not tell two changes apart.
+    A file that was only touched, or copied over itself, keeps its digest. Digests are cached in the state directory by path,
+    size, times and inode, so a large file is read once. Files that changed a moment ago are read again, since a file
+    system's clock may not tell two changes apart.
     """
     found = {}
     with _Digests() as known:
@@ -148,10 +149,10 @@ def _open_database(name: str, table: str) -> Iterator[sqlite3.Connection]:
     """Open a small database of the state directory, with one table.
 
     Raises:
-        OSError, sqlite3.Error: it can't be opened, or is none.
+        OSError, sqlite3.Error: it can't be opened, or is not a database.
     """
     file = make_state_directory() / name
-    with suppress(OSError):  # made by somebody else: SQLite says whether it can be used
+    with suppress(OSError):  # another user's file: SQLite reports whether it can be used
         make_private_file(file)
     with closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as known:
         known.execute("PRAGMA synchronous = OFF")
@@ -160,14 +161,14 @@ def _open_database(name: str, table: str) -> Iterator[sqlite3.Connection]:
 
 
 _KEPT = 10_000
-"""Digests of files that are kept; the oldest are forgotten."""
+"""Greatest number of cached digests; the oldest are dropped."""
 _DIGESTS = "digests (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest TEXT NOT NULL)"
 _SETTLED = 2 * 10**9
-"""Nanoseconds after which the time of a change is trusted to tell it from the next one."""
+"""Nanoseconds after which a modification time tells a change from the next one."""
 
 
 class _Digests(ExitStack):
-    """The digests of files that were read before. Best effort: what can't be kept is computed again."""
+    """The cached digests of files. Best effort: a digest that can't be stored is computed again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +214,7 @@ _REGISTER = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The number of a ledger, and the last row seen of it."""
+    """The number of a ledger, and its last recorded row."""
 
     ledger: str
     seq: int
@@ -221,14 +222,14 @@ class Checkpoint:
 
 
 def checkpoint_path(path: Path) -> Path:
-    """Return the path of the mark beside a ledger."""
+    """Return the path of a ledger's mark."""
     return path.with_name(path.name + "-id")
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """Read the mark beside a ledger; None when there is none.
+    """Read a ledger's mark; None if there is none.
 
-    A mark that can't be read is a mark of an unknown ledger.
+    An unreadable mark is the mark of an unknown ledger.
     """
     try:
         text = checkpoint_path(path).read_text()
@@ -243,9 +244,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(path: Path, mark: Checkpoint) -> None:
-    """Renew the mark, as private as the ledger itself.
+    """Renew the mark, with the mode of the ledger.
 
-    Its loss loses a warning, not a charge, so failures are ignored.
+    Failures are ignored: they lose a warning, not a charge.
     """
     target = checkpoint_path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
@@ -259,13 +260,13 @@ def write_checkpoint(path: Path, mark: Checkpoint) -> None:
 
 
 def explain_missing(path: Path) -> LedgerError | None:
-    """Return the error for a ledger that is not there but has been; None when it is new."""
+    """Return the error for a ledger that is missing although it has a mark; None if it is new."""
     mark = read_checkpoint(path)
     if mark is None:
         return None
     rows = f" It had {mark.seq} rows." if mark.seq else ""
     return LedgerError(
-        f"The ledger {path} was here and is gone; a new one would be a fresh budget for the same data.{rows}",
+        f"The ledger {path} was here and is gone; a new one would be a fresh budget for these data.{rows}",
         hint="restore it from a backup. Only the data owner may begin anew: dpsql ledger adopt --fresh.",
     )
 
@@ -273,7 +274,7 @@ def explain_missing(path: Path) -> LedgerError | None:
 def explain_rollback(
     path: Path, mark: Checkpoint, ledger: str, seq: int, hashes_there: Collection[object]
 ) -> LedgerError | None:
-    """Return the error for a ledger that does not continue what was seen of it; None when it does."""
+    """Return the error for a ledger that does not continue its mark; None if it does."""
     if mark.ledger == "":
         return None
     if mark.ledger != ledger:
@@ -291,12 +292,12 @@ def explain_rollback(
 
 
 def enter_register(path: Path, dataset: str, mark: Checkpoint) -> list[str]:
-    """Enter a ledger into this user's register, and tell what is odd about it, in sentences.
+    """Enter a ledger into this user's register, and return warnings as sentences.
 
     Args:
-        path: where the ledger is.
-        dataset: the data that it is for.
-        mark: the last row that is certainly on the disk; a later one may be lost in a power cut.
+        path: the ledger.
+        dataset: its data set.
+        mark: the last row that is certainly on the disk; a power cut may lose a later one.
     """
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         return _register(known, str(path), dataset, mark)
@@ -304,7 +305,7 @@ def enter_register(path: Path, dataset: str, mark: Checkpoint) -> list[str]:
 
 
 def update_register(path: Path, mark: Checkpoint) -> None:
-    """Note in the register how far a ledger has come. As with the mark, failures are ignored."""
+    """Update the last row of a ledger in the register. Failures are ignored, as for the mark."""
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         known.execute(
             "UPDATE ledgers SET seq = ?, hash = ? WHERE ledger = ? AND path = ? AND seq < ?",
@@ -313,16 +314,16 @@ def update_register(path: Path, mark: Checkpoint) -> None:
 
 
 def leave_register(path: Path, ledger: str) -> None:
-    """Take a ledger out of the register, as its owner decided."""
+    """Remove a ledger from the register, by its owner's decision."""
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         for where, _ in _continued(known, str(path), ledger):
             known.execute("DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where))
 
 
 def read_register(path: Path, ledger: str) -> list[Checkpoint]:
-    """Return what the register saw of a ledger, at this path and at paths that are gone."""
+    """Return the register's marks of a ledger, at this path and at paths that no longer exist."""
     if not (find_state_directory() / _REGISTER[0]).exists():
-        return []  # reading makes nothing
+        return []  # reading creates no file
     with suppress(OSError, sqlite3.Error), _open_database(*_REGISTER) as known:
         return [mark for _, mark in _continued(known, str(path), ledger)]
     return []
@@ -338,7 +339,7 @@ def _continued(known: sqlite3.Connection, path: str, ledger: str) -> list[tuple[
 
 
 def _shorten(where: str, path: str) -> str:
-    """Return how a note names a ledger: by its name where it lies beside this one, with ~ for the home folder elsewhere."""
+    """Return a ledger's name in a note: the file name in the same folder, else the path, with ~ for the home folder."""
     other = Path(where)
     if other.parent == Path(path).parent:
         return other.name
@@ -354,9 +355,7 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoi
     ).fetchall():
         exists, shown = Path(where).exists(), _shorten(where, path)
         if ledger == mark.ledger and exists:
-            told.append(
-                f"a copy of this ledger is at {shown}: what is charged to one is not seen by the other"
-            )
+            told.append(f"a copy of this ledger is at {shown}: charges to one are not seen by the other")
         elif ledger == mark.ledger:
             known.execute(
                 "DELETE FROM ledgers WHERE ledger = ? AND path = ?", (ledger, where)
@@ -376,7 +375,7 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoi
     seen = known.execute(
         "SELECT seq, hash FROM ledgers WHERE ledger = ? AND path = ?", (mark.ledger, path)
     ).fetchone()
-    if seen is not None and seen[0] > mark.seq:  # the mark was lost, the register knows more
+    if seen is not None and seen[0] > mark.seq:  # the mark was lost, and the register is newer
         mark = Checkpoint(mark.ledger, *seen)
     known.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, strftime('%s', 'now'))",
@@ -391,7 +390,7 @@ def _register(known: sqlite3.Connection, path: str, dataset: str, mark: Checkpoi
 
 
 def take_ledger(ledger: Path) -> int:
-    """Take a ledger for this server alone, until its process ends or the descriptor is closed.
+    """Lock a ledger for this server until its process ends or the descriptor is closed.
 
     Raises:
         ServerError: another server has it. LedgerError: its folder can't be written.
@@ -399,7 +398,7 @@ def take_ledger(ledger: Path) -> int:
     try:
         descriptor = os.open(_place_lock(ledger), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY)
     except OSError as error:
-        raise LedgerError(f"nothing can be written beside the ledger {ledger}: {error.strerror}.") from None
+        raise LedgerError(f"the folder of the ledger {ledger} can't be written: {error.strerror}.") from None
     if not _lock(descriptor):
         os.close(descriptor)
         raise ServerError(
@@ -410,14 +409,14 @@ def take_ledger(ledger: Path) -> int:
 
 
 def is_served(ledger: Path) -> bool:
-    """Tell whether a server has a ledger now."""
+    """Return whether a server has a ledger now."""
     with _trying(ledger) as free:
         return not free
 
 
 @contextmanager
 def keep_servers_away(ledger: Path) -> Iterator[None]:
-    """Let no server take a ledger within the block.
+    """Keep servers from taking a ledger within the block.
 
     Raises:
         LedgerError: a server has it.
@@ -433,10 +432,10 @@ def keep_servers_away(ledger: Path) -> Iterator[None]:
 
 @contextmanager
 def _trying(ledger: Path) -> Iterator[bool]:
-    """Yield whether no server has the ledger; where none has, none can take it within the block."""
+    """Yield whether the ledger is free; if it is, no server can take it within the block."""
     try:
         descriptor = os.open(_place_lock(ledger), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # no server of this user ever had it
+    except OSError:  # no server ever had it
         yield True
         return
     try:

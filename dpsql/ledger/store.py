@@ -1,11 +1,12 @@
-"""The holder of an open reservation, and whether that process is certainly gone.
+"""The connection to a ledger's file and the account of its log: one writer at a time, always up to date.
 
-Only ever used to give something back (hits that an interactive threshold did not find) and to show a word in
-a table; so every doubt is answered with "alive".
+After any error nothing is half-written or half-summed. A reservation's process is identified, so that a later session
+can tell that it is certainly gone. That only settles thresholds' unused hits and labels a table, so every doubt means alive.
 
-The open file of a ledger, and the account that its log amounts to: one writer at a time, never behind.
-
-Everything that goes wrong here ends the same way: nothing half-written, nothing half-summed, an honest error.
+A ledger of version 1 stored texts inside the rows, and answers inside the ledger. The upgrade keeps a copy of it. It
+writes each row anew, with its number and time, in a new chain; texts move out of the rows, behind a salted digest. The
+body keeps the row's earlier hash, so that an older mark is still recognised, and a last row ``upgrade`` has the last
+hash of the older chain. All of it is one transaction on the file: open sessions of an older dpsql find other hashes and stop.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from dpsql.ledger.log_file import START, VERSION, Row, Said, damaged_error, link
 from dpsql.ledger.terms import Terms
 
 _APART = {"reserve": ("text", "key"), "refuse": ("text", "reason"), "settle": ("release", "blocks")}
-"""The parts of a body of version 1 that stand apart since."""
+"""Parts of a version-1 body that are stored outside the row since."""
 
 
 def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Return a connection to the ledger in the form of this version.
+    """Return a connection to the ledger in this version's format.
 
     Args:
-        connection: to the ledger of an earlier version; it is closed where another one is returned.
-        path: where the ledger is.
-        read_only: leave the file as it is, and return an upgraded copy that nobody else sees.
+        connection: to a ledger of an earlier version; closed if another connection is returned.
+        path: the ledger.
+        read_only: leave the file unchanged, and return an upgraded private copy.
 
     Raises:
         LedgerError: the ledger is damaged, or can't be written.
@@ -59,7 +60,7 @@ def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: boo
         log_file.set_durable(connection, True)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if log_file.read_version(connection) < VERSION:  # another process may have been quicker
+            if log_file.read_version(connection) < VERSION:  # unless another process was quicker
                 copy = _keep_copy(connection, path)
                 _move_answers(connection, path)
                 _rewrite(connection, copy.name)
@@ -73,7 +74,7 @@ def upgrade_ledger(connection: sqlite3.Connection, path: Path, *, read_only: boo
 
 
 def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy the ledger as it is to a file that nobody else may read, and nobody write."""
+    """Copy the unchanged ledger to a file that only its owner may read, and nobody may write."""
     version = log_file.read_version(connection)
     for number in range(1, 1000):
         copy = path.with_name(f"{path.name}-version-{version}" + (f"-{number}" if number > 1 else ""))
@@ -83,10 +84,10 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
             continue
         except OSError as error:
             raise LedgerError(
-                f"The ledger {path} can't be upgraded: no copy can be kept beside it ({error.strerror}).",
+                f"The ledger {path} can't be upgraded: no copy can be kept in its folder ({error.strerror}).",
                 hint="ask the data owner: dpsql ledger upgrade.",
             ) from None
-        # Not from ``connection``, whose transaction would hold it up: nobody else writes meanwhile.
+        # A second connection, since the transaction of ``connection`` would block the copy. No other process writes meanwhile.
         with (
             closing(log_file.connect_to_ledger(path, read_only=True)) as read,
             closing(sqlite3.connect(copy)) as kept,
@@ -94,11 +95,11 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
             read.backup(kept)
         copy.chmod(0o400)
         return copy
-    raise LedgerError(f"The ledger {path} can't be upgraded: too many copies of it are beside it.")
+    raise LedgerError(f"The ledger {path} can't be upgraded: its folder has too many copies of it.")
 
 
 def _move_answers(connection: sqlite3.Connection, path: Path) -> None:
-    """Write the answers to the file of their own, before the ledger says that they are there."""
+    """Write the answers to their own file, before the ledger records that they are there."""
     answers = AnswerStore(path)
     try:
         for key, statement, release in connection.execute("SELECT key, statement, release FROM replay"):
@@ -139,14 +140,14 @@ def _read_older(connection: sqlite3.Connection) -> Iterator[Row]:
 
 
 def identify_process(pid: int | None = None) -> str:
-    """Identify this process (or ``pid``) on this boot of this machine, even when process numbers come round."""
+    """Return an identifier of this process (or ``pid``) on this boot of this machine, safe against reused numbers."""
     pid = os.getpid() if pid is None else pid
     boot = _text(Path("/proc/sys/kernel/random/boot_id"))
     return "|".join([socket.gethostname(), boot, _namespace(), str(pid), _started(pid)])
 
 
 def is_certainly_gone(other: str) -> bool:
-    """Decide whether ``other`` was a process of this boot and namespace that does not run any more."""
+    """Return whether ``other`` was a process of this boot and namespace that does not run any more."""
     parts, mine = other.split("|"), identify_process().split("|")
     if len(parts) != 5 or parts[:3] != mine[:3] or not mine[1] or not parts[3].isdigit():
         return False
@@ -169,9 +170,9 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot; empty for no such process, or no /proc."""
+    """Return the start of a process in clock ticks since boot; empty without such a process or without /proc."""
     fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in "ZX":  # a zombie has finished: nothing of it can answer any more
+    if len(fields) < 20 or fields[0] in "ZX":  # a zombie has finished
         return ""
     return fields[19]
 
@@ -184,7 +185,7 @@ def _text(path: Path) -> str:
 
 
 class Write(Protocol):
-    """Appends a row: its kind, its statement (0: none), what it says, and what is said apart from the chain."""
+    """Appends a row: its kind, its statement (0: none), its body, and its content outside the chain."""
 
     def __call__(
         self, kind: str, statement: int, body: dict[str, Any], content: Mapping[str, Any] | None = None, /
@@ -192,7 +193,7 @@ class Write(Protocol):
 
 
 ROWS_BETWEEN_CHECKPOINTS = 1000
-"""Rows after which a checkpoint is written: at most so many are read when a ledger is opened, and a few more."""
+"""Rows between checkpoints, which limit the rows read on opening."""
 
 _PAGE = 2000
 
@@ -202,8 +203,8 @@ class LedgerStore:
 
     Args:
         path: the file; None for a new ledger in memory, which begins with ``first``.
-        terms: the terms that rule the sums; None for those that the ledger grants.
-        keep_answers: bytes of answers that are kept; None for no limit.
+        terms: the terms that rule the sums; None for the granted ones.
+        keep_answers: greatest size of the stored answers in bytes; None for no limit.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class LedgerStore:
         self._closed = False
         self._wal: tuple[int, int] | None = None
         self._logged: bool | None = None
-        """True where the open connection has a write-ahead log; None where nobody has looked yet."""
+        """Whether the open connection has a write-ahead log; None if unknown."""
         self._connection: sqlite3.Connection | None = connection or self._connect()
         self._file = None if path is None else _inode(path)
         if first is not None:
@@ -241,7 +242,7 @@ class LedgerStore:
 
     @property
     def charges(self) -> bool:
-        """True where something can be charged: not to a copy, nor to what is only read."""
+        """Whether charges are possible: not to a copy, nor to a ledger that is only read."""
         return self.path is not None and not self._read_only
 
     def copy(self, terms: Terms) -> LedgerStore:
@@ -269,22 +270,22 @@ class LedgerStore:
             yield connection
 
     def current(self) -> Account:
-        """Return the account, with what other processes wrote by now."""
+        """Return the account, with other processes' rows so far."""
         with self.reading():
             return self.account
 
     def hashes_at(self, seq: int) -> tuple[object, ...]:
-        """Return the hash stored in a row, and the one it had before an upgrade; none when there is no such row."""
+        """Return the hash of a row and its hash before an upgrade; empty if there is no such row."""
         with self.reading() as connection:
             return log_file.read_hashes(connection, seq)
 
     def find_entry(self, number: int) -> Entry | None:
-        """Return one statement; None where there is no such number."""
+        """Return one statement; None if there is no such number."""
         with self.reading() as connection:
             return read_one_entry(connection, number, self.account.forgotten)
 
     def entries(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the statements from number ``first`` to ``last``, as they are when their page is read."""
+        """Yield the statements from number ``first`` to ``last``, each page as it is when it is read."""
         for start in range(max(1, first), last + 1, _PAGE):
             with self.reading() as connection:
                 page = list(
@@ -293,7 +294,7 @@ class LedgerStore:
             yield from page
 
     def list_statements(self, analyst: str, after: int) -> list[int]:
-        """Return the numbers of one analyst's statements beyond a number, in order. No row is checked here."""
+        """Return the numbers of one analyst's statements after a number, in order. Rows are not checked here."""
         with self.reading() as connection:
             rows = connection.execute(
                 "SELECT DISTINCT statement FROM log WHERE statement > ? AND kind IN ('reserve', 'refuse', 'spend', 'debit') "
@@ -304,16 +305,16 @@ class LedgerStore:
 
     @property
     def checkpoint_is_due(self) -> bool:
-        """True where reading on from the last checkpoint has become long."""
+        """Whether the last checkpoint is too far back."""
         since = self.account.seq - (0 if self._folded_whole else self.account.sealed)
         return self.charges and since >= ROWS_BETWEEN_CHECKPOINTS
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[tuple[Write, sqlite3.Connection]]:
-        """Run one transaction: take the write lock, read what others wrote, decide and append, commit.
+        """Run one transaction: take the write lock, read others' rows, decide and append, commit.
 
-        With ``durable`` the rows are on the disk when the block ends; without, they may be lost in a power
-        cut (not when a process dies).
+        With ``durable`` the rows are on the disk when the block ends; without, a power cut may lose them (a crash of the process
+        does not).
         """
         rows: list[Row] = []
 
@@ -355,7 +356,7 @@ class LedgerStore:
 
     @contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection of this process. On any error roll back, and fold the log afresh next time."""
+        """Yield the connection of this process. After any error, roll back and fold the log afresh next time."""
         with log_file.explain_errors(self.path):
             connection = self._connected()
             try:
@@ -393,7 +394,7 @@ class LedgerStore:
             self._connection = None
 
     def _before_fork(self) -> None:
-        """Let go of the file, since SQLite's locks don't survive a fork. Both processes open it again."""
+        """Release the file, since SQLite's locks do not survive a fork. Both processes open it again."""
         self._lock.acquire()
         if self.path is not None:
             with suppress(sqlite3.Error):
@@ -411,16 +412,16 @@ class LedgerStore:
         self._trusted = False
 
     def _catch_up(self, connection: sqlite3.Connection) -> Account:
-        """Fold the rows written since, after checking that the log still goes through the last one."""
+        """Fold the rows written since, after checking that the log still contains the last one."""
         if not self._trusted:
             checkpoint = log_file.find_checkpoint(connection)
             self.account = (
                 Account(self._terms) if checkpoint is None else Account.restore(checkpoint, self._terms)
             )
         elif self.path is None:
-            return self.account  # nobody else can write there
+            return self.account  # no other process can write there
         account = self.account
-        # an error that somebody keeps must not keep rows half read: what is read later would be as old as they are
+        # a kept error must not keep the cursor open: later reads would see the old rows
         with closing(log_file.read_rows_after(connection, max(0, account.seq - 1))) as rows:
             if account.seq and (next(rows, None) or ("",))[-1] != account.head:
                 raise damaged_error(f"row {account.seq} is not the one that was written")
@@ -432,14 +433,14 @@ class LedgerStore:
         return self.account
 
     def _fold_whole(self, connection: sqlite3.Connection) -> None:
-        """Fold the log from the first row on, under limits whose sums no checkpoint holds."""
+        """Fold the log from the first row on, under limits without sums in a checkpoint."""
         self.account = Account(self._terms, self.account.limits)
         with closing(log_file.read_rows_after(connection, 0)) as rows:
             self._fold(verify_rows(rows))
         self._folded_whole = True
 
     def _fold(self, rows: Iterable[Row]) -> None:
-        self._trusted = False  # until done: an interruption in the middle must not leave half a sum
+        self._trusted = False  # until done: an interruption must not leave half a sum
         self.account.apply(rows)
         self._trusted = True
 
@@ -456,7 +457,7 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 class ReplacedLedgerError(LedgerError):
-    """The error of a ledger whose file was removed or replaced while it was open."""
+    """The error for a ledger whose file was removed or replaced while it was open."""
 
 
 def _moved_error(path: Path) -> ReplacedLedgerError:
@@ -467,10 +468,10 @@ def _moved_error(path: Path) -> ReplacedLedgerError:
 
 
 def find_existing(path: str | Path) -> Path:
-    """Return the path of a ledger that is there.
+    """Return the path of an existing ledger.
 
     Raises:
-        LedgerError: there is none; it says so where there has been one.
+        LedgerError: there is none, or it is gone.
     """
     where = Path(path).expanduser().resolve()
     if not where.exists():
@@ -479,7 +480,7 @@ def find_existing(path: str | Path) -> Path:
 
 
 def find_replaced(path: Path, book: LedgerStore) -> LedgerError | None:
-    """Return the error for a ledger that does not continue what its mark and the register saw of it."""
+    """Return the error for a ledger that does not continue its mark and the register."""
     register = state_files.read_register(path, book.account.ledger_id)
     return explain_replaced(path, book, state_files.read_checkpoint(path), *register)
 
@@ -487,7 +488,7 @@ def find_replaced(path: Path, book: LedgerStore) -> LedgerError | None:
 def explain_replaced(
     path: Path, book: LedgerStore, *seen: state_files.Checkpoint | None
 ) -> LedgerError | None:
-    """Return the error for a ledger that does not continue what was seen of it."""
+    """Return the error for a ledger that does not continue one of the marks; None if it continues all."""
     for mark in filter(None, seen):
         there = book.hashes_at(
             mark.seq
@@ -505,7 +506,7 @@ def _before_fork() -> None:
 
 def _in_parent() -> None:
     for book in list(_OPEN):
-        with suppress(RuntimeError):  # opened by another thread in between: never locked here
+        with suppress(RuntimeError):  # opened meanwhile by another thread: not locked here
             book._lock.release()
 
 

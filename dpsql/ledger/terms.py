@@ -1,9 +1,8 @@
-"""The terms of a ledger: the budget granted, whose presence is protected, the data set, the shares.
+"""The terms of a ledger: the granted budget, the privacy units, the data set, the shares.
 
-A ledger keeps the terms that its owner granted. A session may always run under *tighter* terms: a smaller
-budget, a smaller share, fewer tables, other bounds (bounds do not enter what was promised; they enter each
-event). Anything that grants more, or changes what the promise is about, is the owner's to say, once and in
-the log: ``Ledger.adopt``, or ``dpsql ledger adopt``.
+A ledger stores the terms that its owner granted. A session may run under *tighter* terms: a smaller budget, a smaller
+share, fewer tables, other bounds. Bounds are part of each event, not of the promise. Only the owner may grant more or
+change the subject of the promise, which the log records: ``Ledger.adopt``, or ``dpsql ledger adopt``.
 
 | in the policy | a session may | only the owner, by adopting |
 |---|---|---|
@@ -51,9 +50,9 @@ class Terms:
     shares: Mapping[str, Share]
     policy: str
     delta_share: Fraction | None = None
-    """The part of delta for mechanisms with one of their own; None in a ledger that is older than the choice."""
+    """The part of delta for mechanisms with a delta of their own; None in a ledger older than this choice."""
     own: Amount | None = None
-    """The budget, where it was granted in mu or rho; epsilon is then what it comes to at :attr:`at_delta`."""
+    """The budget, if it was granted in mu or rho; epsilon is then its equivalent at :attr:`at_delta`."""
     own_shares: Mapping[str, Fraction] = field(default_factory=dict)
     """The analysts' shares in that currency."""
 
@@ -80,13 +79,13 @@ class Terms:
 
     @property
     def mechanism_share(self) -> Fraction:
-        """The share that counts: a tenth in ledgers that are older than the choice, for so they were opened."""
+        """The share in force: a tenth in ledgers older than the choice, as they were opened with."""
         return OLDER_SHARE if self.delta_share is None else self.delta_share
 
     def open_filter(self, whose: str | None = None) -> Accountant:
         """Open the filter of these terms, for the whole or for an analyst's share.
 
-        An accountant that does not count in the budget's own currency reads it as the pair that it comes to.
+        An accountant of another currency than the budget's reads the budget as its (epsilon, delta).
         """
         epsilon, delta = (self.epsilon, self.delta) if whose is None else self.shares[whose]
         own = self.own
@@ -96,7 +95,7 @@ class Terms:
         return _open_own(self.accountant, own.currency, amount, (epsilon, delta), self.mechanism_share)
 
     def counted_by(self, accountant: str) -> Terms:
-        """Return the same terms as another accountant would count."""
+        """Return these terms under another accountant."""
         return replace(self, accountant=accountant)
 
     @property
@@ -105,7 +104,7 @@ class Terms:
         return self.delta or USUAL_DELTA
 
     def limits(self) -> tuple[object, ...]:
-        """Return all that a filter is solved from: two terms with equal limits count alike."""
+        """Return everything that a filter is solved from; terms with equal limits add up alike."""
         share = self.mechanism_share if self._splits else None
         own = (self.own, dict(self.own_shares))
         return self.accountant, self.epsilon, self.delta, share, dict(self.shares), own
@@ -160,10 +159,10 @@ class Terms:
             raise damaged_error("the terms it was opened for can't be read") from None
 
     def grants(self, asked: Terms, *, adopting: bool = False) -> list[str]:
-        """List what ``asked`` wants beyond these granted terms; empty when a session may run under it.
+        """List the changes in ``asked`` that exceed these granted terms; empty if a session may run under ``asked``.
 
-        A ledger that is older than the choice of a share of delta goes on with a tenth under a policy that does not
-        choose either; when the owner adopts a policy, that is the choice.
+        A ledger older than the choice of a share of delta keeps a tenth under a policy that does not choose a share either. Once
+        the owner adopts a policy, the policy's share holds.
         """
         wants = []
         if asked.dataset != self.dataset:
@@ -198,7 +197,7 @@ class Terms:
         return wants
 
     def _compare_sources(self, asked: Terms) -> str:
-        """Say which tables lie in other files than those that the ledger is kept for."""
+        """Describe the tables whose files differ from those in the ledger's policy."""
         was, now = _read_sources(self.policy), _read_sources(asked.policy)
         told = [
             f"{name} was in {was[name]} and is now in {now[name]}"
@@ -210,7 +209,7 @@ class Terms:
         return ", ".join(told) or "files of the same names in another place, or another database"
 
     def list_weaker(self, asked: Terms) -> list[str]:
-        """List in sentences where ``asked`` protects less than these terms, and where it changes what was protected so far."""
+        """List, in sentences, the changes by which ``asked`` protects less, or protects another unit, than these terms."""
         told = [
             f"{name} is public from now on: its rows may be shown as they are, whatever the budget says."
             for name in asked.public
@@ -222,19 +221,19 @@ class Terms:
                 continue
             if was == "ROW":
                 told.append(
-                    f"what was answered about {name} so far protects single rows alone; of one {now} it may tell many times "
+                    f"earlier answers about {name} protect single rows only; about one {now} they may reveal many times "
                     "as much as the budget says."
                 )
             else:
                 whose = "single rows alone" if now == "ROW" else f"one {now}"
                 told.append(
-                    f"{name} no longer protects each {was}. From now on the budget bounds what is told about {whose}, and no "
-                    f"longer what is told about one {was}."
+                    f"{name} no longer protects each {was}. From now on the budget bounds the loss of {whose}, and no "
+                    f"longer the loss of one {was}."
                 )
         return told
 
     def _whole(self, asked: Terms) -> tuple[str, Fraction, Fraction]:
-        """Return the sign of the budget's currency, the budget, and what ``asked`` wants of it."""
+        """Return the sign of the budget's currency, the budget, and the budget that ``asked`` wants."""
         if self.own is None:
             return "ε", self.epsilon, asked.epsilon
         wanted = asked.own or self.own
@@ -242,7 +241,7 @@ class Terms:
 
     @property
     def _splits(self) -> bool:
-        accountant = ACCOUNTANTS.get(self.accountant)  # a later version's has none here
+        accountant = ACCOUNTANTS.get(self.accountant)  # unknown: from a later version
         return accountant is not None and accountant.has_rule and self.delta > 0
 
     def under(self, granted: Terms) -> Terms:
@@ -250,7 +249,7 @@ class Terms:
         return replace(self, delta_share=None) if granted.delta_share is None and granted._splits else self
 
     def adopting(self, asked: Terms) -> Terms:
-        """Return the terms after an owner adopted ``asked``: a table that was ever private stays known as such."""
+        """Return the terms after the owner adopted ``asked``. Tables that were ever private stay recorded as private."""
         kept = {name: unit for name, unit in self.units.items() if name not in asked.public}
         return Terms(**{**asked.__dict__, "units": {**kept, **asked.units}})
 
@@ -258,7 +257,7 @@ class Terms:
 def open_own_filters(
     accountant: str, epsilon: Fraction, delta: Fraction, share: Fraction, shares: Mapping[str, Any], own: Mapping[str, Any]
 ) -> tuple[tuple[str | None, Accountant], ...]:  # fmt: skip
-    """Open the filters of a budget in its own currency, as :meth:`Terms.own_to_json` wrote it: the whole's, then the shares'."""
+    """Open the filters of a budget in mu or rho, from :meth:`Terms.own_to_json`: the whole's, then the shares'."""
     currency = own["currency"]
     amounts: dict[str | None, tuple[Fraction, Share]] = {None: (Fraction(own["amount"]), (epsilon, delta))}
     for name, (e, d) in shares.items():
@@ -273,7 +272,7 @@ def _open_own(accountant: str, currency: str, amount: Fraction, pair: Share, sha
 
 
 def _find_share(analyst: Analyst, budget: Budget) -> Share:
-    """Return the epsilon and delta of an analyst's share; of one in mu or rho what it comes to."""
+    """Return the epsilon and delta of an analyst's share; for mu or rho, the equivalent pair."""
     delta = budget.delta if analyst.delta is None else analyst.delta
     if analyst.mu is not None or analyst.rho is not None:
         own = (
@@ -284,7 +283,7 @@ def _find_share(analyst: Analyst, budget: Budget) -> Share:
 
 
 def _read_own(body: Any) -> dict[str, Any]:
-    """Read the budget in its own currency, and the shares; nothing where it is in epsilon."""
+    """Read the budget in mu or rho, and the shares; empty for a budget in epsilon."""
     if body is None:
         return {}
     currency, amount = _text(body["currency"]), parse_amount(body["amount"])
@@ -310,7 +309,7 @@ def _share(value: object) -> Fraction | None:
 
 
 def _read_sources(policy: str) -> dict[str, str]:
-    """Return where a policy has its tables, by their names; nothing of a text that is no policy."""
+    """Return the sources of a policy's tables by name; empty if the text is not a policy."""
     try:
         tables = tomllib.loads(policy).get("tables", {})
     except tomllib.TOMLDecodeError:
@@ -319,7 +318,7 @@ def _read_sources(policy: str) -> dict[str, str]:
 
 
 def _unit(table: Table) -> str:
-    """Return the way that decides whose row it is, and what parts it; further ways promise nothing."""
+    """Return the first privacy unit and its period. Further ways to the unit promise nothing."""
     unit = "ROW" if table.unit_text is None else " ".join(table.unit_text.split())
     return unit if table.period is None else f"{unit} with {table.period}"
 

@@ -1,7 +1,7 @@
-"""An owner's work on a ledger beside granting terms: verify, back up, restore, have texts forgotten, upgrade.
+"""The owner's work on a ledger: verify, back up, restore, forget texts, upgrade.
 
-A backup is taken while sessions run. To restore one is the owner's way past the detection of rollbacks: what was charged
-since is charged to the restored ledger as well, so no answer that left is ever unpaid.
+A backup is taken while sessions run. Restoring one is the owner's way around the detection of rollbacks: charges since the
+backup are charged to the restored ledger as well, so no released answer is ever unpaid.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dpsql.ledger.store import LedgerStore, find_existing, find_replaced, get_us
 from dpsql.privacy.events import Event, GroupSelection, PureDP
 
 _PATIENCE_MS = 200
-"""Milliseconds that SQLite's log is held for readers to end, before it is left as it is."""
+"""Milliseconds to wait for readers of SQLite's log."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The counts of what a whole verification looked at."""
+    """The counts of a whole verification."""
 
     rows: int
     statements: int
@@ -43,7 +43,7 @@ class Verified:
     head: str
 
     def sentence(self) -> str:
-        """Say it in one line."""
+        """Return the counts as one line."""
         counted = [(self.rows, "row"), (self.statements, "statement"), (self.checkpoints, "checkpoint")]
         counted += [(self.answers, "stored answer")]
         told = ", ".join(f"{many} {what}{'' if many == 1 else 's'}" for many, what in counted)
@@ -83,7 +83,7 @@ def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account
         (str(log_file.parse_object(str(body), seq).get("before")) for seq, body in before), default=""
     )
     if connection.execute("SELECT count(*) FROM said WHERE seq NOT IN (SELECT seq FROM log)").fetchone()[0]:
-        raise damaged_error("something was said in a row that is not there")
+        raise damaged_error("a content has no row")
     account, checkpoints, forgotten = Account(None, sorted(limits)), 0, 0
     texts = _Texts(connection)
     for row in verify_rows(log_file.read_rows_after(connection, 0)):
@@ -98,7 +98,7 @@ def _verify_rows(connection: sqlite3.Connection) -> tuple[int, int, int, Account
 
 
 class _Texts:
-    """The contents that stand apart from the rows, read in their order."""
+    """The contents outside the rows, read in order."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._rows = connection.execute("SELECT seq, salt, content FROM said ORDER BY seq")
@@ -112,7 +112,7 @@ class _Texts:
 
 
 def _check_sums(account: Account, body: dict[str, object], seq: int) -> None:
-    """Compare a checkpoint with what the rows before it add up to."""
+    """Compare a checkpoint with the fold of the rows before it."""
     found = account.seal()
     wrong = [
         name
@@ -121,7 +121,7 @@ def _check_sums(account: Account, body: dict[str, object], seq: int) -> None:
     ]
     sums = body["sums"]
     if wrong or not isinstance(sums, dict) or not compare_sums(sums, account.sums):
-        raise damaged_error(f"the checkpoint in row {seq} is not what the rows before it add up to")
+        raise damaged_error(f"the checkpoint in row {seq} is not the sum of the rows before it")
 
 
 def _verify_answers(book: LedgerStore, path: Path) -> int:
@@ -136,16 +136,16 @@ def _verify_answers(book: LedgerStore, path: Path) -> int:
 
 
 def back_up(path: str | Path, file: str | Path) -> Verified:
-    """Copy a ledger to a file that must not exist, while sessions may go on; and verify the copy.
+    """Copy a ledger to a new file, while sessions may go on, and verify the copy.
 
-    The stored answers stay where they are: charges need nothing of them.
+    The stored answers are not copied: charges do not depend on them.
 
     Args:
         path: the ledger.
-        file: the copy, which nobody else may read.
+        file: the copy, readable by its owner only; it must not exist.
 
     Raises:
-        LedgerError: the ledger can't be trusted, or the copy not be written.
+        LedgerError: the ledger can't be trusted, or the copy can't be written.
     """
     where, target = find_existing(path), Path(file).expanduser().resolve()
     with closing(LedgerStore(where, None, read_only=True)) as book:
@@ -163,7 +163,7 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, state_files.OWNER_ONLY))
         with log_file.explain_errors(target), closing(sqlite3.connect(draft)) as copy:
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
         with draft.open("rb") as made:
             os.fsync(made.fileno())
         if not log_file.give_name(draft, target):
@@ -183,33 +183,33 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
 def restore_ledger(
     path: str | Path, file: str | Path, spent: tuple[Fraction, Fraction] | None = None
 ) -> tuple[str, ...]:
-    """Put a backup in the place of a ledger, with what was charged since written off as spent.
+    """Replace a ledger by a backup, with the charges since then written off as spent.
 
-    Where the ledger that is there can be read as a whole and continues the backup, the charges since are taken from it,
-    one by one. Else the owner says what they were.
+    If the present ledger can be read as a whole and continues the backup, the charges are taken from it. Otherwise the owner
+    gives them.
 
     Args:
         path: the ledger.
         file: the backup.
-        spent: epsilon and delta of what was charged since the backup, counted against the whole and every share.
+        spent: epsilon and delta charged since the backup, counted against the whole and every share.
 
     Returns:
-        What was done, in sentences.
+        The steps taken, in sentences.
 
     Raises:
-        LedgerError: the backup can't be trusted or is of another ledger; what was charged since is not known; or a server
-            has the ledger.
+        LedgerError: the backup can't be trusted or is of another ledger; the charges since are unknown; or a server has the
+            ledger.
     """
     where, source = Path(path).expanduser().resolve(), find_existing(file)
     checked = _verify_backup(source)
-    # Nobody charges between what is read of the old ledger and the end of it, and no server goes on with the old file.
+    # No charge arrives between reading the old ledger and replacing it, and no server goes on with the old file.
     with keep_servers_away(where), _held(where):
         return _put_back(where, source, checked, spent)
 
 
 @contextmanager
 def _held(where: Path) -> Iterator[None]:
-    """Keep every writer out of a ledger, where there is one that can be written at all."""
+    """Keep other writers out of a ledger, if it exists and can be written."""
     with ExitStack() as stack:
         error: sqlite3.Error | None = None
         try:
@@ -218,7 +218,7 @@ def _held(where: Path) -> Iterator[None]:
                 closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30))
             )
             held.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as found:  # gone or damaged: nobody can charge to it
+        except sqlite3.Error as found:  # gone or damaged: no process can charge to it
             error = found
         if error is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             raise log_file.explain_sqlite_error(error, where)
@@ -231,9 +231,9 @@ def _put_back(
     lost = _find_lost(where, source, checked)
     if lost is None and spent is None:
         raise LedgerError(
-            f"What was charged since row {checked.seq} of the backup is not known: the ledger {where} is gone, damaged, or "
+            f"The charges since row {checked.seq} of the backup are unknown: the ledger {where} is gone, damaged, or "
             "no continuation of it.",
-            hint="say what is to be written off as spent: --spent EPSILON [--spent-delta DELTA].",
+            hint="give the amount to write off as spent: --spent EPSILON [--spent-delta DELTA].",
         )
     charges = [_Lost(e.analyst, e.user, e.event, e.text) for e in lost or () if e.event is not None]
     charges += [_Lost(e.analyst, e.user, e.debit, e.text, "debit") for e in lost or () if e.debit is not None]
@@ -256,26 +256,26 @@ def _put_back(
 
 
 def make_spent_event(epsilon: Fraction, delta: Fraction) -> Event:
-    """Return the event of answers of which only (epsilon, delta) is known.
+    """Return the event of answers with a known (epsilon, delta) only.
 
     Raises:
         LedgerError: no loss.
     """
     if epsilon <= 0 or not 0 <= delta < 1:
-        raise LedgerError("What is written off has an epsilon above 0, and a delta from 0 to below 1.")
-    # Selected groups promise (epsilon, delta) and nothing sharper, in every currency.
+        raise LedgerError("A write-off needs an epsilon above 0, and a delta from 0 to below 1.")
+    # Group selection is (epsilon, delta) and nothing sharper, in every currency.
     return GroupSelection(epsilon, delta) if delta else PureDP(epsilon)
 
 
 def _verify_backup(source: Path) -> Account:
-    """Return the account of a backup, read from its first row on. Neither a mark nor the register is asked."""
+    """Return the account of a backup, read from its first row on. The mark and the register are not compared."""
     with closing(LedgerStore(source, None, read_only=True)) as book, book.reading() as connection:
         log_file.check_pages(connection)
         return _verify_rows(connection)[3]
 
 
 def _find_lost(where: Path, source: Path, backup: Account) -> list[Entry] | None:
-    """Return what was charged since the backup; None where that is not known."""
+    """Return the charges since the backup; None if they are unknown."""
     try:
         with closing(LedgerStore(where, None, read_only=True)) as book:
             if find_replaced(where, book) is not None:
@@ -292,11 +292,11 @@ def _find_lost(where: Path, source: Path, backup: Account) -> list[Entry] | None
     marks = [mark for mark in seen if mark is not None]
     with closing(LedgerStore(source, None, read_only=True)) as book:
         held = (m.ledger == backup.ledger_id and m.hash in book.hashes_at(m.seq) for m in marks)
-        return [] if marks and all(held) else None  # a charge renews the mark, so none came after the backup
+        return [] if marks and all(held) else None  # a charge renews the mark, so none followed the backup
 
 
 class _Lost(NamedTuple):
-    """A charge that is written off: to the whole and a share, to the share alone (debit), or to everybody."""
+    """A charge that is written off: to the whole and a share, to the share only (debit), or to everybody."""
 
     analyst: str
     user: str
@@ -324,7 +324,7 @@ def _write_off(draft: Path, charges: list[_Lost], said: str) -> Checkpoint:
 
 
 def _move_away(where: Path) -> Path | None:
-    """Give the ledger that is there another name, with the side files that belong to it."""
+    """Rename the present ledger and its side files."""
     if not where.exists():
         return None
     for number in range(1, 1000):
@@ -338,7 +338,7 @@ def _move_away(where: Path) -> Path | None:
 
 
 def _drop_unknown_answers(where: Path) -> None:
-    """Drop the stored answers that the restored ledger does not know as paid."""
+    """Drop the stored answers that the restored ledger has not charged."""
     answers = AnswerStore(where)
     with closing(LedgerStore(where, None, read_only=True)) as book:
         unknown = set()
@@ -356,17 +356,17 @@ def _drop_unknown_answers(where: Path) -> None:
 
 
 def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
-    """Blank what was said before a day: texts, reasons of refusals, and the answers that are stored, with their keys.
+    """Blank the texts, reasons of refusals and stored answers before a day, with their keys.
 
-    Charges, outcomes and the chain stay. Sessions may go on meanwhile; where one is reading, what was blanked may stay
-    in SQLite's own log until the next time.
+    Charges, outcomes and the chain stay. Sessions may go on meanwhile; if one is reading, blanked bytes may stay in SQLite's
+    log until the next run.
 
     Args:
         path: the ledger.
         before: the day, in UTC.
 
     Returns:
-        What was done, in sentences.
+        The steps taken, in sentences.
 
     Raises:
         LedgerError: the ledger can't be trusted or written.
@@ -396,7 +396,7 @@ def forget_before(path: str | Path, before: date) -> tuple[str, ...]:
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:
-    """Empty SQLite's log; return whether somebody reads it. Nobody can write meanwhile, so it waits shortly for readers."""
+    """Empty SQLite's log; return whether a reader prevents it. This blocks writers, so it waits only shortly."""
     (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:
@@ -413,7 +413,7 @@ def _find_said(connection: sqlite3.Connection, day: str) -> list[tuple[int, int]
 
 
 def upgrade(path: str | Path) -> str:
-    """Upgrade a ledger of an earlier version, as opening a session does, and say which version it has."""
+    """Upgrade a ledger of an earlier version, as opening a session does, and return a sentence with its version."""
     where = find_existing(path)
     with closing(LedgerStore(where, None)) as book, book.reading() as connection:
         return f"{where} has format {log_file.read_version(connection)}, which this dpsql writes."

@@ -389,7 +389,7 @@ def _check_ledger(policy: Policy, engine: DuckDBEngine, place: Path, findings: F
         command = f"dpsql ledger adopt --policy {place.name.removesuffix('.ledger')}"
         findings.advice.append(
             f"the ledger {place.name} was kept for other terms, and refuses these until the owner adopts them: "
-            f"{'; '.join(wants)}. Adopt them by {command}; what was spent stays spent."
+            f"{'; '.join(wants)}. Adopt them by {command}; spent budget stays spent."
         )
 
 

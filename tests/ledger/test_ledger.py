@@ -261,7 +261,7 @@ def test_progress_of_a_threshold(ledger: Ledger) -> None:
     ticket.update(hits(0))
     ticket.update(hits(2))
     assert ledger.state().spent_epsilon == Fraction(4, 10)  # the whole, while it is open
-    with pytest.raises(LedgerError, match="take back"):
+    with pytest.raises(LedgerError, match="can't decrease"):
         ticket.update(hits(1))
     with pytest.raises(LedgerError, match="More was used"):
         ticket.update(PureDP(Fraction(1, 100)))

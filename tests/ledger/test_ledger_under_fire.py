@@ -273,7 +273,7 @@ def test_a_busy_ledger(ledger: Ledger, path: Path) -> None:
         sqlite3.connect(path) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match="held by another process"):
+        with pytest.raises(LedgerError, match="locked by another process"):
             waiting.reserve(TENTH, "q")
         assert waiting.state().spent_epsilon == 0  # reading needs no lock
         other.rollback()

@@ -211,7 +211,7 @@ def test_a_tampered_checkpoint_is_refused(path: Path, register: Path) -> None:
     path.with_name(path.name + "-id").unlink()
     (register / "ledgers.sqlite").unlink()
     Ledger.open(path, rich(), "d").close()  # nobody knows: but the whole does not add up
-    with pytest.raises(LedgerError, match="is not what the rows before it add up to"):
+    with pytest.raises(LedgerError, match="is not the sum of the rows before it"):
         verify_ledger(path)
 
 

@@ -187,7 +187,7 @@ def test_a_changed_or_forged_debit_shows(path: Path) -> None:
         stored = cy.replay("k")
         assert stored is not None
         assert stored.debit is not None  # a note in the side file is no debit
-    with pytest.raises(LedgerError, match="knows of no debit"):
+    with pytest.raises(LedgerError, match="has no such debit"):
         verify_ledger(path)
 
 

@@ -107,7 +107,7 @@ def test_a_table_that_was_private_stays_known(path: Path) -> None:
 def test_another_data_set(ledger: Ledger, reopen: Reopen) -> None:
     with pytest.raises(LedgerError, match=r"belongs to other data: .* another database") as told:
         reopen(dataset="other.duckdb")
-    assert "What was spent stays spent" in str(told.value.hint)
+    assert "Spent budget stays spent" in str(told.value.hint)
 
 
 def test_another_data_set_says_which_tables(path: Path) -> None:
@@ -129,9 +129,7 @@ def test_adopting_less_protection_is_told_loudly(path: Path) -> None:
     assert any(text.startswith("WARNING: other is public") for text in Ledger.adopt(path, public, "d"))
     assert any("single rows alone" in text for text in Ledger.adopt(path, rows, "d"))
     (warning,) = [text for text in Ledger.adopt(path, policy_of(), "d") if "WARNING" in text]
-    assert (
-        "so far protects single rows alone" in warning
-    )  # stronger from now on, and not for what was answered
+    assert "protect single rows only" in warning  # stronger from now on, and not for what was answered
 
 
 def test_terms_round_trip() -> None:

@@ -75,7 +75,7 @@ def test_a_backup_is_taken_while_sessions_charge(path: Path, tmp_path: Path) -> 
         ("UPDATE said SET content = replace(content, 'first', 'worst')", "does not fit its digest"),
         ("UPDATE said SET salt = 'x'", "does not fit its digest"),
         ("DELETE FROM said WHERE seq = 2", "is missing"),
-        ("INSERT INTO said VALUES (99, '', '{}')", "in a row that is not there"),
+        ("INSERT INTO said VALUES (99, '', '{}')", "a content has no row"),
         ("UPDATE log SET at = '2000-01-01' WHERE seq = 2", "does not fit its hash"),
     ],
 )
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_asked_for(path: Path, backed_up: Path, how: str, r
     else:
         with pytest.raises(LedgerError):  # no session goes on with it
             left(path)
-    with pytest.raises(LedgerError, match="What was charged since row 5 of the backup is not known") as told:
+    with pytest.raises(LedgerError, match="The charges since row 5 of the backup are unknown") as told:
         restore_ledger(path, backed_up)
     assert "--spent EPSILON" in str(told.value.hint)
     restore_ledger(path, backed_up, (Fraction(3, 10), Fraction(1, 10**7)))
@@ -235,7 +235,7 @@ def test_a_backup_of_another_ledger_takes_no_charges_over(
     other = tmp_path / "other.ledger"
     with Ledger.open(other, shared(), "d") as ledger:
         ask(ledger)
-    with pytest.raises(LedgerError, match="is not known"):
+    with pytest.raises(LedgerError, match="are unknown"):
         restore_ledger(other, backed_up)
     with sqlite3.connect(backed_up) as connection:
         connection.execute("UPDATE log SET at = '2000-01-01' WHERE seq = 3")
@@ -424,7 +424,7 @@ def test_the_commands(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     beside.unlink()
     status, told = run("restore", str(file), "--policy", str(policy))
     assert status == 1
-    assert "say what is to be written off as spent: --spent EPSILON" in told
+    assert "give the amount to write off as spent: --spent EPSILON" in told
     assert (
         run("restore", str(file), "--policy", str(policy), "--spent", "0.2", "--spent-delta", "1e-8")[0] == 0
     )
