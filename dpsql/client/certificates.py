@@ -1,6 +1,6 @@
-"""The certificates of a connection by TLS: the authority that a server's is signed by, and the analyst's own with its key.
+"""TLS certificates of a connection: the authority of the server's, and the analyst's own with its key.
 
-They are read and tried here, before anything is sent: of a file that is no certificate, gRPC says only that nobody answers.
+They are read and checked before the connection opens: gRPC reports an invalid file as a server that does not answer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from dpsql.errors import ServerError
 
 MAX_CERTIFICATES = 1 << 20
-"""Bytes of a file of certificates, or of a key."""
+"""Greatest size of a file of certificates or of a key, in bytes."""
 
 
 @dataclass(frozen=True)
 class ClientCertificate:
-    """An analyst's certificate, with those that lead to its authority, and its key. Both are PEM; the key is never shown."""
+    """An analyst's certificate with its chain, and its key. Both are PEM; the key is never shown."""
 
     chain: bytes
     key: bytes = field(repr=False)
@@ -44,11 +44,11 @@ def read_client_certificate(certificate: str | Path, key: str | Path | None = No
     """Read an analyst's certificate and its key.
 
     Args:
-        certificate: the certificate in PEM, and those that lead to its authority.
-        key: its key in PEM, without a passphrase; None where it is in the same file.
+        certificate: the certificate in PEM, with its chain.
+        key: its key in PEM, without a passphrase; None if the certificate's file has it.
 
     Raises:
-        ServerError: one can't be read, they don't belong together, or the key has a passphrase.
+        ServerError: a file can't be read, the two don't belong together, or the key has a passphrase.
     """
     held = certificate if key is None else key
     chain, secret = _read(certificate, "client certificate"), _read(held, "key")

@@ -1,7 +1,7 @@
-"""The address of a server, the token of whoever asks, and messages both ways: the only client module that speaks Arrow Flight.
+"""Addresses of servers, analysts' tokens, and messages over Arrow Flight, which no other client module uses.
 
-Addresses are ``grpc+tls://host:31337``, ``grpc+unix:///path`` and, on this machine only, ``grpc+tcp://127.0.0.1:31337``: on any
-other machine a token would travel in the clear. Neither errors nor displays hold the token.
+Addresses are ``grpc+tls://host:31337``, ``grpc+unix:///path`` and, on this machine only, ``grpc+tcp://127.0.0.1:31337``, since it
+sends the token in the clear. Errors and displays never contain the token.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dpsql.client.certificates import ClientCertificate
 
 PORT = 31337
-"""The port of a server, where its address names none."""
+"""The port of an address without one."""
 MAX_SOCKET_PATH = 107
-"""Bytes of the path of a socket: more, no system takes."""
+"""Greatest length of a socket's path, in bytes, on every system."""
 MAX_TOKEN_FILE = 4096
 SCHEMES = ("grpc+tls", "grpc+unix", "grpc+tcp")
 
@@ -38,7 +38,7 @@ _ADDRESSES = "grpc+tls://host:31337, or grpc+unix:///path/of/the/socket."
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The address of a server: what Flight calls it, and what people read."""
+    """The address of a server: its Flight location, and its display."""
 
     location: str
     shown: str
@@ -50,17 +50,17 @@ class ServerAddress:
 
 
 def is_address(text: object) -> bool:
-    """Say whether a text is meant as the address of a server, right or wrong: no path of a database looks like one."""
+    """Return whether a text is meant as the address of a server, valid or not; no path of a database looks like one."""
     return isinstance(text, str) and re.match(r"[A-Za-z][\w.+-]*\+[\w.-]+://|grpcs?:|unix:", text) is not None
 
 
 def parse_address(text: str) -> ServerAddress:
-    """Read the address of a server.
+    """Parse the address of a server.
 
     Raises:
-        ServerError: it is none, or a token sent there could be read on the way. The text is not repeated: it may hold a secret.
+        ServerError: it is not valid, or would send the token in the clear. The text is not repeated: it may contain a secret.
     """
-    if text.startswith("unix:"):  # as dpsql serve --listen has it; from the folder at hand
+    if text.startswith("unix:"):  # as in dpsql serve --listen; relative to the working directory
         place = text.removeprefix("unix:")
         return _parse_socket("", os.path.abspath(place) if place else "")
     try:
@@ -99,7 +99,7 @@ def _parse_socket(host: str, path: str) -> ServerAddress:
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a host is this machine."""
+    """Return whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -107,10 +107,10 @@ def is_this_machine(host: str) -> bool:
 
 
 def find_token(token: str | None, file: str | Path | None = None) -> str | None:
-    """Return the token: the given one, the first line of a file, or the value of ``DPSQL_TOKEN``; None where there is none.
+    """Return the token: the given one, the first line of a file, or the value of ``DPSQL_TOKEN``; None if there is none.
 
     Raises:
-        ServerError: the file can't be read, or what was found can't be a token. It is not repeated.
+        ServerError: the file can't be read, or its content can't be a token. It is not repeated.
     """
     where = "this"
     if token is None and file is not None:
@@ -129,10 +129,10 @@ def find_token(token: str | None, file: str | Path | None = None) -> str | None:
 
 
 def _check_private(file: str | Path, status: os.stat_result) -> None:
-    """Refuse a file of the user's own that others may read or write, as ssh does with keys.
+    """Raise an error for a file of the user that others may read or write, as ssh does for keys.
 
     Raises:
-        ServerError: it is one.
+        ServerError: others may.
     """
     if os.name == "posix" and status.st_uid == os.geteuid() and status.st_mode & 0o077:
         raise ServerError(
@@ -142,21 +142,21 @@ def _check_private(file: str | Path, status: os.stat_result) -> None:
 
 
 class Channel(Protocol):
-    """A carrier of messages to a server and back. Several threads may use it."""
+    """Carries messages to a server and back. Several threads may use it."""
 
     def call(
         self, action: str, message: Message, session: str = "", timeout: float | None = None
     ) -> Iterator[Message]:
-        """Send a message, and yield those of the reply as they come.
+        """Send a message, and yield the messages of the reply as they arrive.
 
         Args:
             action: ``dpsql.run``, ...
-            message: what is sent.
-            session: the handle of the session, where there is one.
-            timeout: seconds after which to give up.
+            message: the message.
+            session: the handle of the session, if it is open.
+            timeout: greatest wait in seconds.
 
         Raises:
-            ServerError: the server can't be reached, or does not take this. WireError: what arrived is no message.
+            ServerError: the server can't be reached, or refuses the message. WireError: the reply is not valid.
         """
 
     def close(self) -> None:
@@ -168,9 +168,9 @@ class FlightChannel:
     """A channel over Arrow Flight.
 
     Args:
-        address: where the server is.
-        token: who asks; empty where a certificate says so.
-        tls_ca: the certificates, in PEM, of those whose word counts; by default the system's.
+        address: the server's address.
+        token: the analyst's token; empty with a certificate.
+        tls_ca: the trusted certificates, in PEM; by default the system's.
         certificate: the analyst's own, for a server that asks for one.
     """
 
@@ -182,7 +182,7 @@ class FlightChannel:
     def __post_init__(self) -> None:
         os.environ.setdefault(
             "GRPC_VERBOSITY", "NONE"
-        )  # else it writes about refused connections to standard error
+        )  # else gRPC prints refused connections to standard error
         from pyarrow import flight
 
         if self.address.socket is not None and not self.address.socket.exists():
@@ -208,7 +208,7 @@ class FlightChannel:
     def call(
         self, action: str, message: Message, session: str = "", timeout: float | None = None
     ) -> Iterator[Message]:
-        """Send a message, and yield those of the reply as they come."""
+        """Send a message, and yield the messages of the reply as they arrive."""
         import pyarrow as pa
         from pyarrow import flight
 
@@ -223,7 +223,7 @@ class FlightChannel:
             raise self._explain(error) from None
 
     def _explain(self, error: Exception) -> Error:
-        """Return a sentence of ours for what Flight raised; the server's own sentence, where there is one."""
+        """Return our error for an exception of Flight, with the server's sentence if it has one."""
         from pyarrow import flight
 
         said = _read_sentence(str(error))
@@ -287,7 +287,7 @@ _DEBUG = re.compile(r"\.? ?(Detail: |gRPC client debug context|Client context).*
 
 
 def _read_sentence(text: str) -> str:
-    """Return the sentence that a server raised, without what Flight puts round it; empty where it is no sentence."""
+    """Return the sentence that a server raised, without Flight's wrapping; empty if it is not a sentence."""
     said = _DEBUG.sub("", _WRAPPED.sub("", text)).strip()
     plain = said.isprintable() and len(said) <= 300 and "Traceback" not in said
     return (said if said.endswith(".") else f"{said}.") if said and plain else ""

@@ -1,4 +1,4 @@
-"""Opening a session: here, on data at hand, or on an owner's server."""
+"""Opening a session, on local data or on an owner's server."""
 
 from __future__ import annotations
 
@@ -58,26 +58,24 @@ def connect_session(
             (``"sc://host"``), or a SparkSession. Or the address of a server: ``"grpc+tls://host:31337"``,
             ``"grpc+unix:///path"``, on this machine ``"grpc+tcp://127.0.0.1:31337"``.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`. A server has its own.
-        ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
+        ledger: the file of charges; by default ``<policy>.ledger`` in the folder of the policy file. With a policy made in
             Python and no path, the budget lasts for this process only. A server has its own.
-        analyst: who asks, where the policy gives analysts shares of their own. A server knows that from the token.
-        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
-            fit the memory is spilled, private rows and all, to a directory below it (by default below the user's state
-            directory) that nobody else may enter and that is removed with the session; without ``threads``, there is
-            one for each 256 MiB at most. ``"time_limit": 60`` stops an exact query
-            after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
-            message is the same.
-        token: for a server: what its owner gave; by default the value of ``DPSQL_TOKEN``.
-        tls_ca: for a server: a file with the certificate of the authority that its owner uses; by default those that the
-            system trusts.
-        tls_client_cert: for a server that asks for one: a file with your own certificate, whose CN says who you are; then no
+        analyst: the analyst who asks, if the policy has shares. A server knows the analyst from the token.
+        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. Data that do
+            not fit the memory are spilled to a private directory below the temporary one (by default below the user's state
+            directory), which is removed with the session. Without ``threads``, there is one for each 256 MiB at most.
+            ``"time_limit": 60`` stops an exact query after 60 seconds. A statement that reaches a limit fails like any
+            other: it stays charged, and the message does not name the limit.
+        token: for a server: the analyst's token; by default the value of ``DPSQL_TOKEN``.
+        tls_ca: for a server: a file with the certificate of its authority; by default the system's authorities.
+        tls_client_cert: for a server that asks for one: a file with your own certificate, whose CN is the analyst; then no
             token is needed.
-        tls_client_key: a file with its key, where that is not in the same file.
+        tls_client_key: a file with its key, unless the certificate's file has it.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
         LedgerError: the ledger can't be trusted or written.
-        ServerError: the server can't be reached, or does not take the token.
+        ServerError: the server can't be reached, or refuses the token.
     """
     if is_address(database):
         given = {"policy": policy, "ledger": ledger, "analyst": analyst, "resources": resources}
@@ -118,14 +116,14 @@ def connect_server(
 
     Args:
         url: the server's address.
-        token: what the owner gave; else the first line of ``token_file``, else the value of ``DPSQL_TOKEN``.
-        tls_ca: a file with the certificate of the owner's authority; by default those that the system trusts.
-        token_file: a file that holds the token.
-        tls_client_cert: a file with the analyst's own certificate, in place of a token or beside it.
-        tls_client_key: a file with its key, where that is not in the same file.
+        token: the analyst's token; else the first line of ``token_file``, else the value of ``DPSQL_TOKEN``.
+        tls_ca: a file with the certificate of the owner's authority; by default the system's authorities.
+        token_file: a file with the token.
+        tls_client_cert: a file with the analyst's own certificate, instead of a token or with it.
+        tls_client_key: a file with its key, unless the certificate's file has it.
 
     Raises:
-        ServerError: there is no such server, it does not take the token or the certificate, or there is neither.
+        ServerError: there is no such server, it refuses the token or the certificate, or there is neither.
     """
     from dpsql.client.session import RemoteSession
 

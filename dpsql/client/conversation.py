@@ -1,7 +1,7 @@
-"""One message to a server and its reply: what arrives is checked, the stop button is passed on, and the answer waited for.
+"""One message to a server and its reply: the reply is checked, and a stop is passed on.
 
-The thread that works reads the reply itself, and the one that waits for it hears a stop. The first one is told to the server,
-which answers at its own time what became of the statement; at the second one nobody waits any longer.
+A worker thread reads the reply, and the calling thread hears stops. The first stop is sent to the server, which
+answers at a public time how the statement ended; a second stop leaves without the reply.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from dpsql.result import Result
 
 OPEN_SECONDS = 120.0
-"""Seconds that a server may take to open a session: it may have to read the owner's files first."""
+"""Greatest wait for a session to open: the server may read the owner's files first."""
 INTERRUPT_SECONDS = 10.0
-"""Seconds that a server may take to hear that a statement should stop, or that a session ends."""
+"""Greatest wait for a server to take a stop or the end of a session."""
 MAX_PAGES = 1000
-"""Messages with values in one reply."""
+"""Greatest number of values in one reply."""
 _UNSURE = "SHOW LEDGER says whether the statement was charged."
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
 class Reply:
-    """The reply to one message: its results and its values."""
+    """The reply to one message: results and values."""
 
     results: list[Result] = field(default_factory=list)
     values: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def value(self) -> dict[str, Any]:
-        """The one value that was asked for.
+        """The only value of the reply.
 
         Raises:
             WireError: there is none.
@@ -57,24 +57,24 @@ class Conversation:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.handle = ""
-        """The server's name for the session; empty until it is open."""
+        """The server's name of the session; empty until it is open."""
         self.stage = ""
-        """The stage that the running statement has reached, as the server tells it."""
+        """The stage of the running statement, from the server."""
         self.given: WeakValueDictionary[int, Result] = WeakValueDictionary()
-        """The results that the server can be told to keep, by its handles."""
+        """Results that the server can keep, by its handles."""
 
     def ask(
         self, operation: str, head: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> Reply:
-        """Send a message and wait for the reply; a stop is passed on, and then the reply is waited for.
+        """Send a message and wait for the reply, even after a first stop, which is passed on.
 
         Args:
             operation: ``run``, ``explain``, ...
-            head: what it needs.
-            timeout: seconds after which to give up. A statement takes as long as it takes.
+            head: its arguments.
+            timeout: greatest wait in seconds; a statement has none.
 
         Raises:
-            Error: the one that the server answers, with what was answered before it.
+            Error: the server's error, with the results before it.
         """
         outcome = run_apart(partial(self._exchange, operation, head, timeout))
         if outcome.leaving is not None:
@@ -85,7 +85,7 @@ class Conversation:
         return reply
 
     def _exchange(self, operation: str, head: Mapping[str, Any] | None, timeout: float | None) -> Reply:
-        """Send a message and read the reply in this thread, which only the thread that waits for it can hear stops for."""
+        """Send a message and read the reply in this thread, while the calling thread listens for stops."""
         reply, reader = Reply(), ResultReader()
         message = Message(dict(head or {}))
         try:
@@ -105,7 +105,7 @@ class Conversation:
         return reply
 
     def close(self) -> None:
-        """Tell the server that the session ends, and close the connection."""
+        """End the session on the server, and close the connection."""
         try:
             for _ in self._channel.call("dpsql.close", Message({}), self.handle, INTERRUPT_SECONDS):
                 pass
@@ -131,7 +131,7 @@ class Conversation:
             raise WireError("the server's reply holds something else than an answer.")
 
     def _interrupt(self) -> None:
-        """Tell the server to stop what runs. Whether that was in time, the reply says."""
+        """Ask the server to stop the running statement. The reply says whether that was in time."""
 
         def send() -> None:
             for _ in self._channel.call("dpsql.interrupt", Message({}), self.handle, INTERRUPT_SECONDS):
@@ -140,9 +140,9 @@ class Conversation:
         leave_work(send)
 
     def _explain_leaving(self) -> BaseException:
-        """Return the error of who does not wait for the reply."""
+        """Return the error for leaving without the reply."""
         if not self.handle:
-            return KeyboardInterrupt()  # there is no session yet, and nothing that could be charged
+            return KeyboardInterrupt()  # there is no session yet, so nothing is charged
         return Interrupted(
             "left while the server was still at it: the statement may be charged.",
             hint="SHOW LEDGER says whether it was; its answer is stored then, and free.",
@@ -150,10 +150,10 @@ class Conversation:
 
 
 def _read_to_end(arriving: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages of a reply up to its end. What the transport still says then is not waited for.
+    """Yield the messages of a reply up to its end, without waiting for the transport's own end.
 
     Raises:
-        WireError: it broke off.
+        WireError: the reply broke off.
     """
     for arrived in arriving:
         if arrived.head.get("kind") == "end":
@@ -164,7 +164,7 @@ def _read_to_end(arriving: Iterator[Message]) -> Iterator[Message]:
 
 
 def _clean(value: Any) -> Any:
-    """Return JSON values whose texts hold no control or direction characters: no server moves an analyst's cursor."""
+    """Return JSON values with control and direction characters replaced, so that no server moves an analyst's cursor."""
     if isinstance(value, str):
         return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):

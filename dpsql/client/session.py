@@ -1,4 +1,4 @@
-"""A session whose data, policy and ledger are the owner's: every statement goes to a server, and the answer comes back."""
+"""A session on an owner's server, which has the data, the policy and the ledger."""
 
 from __future__ import annotations
 
@@ -10,12 +10,102 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpsql.client.channel import Channel
 from dpsql.client.conversation import OPEN_SECONDS, Conversation, Reply
-from dpsql.client.plans import RemotePlan
+from dpsql.declared_result import DeclaredResult
 from dpsql.errors import BindError, Error, ServerError
 from dpsql.interrupts import interruptible, run_apart
 from dpsql.parameters import Params, name_parameters
-from dpsql.wire import PROTOCOL, WireError, get_field, read_entry, read_explanation, read_state, read_why
+from dpsql.wire import (
+    PROTOCOL,
+    WireError,
+    get_field,
+    read_entry,
+    read_event_of,
+    read_explanation,
+    read_state,
+    read_why,
+)
 from dpsql.wire_params import read_arrow_schemas, write_question
+
+if TYPE_CHECKING:
+    from dpsql.privacy.events import Event
+    from dpsql.result import Result
+
+
+class RemotePlan:
+    """Statements that a server prices together before the first one runs, in ``with session.plan() as plan:``."""
+
+    def __init__(self, ask: Callable[[str, Mapping[str, Any]], Reply]) -> None:
+        self._ask = ask
+        self._asked: list[dict[str, Any]] = []
+        self._declared: list[DeclaredResult] = []
+        self._ran = False
+
+    @interruptible
+    def sql(
+        self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
+    ) -> DeclaredResult:
+        """Declare a statement (of several, the last one's handle is returned). Nothing is spent and no data are read.
+
+        Args:
+            text: dpsql SQL.
+            params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
+            epsilon: the ε of a statement without one.
+
+        Raises:
+            ParseError, BindError, PrivacyError: it can't be planned.
+        """
+        if self._ran:
+            raise BindError("the plan has run already.", hint="open another: with session.plan() as plan:")
+        text, values = name_parameters(text, params)
+        asked = write_question(text, values, epsilon)
+        count = get_field(self._ask("plan", {"statements": [asked], "run": False}).value, "count", int)
+        if not 0 < count <= len(text):
+            raise WireError("the server's reply holds other statements than were asked for.")
+        self._asked.append(asked)
+        self._declared += [DeclaredResult(text.strip()) for _ in range(count)]
+        return self._declared[-1]
+
+    @property
+    def results(self) -> list[Result]:
+        """The answers, in the order of the declarations.
+
+        Raises:
+            BindError: the plan has not run yet.
+        """
+        return [declared.result for declared in self._declared]
+
+    @property
+    def event(self) -> Event | None:
+        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution if that is less.
+
+        Stored blocks are free, and equal blocks are paid once.
+        """
+        body = self._ask("plan", {"statements": self._asked, "run": False}).value.get("event")
+        return None if body is None else read_event_of(body)
+
+    @interruptible
+    def run(self) -> list[Result]:
+        """Reserve the whole as one event, run every statement, settle.
+
+        Raises:
+            BudgetExceeded: the whole does not fit; nothing was charged.
+            EngineError, Interrupted: the whole stays charged.
+        """
+        self._ran = True
+        results = self._ask("plan", {"statements": self._asked, "run": True}).results
+        if len(results) != len(self._declared):
+            raise WireError("the server's reply holds other results than were asked for.")
+        for declared, result in zip(self._declared, results, strict=True):
+            declared._result = result
+        return results
+
+    def __enter__(self) -> RemotePlan:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None and self._declared:
+            self.run()
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,26 +119,26 @@ if TYPE_CHECKING:
     from dpsql.why import Why
 
 _VERSION = str(getattr(sys.modules[__name__.partition(".")[0]], "__version__", ""))
-"""The version of dpsql, which the server is told."""
+"""The version of dpsql, sent to the server."""
 
 
 COMPLETION_SECONDS = 2.0
-"""Seconds that whoever types waits for the names of tables and columns, and a notebook for its panel."""
+"""Greatest wait for names of tables and columns while typing, and for a notebook's panel."""
 
 
 class RemoteSession:
     """An analyst's session on an owner's server. Use it as a context manager, or close it.
 
-    It has what :class:`dpsql.Session` has, but for what only the process that holds the data can do: Python functions, tables
-    of the analyst's own, the owner's report. Several threads may use it; the server answers one statement after another.
+    It is like :class:`dpsql.Session`, without Python functions, tables of the analyst's own and the owner's report, which need
+    the process with the data. Several threads may use it; the server answers one statement after another.
     """
 
     def __init__(self, channel: Channel, shown: str) -> None:
-        """Open a session; :func:`dpsql.connect` does that.
+        """Open a session; :func:`dpsql.connect` calls this.
 
         Args:
             channel: carries the messages.
-            shown: the server's address, as people read it.
+            shown: the server's address for display.
         """
         self.server = shown
         self._conversation = Conversation(channel)
@@ -63,19 +153,19 @@ class RemoteSession:
         self._policy: Policy | None = None
         self.server_version = get_field(opened, "version", str, "")
         self.answers = get_field(opened, "answers", str, "shared")
-        """``"shared"``: a stored answer is free for whoever may ask its statement; ``"own"``: each analyst's share pays."""
+        """``"shared"``: a stored answer is free for all analysts; ``"own"``: each analyst's share pays."""
         self.expires = get_field(opened, "expires", str, "")
-        """The time at which the token ends, in ISO 8601; empty where the server does not say."""
+        """The expiry of the token, in ISO 8601; empty if the server sends none."""
         times = get_field(opened, "answer_times", list, [])
         self.answer_times = tuple(float(time) for time in times if isinstance(time, int | float))
-        """Seconds after a request at which answers may leave; beyond the last one they double. Empty: when they are ready."""
+        """Seconds after a request at which answers may leave; after the last one they double. Empty: at once."""
 
     def __repr__(self) -> str:
         return f"<dpsql session of {self.analyst} at {self.server}{' (closed)' if self._closed else ''}>"
 
     @property
     def policy(self) -> Policy:
-        """The owner's policy, as far as it is the analyst's to see: no sources of data, and no other analyst."""
+        """The part of the owner's policy that the analyst may see: without sources of data and other analysts."""
         from dpsql.policy.model import Policy
 
         if self._policy is None:
@@ -90,23 +180,23 @@ class RemoteSession:
 
     @property
     def stage(self) -> str:
-        """The stage of the statement that runs, as the server tells it: ``"reading"`` once private data may be read."""
+        """The stage of the running statement, from the server: ``"reading"`` once private data may be read."""
         return self._conversation.stage
 
     # -- statements ---------------------------------------------------------------------------------------------
 
     def sql(self, text: str, params: Params | None = None, *, fresh: bool = False) -> Result:
-        """Answer a statement (of several, the last one's result is given; all are answered).
+        """Answer a statement (of several, all are answered and the last result is returned).
 
         Args:
             text: dpsql SQL.
             params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
-            fresh: pay for a new answer, where a stored one could be shown again for free.
+            fresh: pay for a new answer even if a stored one is free.
 
         Raises:
             ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
             EngineError, Interrupted: the statement stays charged.
-            PostprocessingError: the SQL above the private part failed on what was released: the corrected text is free.
+            PostprocessingError: the SQL above the private part failed on released values: the corrected text is free.
             ServerError: the server can't be reached; SHOW LEDGER says whether a statement that was sent was charged.
         """
         results = self.run(text, params, fresh=fresh)
@@ -129,8 +219,7 @@ class RemoteSession:
     ) -> list[Result]:
         """Answer each statement of a cell. All are bound before the first is paid.
 
-        ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
-        the error's ``answered``.
+        ``epsilon`` is the ε of a statement without one. If a statement fails, the error's ``answered`` has the earlier results.
         """
         asked = write_question(*name_parameters(text, params), epsilon)
         return self._ask("run", {**asked, "fresh": fresh}).results
@@ -145,14 +234,14 @@ class RemoteSession:
         fresh: bool = False,
         epsilon: str | Fraction | None = None,
     ) -> Result:
-        """Return rows that look like private ones: those of a model that the server fits to noisy marginals.
+        """Return synthetic rows of a model that the server fits to noisy marginals.
 
         Args:
-            text: a SELECT of columns with public values, or a CREATE SYNTHETIC TABLE of one, which keeps the rows by its name.
-            rows: how many; by default as many as the noisy marginals say that there are. Another number is free.
+            text: a SELECT of columns with public values, or a CREATE SYNTHETIC TABLE of one, which keeps the rows under its name.
+            rows: number of rows; by default the noisy number of private rows. Another number is free.
             params: values of its parameters.
-            fresh: pay for new marginals, where stored ones could be used again for free.
-            epsilon: what it costs where the statement does not say.
+            fresh: pay for new marginals even if stored ones are free.
+            epsilon: the ε of a statement without one.
 
         Raises:
             ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
@@ -164,8 +253,8 @@ class RemoteSession:
     def plan(self) -> RemotePlan:
         """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
 
-        None can be chosen from another's answer, so they may be charged by their privacy loss distribution. Inside the
-        block ``plan.sql(...)`` gives a handle that is the result once the block is left.
+        No statement can be chosen from another's answer, so they may be charged by their privacy loss distribution. Inside the
+        block ``plan.sql(...)`` returns a handle, which becomes the result when the block ends.
         """
         return RemotePlan(self._ask)
 
@@ -173,19 +262,19 @@ class RemoteSession:
     def explain(
         self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> Explanation:
-        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data.
+        """Return the plan and the cost of statements, each and all together. Spends nothing and reads no private data.
 
-        ``epsilon`` is what a statement costs that does not say.
+        ``epsilon`` is the ε of a statement without one.
         """
         asked = write_question(*name_parameters(text, params), epsilon)
         return read_explanation(self._ask("explain", asked).value.get("explanation"))
 
     @interruptible
     def describe(self, text: str, params: Params | None = None) -> Description:
-        """Return the columns of an answer and its price, before it is paid. Spends nothing and reads no private data.
+        """Return the columns of an answer and its price before it is paid. Spends nothing and reads no private data.
 
         Args:
-            text: dpsql SQL; of several statements the last one's columns are given, and the price of all.
+            text: dpsql SQL; of several statements, the last one's columns and the price of all.
             params: values of its parameters. Without them, their types are guessed.
 
         Raises:
@@ -214,12 +303,12 @@ class RemoteSession:
 
     @interruptible
     def why(self) -> Why:
-        """Tell the chain behind the last answer or refusal: who is protected, what was bounded, where the cost came from.
+        """Explain the last answer or refusal: the unit, the bounds, the parts of the cost, and cheaper or more exact options.
 
-        And what would make it cheaper or more exact. It spends nothing, and repeats no released value.
+        Spends nothing, and repeats no released value.
 
         Raises:
-            BindError: nothing was asked yet in the server's process of this session.
+            BindError: no statement was asked yet in this session.
         """
         return read_why(self._ask("why").value.get("why"))
 
@@ -227,7 +316,7 @@ class RemoteSession:
 
     @interruptible
     def budget(self) -> BudgetState:
-        """Return what is left and what was spent, of the whole and of the analyst's own share."""
+        """Return the remaining and the spent budget, of the whole and of the analyst's own share."""
         return read_state(self._ask("budget").value.get("state"))
 
     @interruptible
@@ -269,7 +358,7 @@ class RemoteSession:
 
     @interruptible
     def tables(self) -> Result:
-        """Return the tables that the policy names, and the results that are kept."""
+        """Return the tables of the policy, and the kept results."""
         return self._tables()
 
     def _tables(self, timeout: float | None = None) -> Result:
@@ -280,10 +369,10 @@ class RemoteSession:
 
     @contextmanager
     def asking_briefly(self) -> Iterator[None]:
-        """Give up on replies after two seconds within the block: another session of the analyst's may be answered first.
+        """Limit waiting for replies to two seconds within the block: another session of the analyst may be answered first.
 
         Raises:
-            ServerError: in place of a reply that does not come in time.
+            ServerError: instead of a reply that does not arrive in time.
         """
         before, self._patience = self._patience, COMPLETION_SECONDS
         try:
@@ -293,10 +382,10 @@ class RemoteSession:
 
     @interruptible
     def schema(self) -> Mapping[str, list[str]]:
-        """Return tables and kept results with their columns, as they were after the last statement: for completion.
+        """Return tables and kept results with their columns after the last statement, for completion.
 
         Raises:
-            ServerError: the server is busy with another statement of the analyst's, or gone.
+            ServerError: the server is busy with another statement of the analyst, or gone.
         """
         if self._schema is None:
             wait = COMPLETION_SECONDS
@@ -308,8 +397,8 @@ class RemoteSession:
         """Draw the ledger as a matplotlib Axes.
 
         Args:
-            what: ``"budget"``: what is left after each charge. ``"tradeoff"``: what the budget promises and what was spent, as
-                trade-off curves.
+            what: ``"budget"`` draws the remaining budget after each charge, ``"tradeoff"`` the trade-off curves of the promise
+                and of the spent budget.
 
         Raises:
             MissingLibrary: matplotlib is not installed. BindError: there is no picture of that name.
@@ -325,19 +414,19 @@ class RemoteSession:
 
     @interruptible
     def keep(self, name: str, result: object) -> None:
-        """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
+        """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; an earlier one is replaced.
 
         Args:
             name: a word; not the name of a private table.
-            result: a :class:`Result` of this session. The server has its rows already: they are not sent.
+            result: a :class:`Result` of this session. The server has its rows already, so they are not sent.
 
         Raises:
-            BindError: a name that can't be taken; or a table of the analyst's own, which is not sent.
+            BindError: the name is taken or no word; or a table of the analyst's own, which is not sent.
         """
         given = list(self._conversation.given.items())
         handle = next((number for number, held in given if held is result), None)
         if handle is None:
-            self._ask("check_name", {"name": name})  # which speaks first, as for a result that the server has
+            self._ask("check_name", {"name": name})  # whose error comes first, as for a result of the server
             raise BindError(
                 "only results of this session can be kept: no table of the analyst's own is sent to a server.",
                 hint="write small tables as a CTE, WITH t(a, b) AS (VALUES ...); larger ones the owner can add, as public.",
@@ -346,11 +435,11 @@ class RemoteSession:
 
     @interruptible
     def check_name(self, name: str) -> None:
-        """Refuse a name that no result can take: no word, or the name of a private table."""
+        """Raise an error for a name that a result can't have: no word, or the name of a private table."""
         self._ask("check_name", {"name": name})
 
     def register(self, name: str, function: Callable[..., object], **options: object) -> NoReturn:
-        """Refuse a Python function: it would run where the data are, on the owner's machine.
+        """Raise an error: a Python function would run on the owner's machine.
 
         Raises:
             ServerError: always.
@@ -362,7 +451,7 @@ class RemoteSession:
 
     @property
     def account(self) -> NoReturn:
-        """Refuse the ledger and its report: they are the owner's.
+        """Raise an error: the ledger and its report are the owner's.
 
         Raises:
             ServerError: always.

@@ -623,7 +623,7 @@ class Echo:
 session = RemoteSession(Echo(), "echo")
 print(session.sql("SELECT 1"))
 session.policy
-import dpsql.client.channel, dpsql.client.connect, dpsql.client.plans, dpsql.dbapi, pyarrow.flight
+import dpsql.client.channel, dpsql.client.connect, dpsql.client.session, dpsql.dbapi, pyarrow.flight
 import dpsql.notebook.render, dpsql.notebook.magic, dpsql.notebook.plots, dpsql.notebook.sessions, dpsql.result
 import dpsql.explanation, dpsql.privacy.records
 mine = {m for m in sys.modules if m in ("duckdb", "sqlite3") or m.startswith(("dpsql.ledger", "dpsql.engine", "dpsql.session"))}
