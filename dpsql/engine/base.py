@@ -256,6 +256,17 @@ class Engine(abc.ABC):
             self.replica.check(sql, lent)
         return None
 
+    def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns]) -> str:
+        """Return DuckDB's bound plan of an exact query over the empty copy of the schema, for the second lock."""
+        with self._replica_lock:
+            return self.replica.plan(sql, lent)
+
+    def plan_late(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
+        """Return the same plan for a query that an operator wrote as it ran, with the relations that are lent to it."""
+        with self._replica_lock:
+            columns = {name: self.replica.describe(table) for name, table in lent.items()}
+            return self.replica.plan(sql, columns)
+
     @property
     def replica(self) -> sandbox.SchemaReplica:
         """The empty copy of the schema, opened when it is first needed."""
