@@ -48,6 +48,11 @@ class BlockOutput:
         """The step of symmetric, log-concave noise on an exact number; None where more was done to it."""
         return None
 
+    @property
+    def left(self) -> str:
+        """The SQL type in which it leaves the mechanism; ``type`` is its type above."""
+        return self.type
+
     def express(self, confidence: float) -> exp.Expr:
         """Return what the finished statement writes for it."""
         return exp.cast(relation.column(self.name), self.type, dialect="duckdb")
@@ -289,7 +294,7 @@ class AggregatingBlock(ABC):
 
     def _release(self, item: BlockOutput) -> Released:
         step = item.noise_step if self.options.get("error") is None else None
-        return Released(item.name, item.type, item.intervals, step)
+        return Released(item.name, item.left, item.intervals, step)
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):
