@@ -13,7 +13,6 @@ from dpsql.engine.postprocess import Finisher
 from dpsql.mechanisms.base import Columns, fill_parameters
 from dpsql.plan import Plan, PrivateBlock
 from dpsql.sql.exact.gate import Gate
-from dpsql.sql.lock.casts import prove_casts
 
 MAX_BOUND_SHAPES = 1000
 """Shapes of texts that are known to bind."""
@@ -80,7 +79,9 @@ class PlanCheck:
         filled = fill_parameters(text, _STAND_INS)
         written = self.engine.check(filled, lent, apart)
         if not apart:  # a query that is run apart reads rows of one block, and no failure of it is seen
-            prove_casts(filled, lambda given: self.engine.plan(given, lent))
+            self.gate.prove_typed(
+                block.operator, query, filled, names, lambda given: self.engine.plan(given, lent)
+            )
         if written is not None:
             self.gate.prove_written(block.operator, text, written, names, _STAND_INS["salt"])
 

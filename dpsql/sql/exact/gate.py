@@ -23,6 +23,7 @@ from sqlglot import exp
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import write_by_shape, write_normal_form
+from dpsql.sql.lock.casts import Plan
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.lock.patterns import ShapedText
@@ -202,6 +203,25 @@ class Gate:
             self._allowed[text] = None
         while len(self._allowed) > MAX_KEPT:  # the oldest
             del self._allowed[next(iter(self._allowed))]
+
+    def prove_typed(
+        self, operator: object, query: str, filled: str, lent: Mapping[str, Sequence[str]], plan: Plan
+    ) -> None:
+        """Prove that no value of a text's columns can end it.
+
+        Args:
+            operator: whose text it is.
+            query: the text as the operator has it.
+            filled: what the engine gets, with values for its parameters.
+            lent: the columns of the relations that it may read.
+            plan: gives DuckDB's bound plan of a text.
+
+        Raises:
+            Unproved: one may.
+        """
+        text = self.exact(query, lent)
+        mine, others = self._find_claims(text, lent, self._list_claims(operator))
+        self._lock.prove_typed(filled, [replace(claimed, text=text) for claimed in mine], others, plan)
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""

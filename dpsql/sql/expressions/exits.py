@@ -75,7 +75,8 @@ def hold(typed: Typed) -> Typed:
         return replace(typed, node=make_cast(typed.node, kind, trying=True), type=kind, nullable=True, plain=None)
     sql = to_sql(typed.node)
     if typed.type == HUGEINT:
-        made = f"CASE WHEN {sql} < -{MOST} THEN -{MOST} WHEN {sql} > {MOST} THEN {MOST} ELSE {sql} END"
-        return replace(typed, node=expression_of(made), reach=_HELD)
-    made = f"CASE WHEN {sql} > CAST({MOST} AS UHUGEINT) THEN {MOST} ELSE TRY_CAST({sql} AS HUGEINT) END"
-    return replace(typed, node=expression_of(made), type=HUGEINT, reach=_HELD, plain=None)
+        made = f"LEAST(GREATEST({sql}, -{MOST}), {MOST})"
+    else:
+        made = f"TRY_CAST(GREATEST(LEAST({sql}, CAST({MOST} AS UHUGEINT)), CAST(0 AS UHUGEINT)) AS HUGEINT)"
+    node = expression_of(f"CASE WHEN NOT {sql} IS NULL THEN {made} END")
+    return replace(typed, node=node, type=HUGEINT, reach=_HELD, plain=None)

@@ -36,7 +36,7 @@ def prove_casts(text: str, plan: Plan) -> None:
         Unproved: one can, or there is no plan to read.
     """
     try:
-        found = json.loads(plan(_attempt(text)))
+        found = json.loads(plan(write_attempts(text)))
     except ValueError:
         refuse("no plan of the text")
     if not isinstance(found, dict) or found.get("error") or not found.get("plans"):
@@ -46,10 +46,10 @@ def prove_casts(text: str, plan: Plan) -> None:
             refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
 
 
-def _attempt(text: str) -> str:
+def write_attempts(text: str) -> str:
     """Return a text whose own casts give NULL where they fail.
 
-    >>> _attempt("SELECT CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('")
+    >>> write_attempts("SELECT CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('")
     "SELECT TRY_CAST(a AS DATE), TRY_CAST(b AS DATE), 'CAST('"
     """
     return _WRITTEN.sub(lambda found: "TRY_CAST(" if found[0] == "CAST(" else found[0], text)
