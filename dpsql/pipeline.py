@@ -112,7 +112,7 @@ class Pipeline:
         self.catalog = Catalog(
             policy, engine, policy.budget.accountant, self.functions, lambda: ledger.state().left_delta
         )
-        self.gate = Gate(self.catalog, parse_to_json)
+        self.gate = Gate(self.catalog, parse_to_json, engine.plan_late)
         self.checking = PlanCheck(self.gate, engine, self.finisher)
         self._plans = Plans(self.finisher)
         self._blocks = StoredBlocks(

@@ -380,7 +380,9 @@ def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Any]:
 def _spread(column: pa.ChunkedArray, width: float) -> Ends:
     """Return maps of the low and of the high ends of each count in maps of counts."""
     rows = column.to_pylist()
-    kind = pa.map_(column.type.key_type, pa.float64())
+    key = column.type.key_type
+    key = pa.decimal256(39, 0) if key == pa.decimal128(38, 0) else key  # a HUGEINT has up to 39 digits
+    kind = pa.map_(key, pa.float64())
     low, high = (
         pa.chunked_array(
             [pa.array([None if row is None else [(k, v + end) for k, v in row] for row in rows], kind)]

@@ -11,6 +11,7 @@ import contextlib
 import glob
 import hashlib
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -232,7 +233,10 @@ class Engine(abc.ABC):
     def public(self, table: Table) -> pa.Table:
         """Return all rows of a public table, for the SQL that runs over releases."""
         assert table.public, "only public tables are read whole"
-        return self.execute(f"SELECT * FROM {self.relation(table)}")
+        wide = {c: written for c, kind in self.schema(table).items() if (written := write_exit_type(kind)) != kind}
+        casts = ", ".join(f"CAST({quoted} AS {kind}) AS {quoted}" for c, kind in wide.items() if (quoted := sandbox.quote_identifier(c)))
+        columns = f"* REPLACE ({casts})" if casts else "*"
+        return self.execute(f"SELECT {columns} FROM {self.relation(table)}")
 
     def version(self) -> str:
         """Return a text that changes with any table's content or declared version; fixed when the session begins."""
@@ -255,6 +259,17 @@ class Engine(abc.ABC):
         with self._replica_lock:
             self.replica.check(sql, lent)
         return None
+
+    def plan(self, sql: str, lent: Mapping[str, sandbox.TypedColumns]) -> str:
+        """Return DuckDB's bound plan of an exact query over the empty copy of the schema, for the second lock."""
+        with self._replica_lock:
+            return self.replica.plan(sql, lent)
+
+    def plan_late(self, sql: str, lent: Mapping[str, pa.Table]) -> str:
+        """Return the same plan for a query that an operator wrote as it ran, with the relations that are lent to it."""
+        with self._replica_lock:
+            columns = {name: self.replica.describe(table) for name, table in lent.items()}
+            return self.replica.plan(sql, columns)
 
     @property
     def replica(self) -> sandbox.SchemaReplica:
@@ -377,6 +392,18 @@ class Engine(abc.ABC):
         self._sandbox.close()
         self._memories.clear()
         self._spill.close()
+
+
+_TYPE_WORDS = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\bU?HUGEINT\b")
+
+
+def write_exit_type(kind: str) -> str:
+    """Return a type with text in place of 128-bit integers, which Arrow does not have.
+
+    >>> write_exit_type('STRUCT("HUGEINT" HUGEINT, b UHUGEINT[])')
+    'STRUCT("HUGEINT" VARCHAR, b VARCHAR[])'
+    """
+    return _TYPE_WORDS.sub(lambda found: found[0] if found[0][0] in "\"'" else "VARCHAR", kind)
 
 
 def raise_unless_done(state: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import decimal
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -386,7 +387,72 @@ def _fetch(
                 raise MemoryError
             if most is not None and rows > most:
                 break
-        return pa.Table.from_batches(batches, reader.schema)
+        return _restore_unsigned(pa.Table.from_batches(batches, reader.schema), query.types)
+
+
+_UNSIGNED_TYPE = pa.decimal256(39, 0)
+
+
+def _restore_unsigned(table: pa.Table, kinds: Sequence[Any]) -> pa.Table:
+    """Return an answer in which unsigned integers of 128 bits are not negative, as those from 2 ** 127 on come in Arrow."""
+    for place, kind in enumerate(kinds):
+        field = table.schema.field(place)
+        if "UHUGEINT" not in str(kind) or not _is_counted_back(field.type, kind):
+            continue
+        values = table.column(place).to_pylist()
+        whole = [_restore_value(value, kind) for value in values]
+        if whole != values:
+            made = pa.chunked_array([pa.array(whole, _find_unsigned_type(field.type, kind))])
+            table = table.set_column(place, pa.field(field.name, made.type), made)
+    return table
+
+
+def _is_counted_back(given: pa.DataType, kind: Any) -> bool:
+    """Return whether a type's values can be made anew from Python's: no dates, which reach further in DuckDB."""
+    if kind.id == "uhugeint":
+        return bool(pa.types.is_decimal128(given))
+    inner = dict(kind.children) if kind.id in ("list", "struct") else {}
+    if kind.id == "list":
+        return _is_counted_back(given.value_type, inner["child"])
+    if kind.id == "struct":
+        return all(_is_counted_back(given.field(name).type, part) for name, part in inner.items())
+    if kind.id == "map":
+        (_, key), (_, item) = kind.children
+        return _is_counted_back(given.key_type, key) and _is_counted_back(given.item_type, item)
+    return kind.id in ("varchar", "boolean", "double", "hugeint", *_SMALL_INTEGERS)
+
+
+_SMALL_INTEGERS = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
+
+
+def _restore_value(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if kind.id == "uhugeint":
+        return decimal.Decimal(int(value) % 2**128)
+    inner = dict(kind.children) if kind.id in ("list", "struct") else {}
+    if kind.id == "list":
+        return [_restore_value(item, inner["child"]) for item in value]
+    if kind.id == "struct":
+        return {name: _restore_value(value[name], part) for name, part in inner.items()}
+    if kind.id == "map":
+        (_, key), (_, item) = kind.children
+        return [(_restore_value(k, key), _restore_value(v, item)) for k, v in value]
+    return value
+
+
+def _find_unsigned_type(given: pa.DataType, kind: Any) -> pa.DataType:
+    if kind.id in ("uhugeint", "hugeint"):
+        return _UNSIGNED_TYPE
+    if kind.id == "list":
+        return pa.list_(_find_unsigned_type(given.value_type, dict(kind.children)["child"]))
+    if kind.id == "struct":
+        parts = dict(kind.children).items()
+        return pa.struct([(name, _find_unsigned_type(given.field(name).type, part)) for name, part in parts])
+    if kind.id == "map":
+        (_, key), (_, item) = kind.children
+        return pa.map_(_find_unsigned_type(given.key_type, key), _find_unsigned_type(given.item_type, item))
+    return given
 
 
 _BATCH = 1 << 16

@@ -420,6 +420,15 @@ class SchemaReplica:
             return str(error).split("\n")[0], False
         return "", False
 
+    def plan(self, sql: str, lent: Mapping[str, TypedColumns]) -> str:
+        """Return DuckDB's bound plan of a query as JSON, before any optimization; an object with `error` where there is none."""
+        self._lend(lent)
+        call = "json_serialize_plan(?, skip_null := true, skip_empty := true, optimize := false)"
+        try:
+            return str(self._con.execute(f"SELECT {call}", [sql]).fetchall()[0][0])
+        except duckdb.Error:
+            return '{"error": true}'
+
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
         """Return the Arrow types of a query's columns, as DuckDB gives them."""
         self._lend(lent)

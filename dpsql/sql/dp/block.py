@@ -16,8 +16,8 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import normalize
 from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
-from dpsql.sql.expressions.fixed_point import unify_zeros
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.exits import come_back, leave
+from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.advice import nearest_aggregate
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
@@ -47,6 +47,11 @@ class BlockOutput:
     def noise_step(self) -> Fraction | None:
         """The step of symmetric, log-concave noise on an exact number; None where more was done to it."""
         return None
+
+    @property
+    def left(self) -> str:
+        """The SQL type in which it leaves the mechanism; ``type`` is its type above."""
+        return self.type
 
     def express(self, confidence: float) -> exp.Expr:
         """Return what the finished statement writes for it."""
@@ -78,6 +83,8 @@ class AggregatingBlock(ABC):
     """Groups that one unit may be in."""
     key_sources: dict[str, exp.Expr] = field(default_factory=dict)
     """The analyst's own words for the keys, by their names in the exact query."""
+    own_types: dict[str, Type] = field(default_factory=dict)
+    """The types of the keys' own values, by the keys' names; they may leave the engine in others."""
     column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
     autos: int | None = None
@@ -214,9 +221,8 @@ class AggregatingBlock(ABC):
                 what = f"{node.name} leads to one privacy unit: each group would be one unit."
                 hint = f"group by what units share; totals per {node.name} may stand in a subquery."
                 raise privacy_error(node, what, hint)
-            typed = unify_zeros(
-                self.expression(node)
-            )  # a group's key looks the same whichever row comes first
+            bound = self.expression(node)
+            typed = leave(bound)  # a group's key looks the same whichever row comes first
             if typed.type.two_faced and typed.type.kind != "DOUBLE":
                 what = f"equal values of {typed.type.sql} may look different, so they make no stable groups."
                 hint = "group by a number made of it, such as FLOOR(EPOCH(x))::BIGINT of an interval."
@@ -227,6 +233,7 @@ class AggregatingBlock(ABC):
                 name = self.column_names.add(f"k{len(self.keys)}")
                 key = GroupKey(name, to_sql(typed.node), typed.type.sql)
                 self.keys[text], self.key_sources[key.name] = key, node
+                self.own_types[key.name] = bound.type
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs
@@ -287,7 +294,7 @@ class AggregatingBlock(ABC):
 
     def _release(self, item: BlockOutput) -> Released:
         step = item.noise_step if self.options.get("error") is None else None
-        return Released(item.name, item.type, item.intervals, step)
+        return Released(item.name, item.left, item.intervals, step)
 
     def _label(self, node: exp.Expr) -> str:
         if isinstance(node, exp.Column):
@@ -342,7 +349,7 @@ class AggregatingBlock(ABC):
             key = self.keys.get(self.spelling(node))
         except BindError:
             return None
-        return relation.column(key.name) if key is not None else None
+        return None if key is None else come_back(relation.column(key.name), self.own_types[key.name], key.type)
 
     def aggregate(self, call: Call) -> exp.Expr:
         """Return what stands for a call above the block; equal calls are one aggregate."""

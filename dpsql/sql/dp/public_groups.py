@@ -376,7 +376,8 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
 
 def _may_be_null(typed: Typed) -> bool:
     """Say whether NULL is a group of a key: of a column as it is, groups are the values alone."""
-    return typed.nullable and not isinstance(typed.node, exp.Column)
+    node = typed.node.this if isinstance(typed.node, exp.Cast) and typed.type.kind == "TEXT" else typed.node
+    return typed.nullable and not isinstance(node, exp.Column)
 
 
 def _of_its_own(key: GroupKey, typed: Typed) -> Values | None:

@@ -20,9 +20,10 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from dpsql.mechanisms.base import ClaimedText, Operator, Prove, list_claims
+from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters, list_claims
 from dpsql.policy.model import Policy, Table, fold
 from dpsql.sql.exact.query import write_by_shape, write_normal_form
+from dpsql.sql.lock.casts import Plan
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
 from dpsql.sql.lock.patterns import ShapedText
@@ -35,6 +36,11 @@ from dpsql.sql.relations.relation import UNIT
 MAX_KEPT = 1000
 """Texts, but for their values, whose normal forms are remembered."""
 
+
+STAND_INS = {"salt": 0x5A17_0B5C_0DE1_5EED, "first": 0, "last": 1}
+"""Values of parameters, where a text is only bound."""
+PlanLate = Callable[[str, Mapping[str, pa.Table]], str]
+"""DuckDB's bound plan of a text as JSON, with the relations that are lent to it."""
 
 MAX_EXACT_TEXTS = 50
 """Texts, with their values, that are remembered: one statement writes each of its own several times."""
@@ -155,11 +161,15 @@ class Gate:
     Args:
         catalog: what the data's tables, columns and struct fields are called: no alias is called like one of them.
         serialise: the engine's own parser, for the second lock.
+        plan: gives DuckDB's bound plan of a text that an operator wrote as it ran; None where no such text is read.
     """
 
-    def __init__(self, catalog: Catalog, serialise: Serialise) -> None:
+    def __init__(self, catalog: Catalog, serialise: Serialise, plan: PlanLate | None = None) -> None:
         self._catalog = catalog
         self._lock = Lock(catalog, serialise)
+        self._plan = plan
+        self._typed: dict[tuple[object, ...], None] = {}
+        """Texts that were proved as they were read: their shapes, the types of their values, and what is lent to them."""
         self._allowed: dict[str, None] = {}
         self._unit = f"unit_{secrets.token_hex(8)}"
         self._claimed: tuple[object, tuple[ClaimedText, ...]] | None = None
@@ -203,6 +213,25 @@ class Gate:
         while len(self._allowed) > MAX_KEPT:  # the oldest
             del self._allowed[next(iter(self._allowed))]
 
+    def prove_typed(
+        self, operator: object, query: str, filled: str, lent: Mapping[str, Sequence[str]], plan: Plan
+    ) -> None:
+        """Prove that no value of a text's columns can end it.
+
+        Args:
+            operator: whose text it is.
+            query: the text as the operator has it.
+            filled: what the engine gets, with values for its parameters.
+            lent: the columns of the relations that it may read.
+            plan: gives DuckDB's bound plan of a text.
+
+        Raises:
+            Unproved: one may.
+        """
+        text = self.exact(query, lent)
+        mine, others = self._find_claims(text, lent, self._list_claims(operator))
+        self._lock.prove_typed(filled, [replace(claimed, text=text) for claimed in mine], others, plan)
+
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""
         held = self._claimed
@@ -219,7 +248,7 @@ class Gate:
 
         def text(sql: str, lent: Mapping[str, pa.Table]) -> str:
             columns = {name: table.column_names for name, table in lent.items()}
-            return self.exact(sql, columns) if operator is None else self.proved(sql, columns, claims)
+            return self.exact(sql, columns) if operator is None else self.proved(sql, columns, claims, lent)
 
         return text
 
@@ -274,8 +303,20 @@ class Gate:
     def _text_of(self, claimed: ClaimedText, lent: Mapping[str, Sequence[str]]) -> str:
         return self.exact(claimed.text, {**lent, **columns_of(claimed)})
 
-    def proved(self, sql: str, lent: Mapping[str, Sequence[str]], claims: Sequence[ClaimedText]) -> str:
+    def proved(
+        self,
+        sql: str,
+        lent: Mapping[str, Sequence[str]],
+        claims: Sequence[ClaimedText],
+        tables: Mapping[str, pa.Table] | None = None,
+    ) -> str:
         """Return the text that the engine gets while an operator runs; one that was not proved before is proved now.
+
+        Args:
+            sql: the text as the operator has it.
+            lent: the columns of what is lent to it.
+            claims: the operator's.
+            tables: the relations themselves.
 
         Raises:
             Unproved: it does what no claim of the operator covers.
@@ -287,7 +328,30 @@ class Gate:
                 self._lock.prove(replace(claimed, text=text), others, shaped)
             if not mine:
                 self._lock.prove_late(text, claims, others, shaped)
+            self._prove_typed(text, shaped, mine, others, tables or {})
         return text
+
+    def _prove_typed(
+        self,
+        text: str,
+        shaped: ShapedText,
+        mine: Sequence[ClaimedText],
+        others: Mapping[str, Sequence[str]],
+        tables: Mapping[str, pa.Table],
+    ) -> None:
+        """Prove that no value of its columns can end a text that is proved as it is read; once for texts of one shape."""
+        plan = self._plan
+        if plan is None:
+            return
+        read = tuple((name, str(table.schema)) for name, table in sorted(tables.items()))
+        key = (shaped.shape, shaped.list_kinds(()), read)
+        if key not in self._typed:
+            filled = fill_parameters(text, STAND_INS)
+            given = [replace(claimed, text=text) for claimed in mine]
+            self._lock.prove_typed(filled, given, others, lambda asked: plan(asked, tables), late=True)
+            if len(self._typed) >= MAX_KEPT:
+                self._typed.clear()
+            self._typed[key] = None
 
     def shown(self, sql: str, lent: Mapping[str, Sequence[str]]) -> str:
         """Return the same text for people, with a fixed word for the secret name of the unit's column."""

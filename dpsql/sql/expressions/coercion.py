@@ -24,7 +24,7 @@ from dpsql.errors import BindError, clip, did_you_mean
 from dpsql.policy.validate import DateBound
 from dpsql.sql.expressions import types
 from dpsql.sql.expressions.lengths import length_of, mark_length
-from dpsql.sql.parse.dialect import bind_error, privacy_error, to_sql
+from dpsql.sql.parse.dialect import bind_error, is_not_null, privacy_error, to_sql
 
 Bind = Callable[[exp.Expr], types.Typed]
 """Makes a part of an expression total, in the scope at hand."""
@@ -49,12 +49,13 @@ def cast_fitting(typed: types.Typed, kind: types.Type) -> exp.Expr:
 
 
 def let_meet(typed: types.Typed, kind: types.Type) -> exp.Expr:
-    """Return the value's node for DuckDB to cast to a type itself, or NULL where that could fail."""
-    return (
-        typed.node
-        if typed.type == types.NULL or fits(typed, kind)
-        else types.make_cast(typed.node, kind, trying=True)
-    )
+    """Return the value's node in a type, or NULL where it does not fit.
+
+    DuckDB casts a number itself only where all numbers of its type fit: its own casts are proved from their types alone.
+    """
+    if typed.type == types.NULL or _literal(typed):
+        return typed.node if typed.type == types.NULL or fits(typed, kind) else cast_fitting(typed, kind)
+    return typed.node if fits(replace(typed, reach=None), kind) else cast_fitting(typed, kind)
 
 
 def refuse_rest(node: exp.Expr, *known: str) -> None:
@@ -138,6 +139,45 @@ def meet(given: Sequence[types.Typed], what: str, compared: bool = False) -> Com
     if len(kinds) == 1 and (first.kind not in ("LIST", "STRUCT") or all(t.type == first for t in known)):
         return CommonType(nodes, first, first)
     raise _mismatch(known, what)
+
+
+def meet_public(left: types.Typed, there: types.Typed, what: str) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
+    """Bring a private value and the values of a public relation to one type, for an equality.
+
+    The public side takes the private side's type. A public value that has no equal there is left out, as it equals no private
+    value: so no private value is cast to a type that may not hold it. Floats are compared as floats, which hold any number.
+
+    Returns:
+        The private value, the public one, and the condition under which the public one counts.
+
+    Raises:
+        BindError: types that would only meet by reading text as something else.
+    """
+    mine, other = left.type, there.type
+    if mine == other or "NULL" in (mine.kind, other.kind):
+        made = there.node if other.kind != "NULL" or mine.kind == "NULL" else types.make_cast(exp.Null(), mine)
+        return left.node, made, is_not_null(made)
+    if mine.numeric and other.numeric and "DOUBLE" in (mine.kind, other.kind):
+        kind = _common(mine, other)
+        made = there.node if other == kind else types.make_cast(there.node, kind, trying=True)
+        return left.node if mine == kind else cast_fitting(left, kind), made, is_not_null(made)
+    if not _compares_exactly(mine, other):
+        raise _mismatch((left, there), what)
+    made = types.make_cast(there.node, mine, trying=True)
+    back = types.make_cast(made.copy(), other, trying=True)
+    return left.node, made, exp.EQ(this=back, expression=there.node.copy())
+
+
+def _compares_exactly(a: types.Type, b: types.Type) -> bool:
+    """Return whether values of two types are equal exactly if they are the same value in either type."""
+    if a.kind == "LIST" and b.kind == "LIST" and a.element is not None and b.element is not None:
+        return _compares_exactly(a.element, b.element)
+    if a.kind == "STRUCT" and b.kind == "STRUCT":
+        names = [name.lower() for name, _ in a.fields] == [name.lower() for name, _ in b.fields]
+        pairs = zip(a.fields, b.fields, strict=False)
+        return names and all(_compares_exactly(mine, other) for (_, mine), (_, other) in pairs)
+    whole = ("INTEGER", "DECIMAL")
+    return a == b or (a.kind in whole and b.kind in whole) or {a.kind, b.kind} == {"DATE", "TIMESTAMP"}
 
 
 def find_common_number(values: Sequence[types.Typed], shown: bool = False) -> types.Type:
@@ -472,6 +512,9 @@ def take_value(typed: types.Typed, node: exp.Expr) -> types.Typed:
         written = node.sql(dialect="duckdb")
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     made = typed.node.copy()
+    if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
+        whole = types.Type("LIST", f"{kind.element.sql}[]", kind.element)  # of a fixed size, which others would be cast to
+        return mark_length(replace(typed, node=types.make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
         return mark_length(
             types.Typed(types.make_cast(made, types.TEXT), types.TEXT, None, typed.constant, typed.values)

@@ -196,7 +196,8 @@ _SPELLINGS = {
 class Type:
     """A kind, and DuckDB's spelling of the type.
 
-    ``element`` is what a list holds, ``fields`` are what a struct has.
+    ``element`` is what a list holds, ``fields`` are what a struct has. A list of a fixed size, as ``INTEGER[3]``, is read as any
+    other list.
 
     >>> Type.parse("DECIMAL(10,2)").kind, Type.parse("UBIGINT").kind
     ('DECIMAL', 'INTEGER')
@@ -263,10 +264,12 @@ def decimal(width: int, scale: int) -> Type:
 
 
 def _parse(text: str) -> Type:
-    array = re.fullmatch(r"(?s)(.*)\[\d*\]", text)
+    array = re.fullmatch(r"(?s)(.*)\[(\d*)\]", text)
     if array:
         element = _parse(array[1].strip())
-        return Type("LIST", f"{element.sql}[]", element) if element.kind != "OTHER" else Type("OTHER", "LIST")
+        if element.kind == "OTHER":
+            return Type("OTHER", "LIST")
+        return Type("LIST", f"{element.sql}[{array[2]}]", element)
     upper = text.upper()
     if upper.startswith("STRUCT(") and text.endswith(")"):
         return _struct(text[len("STRUCT(") : -1])
@@ -332,6 +335,7 @@ TIMESTAMP = Type("TIMESTAMP", "TIMESTAMP")
 INTERVAL = Type("INTERVAL", "INTERVAL")
 UUID = Type("UUID", "UUID")
 NULL = Type("NULL", "NULL")
+OTHER = Type("OTHER", "OTHER")
 
 
 @dataclass(frozen=True)

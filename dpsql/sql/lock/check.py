@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.caps import cap_of
+from dpsql.sql.lock.exits import is_held
 from dpsql.sql.lock.duckdb_reader import read_tree
 from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Value, add, least
@@ -37,13 +38,16 @@ Serialise = Callable[[str], str]
 """The engine's own parser: a text, to its tree in JSON."""
 
 
-def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> None:
+def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> frozenset[str] | None:
     """Prove that a text does no more than its claim.
+
+    Returns:
+        The outputs that are integers of at most 38 digits; None where all are numbers that are packed into one.
 
     Raises:
         Unproved: it could not be proved.
     """
-    check_tree(read_tree(serialise(claimed.text)), claimed, known)
+    return check_tree(read_tree(serialise(claimed.text)), claimed, known)
 
 
 def check_pattern(
@@ -66,9 +70,10 @@ def check_pattern(
     check_tree(query, claimed, known)
 
 
-def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> None:
+def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:
     """Prove the same of a tree, whichever parser read it."""
     checker, claim = Checker(known, claimed.lent), claimed.claim
+    held: frozenset[str] | None = None
     if isinstance(claim, RowsClaim) and claim.limit is not None:
         query = _unlimited(query, claim.limit)
     if isinstance(claim, PackingClaim):
@@ -76,14 +81,18 @@ def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> No
     elif isinstance(claim, CodesClaim):
         checker.prove_codes(query, claim.unit)
     else:
-        prove(checker.query(query, None), claim, checker.symbols)
+        relation = checker.query(query, None)
+        prove(relation, claim, checker.symbols)
+        held = frozenset(ref.name for ref, value in relation.columns.items() if is_held(value))
         if isinstance(claim, RowsClaim) and claim.scores is not None and checker.outermost is not None:
             given = query, checker.outermost, checker.leaves, checker.expressions, claim.scores
             if claim.scores.moves is None:
                 prove_scores(*given)
             else:
                 prove_utility(*given, known)
+            held |= {claim.scores.column}  # a sum of terms that are held to its sensitivity
     checker.distinct_names()
+    return held
 
 
 def _unlimited(query: tree.Query, limit: int) -> tree.Query:

@@ -148,6 +148,7 @@ class Value:
         weight: of a cell: one more row of the source changes it by at most so much. total: one unit, over all cells.
         halved: the weight is that of twice the number.
         step: of a cell: how far one more row lowers it (not above 0), and how far it raises it (not below 0).
+        public: it is a column of a public relation, as it is.
     """
 
     symbol: Symbol
@@ -166,6 +167,7 @@ class Value:
     total: Number = None
     halved: bool = False
     step: tuple[int, int] | None = None
+    public: bool = False
 
     @property
     def most(self) -> Number:

@@ -12,7 +12,9 @@ from dpsql.errors import PolicyError
 from dpsql.mechanisms.base import ClaimedText, LentTotals, RouteClaim
 from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
+from dpsql.sql.lock.casts import Plan, prove_casts
 from dpsql.sql.lock.check import Serialise, check, check_pattern, check_tree
+from dpsql.sql.lock.exits import prove_exits
 from dpsql.sql.lock.patterns import Patterns, ShapedText
 from dpsql.sql.lock.spark_reader import read_spark
 from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
@@ -39,6 +41,8 @@ class Lock:
     _proved: set[tuple[object, ...]] = field(default_factory=set)
     _patterns: Patterns = field(default_factory=Patterns)
     _tables: dict[tuple[str, ...], Base] | None = None
+    _held: dict[tuple[object, ...], frozenset[str] | None] = field(default_factory=dict)
+    """The outputs of proved texts that are integers of at most 38 digits."""
 
     def prove(self, claimed: ClaimedText, lent: Columns, shaped: ShapedText | None = None) -> None:
         """Prove a text in normal form, once; or the pattern of those that differ from it in values alone.
@@ -58,7 +62,7 @@ class Lock:
         if shaped is not None and self._patterns.cover(shaped, rests_on):
             return
         known = self._known(lent)
-        check(claimed, known, self.serialise)
+        self._remember_held(claimed, check(claimed, known, self.serialise))
         self._remember(key)
         if shaped is None or not shaped.values:
             return
@@ -67,6 +71,39 @@ class Lock:
             check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
 
         self._patterns.learn(shaped, rests_on, prove)
+
+    def prove_typed(
+        self, text: str, mine: Sequence[ClaimedText], lent: Columns, plan: Plan, late: bool = False
+    ) -> None:
+        """Prove that no value of a text's columns can end it: by a cast that DuckDB adds, or on the way out of the engine.
+
+        Args:
+            text: the text, with values for its parameters.
+            mine: the claims that are made for it.
+            lent: the columns of what is lent to it besides what its operator lends.
+            plan: gives DuckDB's bound plan of a text.
+            late: whether an operator wrote it as it ran. What it gives is read in Python alone, which has every integer.
+
+        Raises:
+            Unproved: one may.
+        """
+        prove_casts(text, plan)
+        known: Known | None = None
+        for claimed in mine:
+            key = (claimed.text, *_key(claimed))
+            if key not in self._held:  # a pattern covered it
+                known = known or self._known(lent)
+                self._remember_held(claimed, check(claimed, known, self.serialise))
+            held = self._held[key]
+            if held is not None:
+                prove_exits(text, plan, held)
+        if not mine and not late:
+            prove_exits(text, plan, frozenset())
+
+    def _remember_held(self, claimed: ClaimedText, held: frozenset[str] | None) -> None:
+        if len(self._held) >= MAX_PROVED:
+            self._held.clear()
+        self._held[(claimed.text, *_key(claimed))] = held
 
     def prove_late(
         self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None

@@ -177,8 +177,9 @@ class Sources:
         if base is None:
             refuse("a table that the policy does not name")
         columns = {
-            name: Value(self.symbols.fresh(), whole=kind in ranges.WHOLE) for name, kind in base.columns.items()
-        }  # fmt: skip
+            name: Value(self.symbols.fresh(), whole=kind in ranges.WHOLE, public=base.public)
+            for name, kind in base.columns.items()
+        }
         parts = (
             () if base.period is None or base.unit is None else self._pair(base.unit, base.period, columns)
         )
@@ -224,7 +225,7 @@ class Sources:
         lent = self.known.lent.get(name)
         if lent is None:
             refuse("a relation that nobody lent")
-        columns = {column: Value(self.symbols.fresh()) for column in lent.columns}
+        columns = {column: Value(self.symbols.fresh(), public=True) for column in lent.columns}
         unique = [] if lent.unique is None else [frozenset({columns[lent.unique].symbol})]
         return Relation(Kind.PUBLIC, _output(columns), count=lent.count, unique=unique)
 
@@ -252,7 +253,7 @@ class Sources:
         if any(len(row) != len(node.columns) for row in rows):
             refuse("rows of different lengths")
         columns = {
-            Ref("", name): replace(ranges.any_of(values, self.symbols.fresh()), nullable=True)
+            Ref("", name): replace(ranges.any_of(values, self.symbols.fresh()), nullable=True, public=True)
             for name, values in zip(node.columns, zip(*rows, strict=True), strict=True)
         }
         made = Relation(Kind.PUBLIC, columns, count=len(rows))

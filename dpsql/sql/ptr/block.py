@@ -29,7 +29,8 @@ from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.dp.quantile_calls import read_probability
 from dpsql.sql.exact.exact_query import write_bounded_rows
 from dpsql.sql.expressions import fixed_point as grids
-from dpsql.sql.expressions.types import Typed
+from dpsql.sql.expressions.exits import come_back, hold, leave
+from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
@@ -91,9 +92,18 @@ class TestedOutput(BlockOutput):
 
     values: dict[str, str]
     make: Make
+    left_as: str | None = None
+    """The SQL type in which its value leaves, where that is another."""
+
+    @property
+    def left(self) -> str:
+        """The SQL type in which its value leaves."""
+        return self.left_as if self.left_as is not None else self.type
 
     def express(self, confidence: float) -> exp.Expr:
         """Return a cast of the column; a struct as it is, for its type has no short name."""
+        if self.left_as is not None:
+            return come_back(column(self.name), Type.parse(self.type), self.left_as)
         return column(self.name) if "STRUCT" in self.type else super().express(confidence)
 
 
@@ -214,11 +224,13 @@ class PtrBlock(AggregatingBlock):
         if noisy and not kind.numeric:
             hint = "MODE(x) without local_sensitivity is exact, of any type." if call.name == "MODE" else None
             raise BindError(f"{call.name} needs a number here, and this is {kind.sql}.", span=span, hint=hint)
-        value = self.filtered(call, to_sql(typed.node))
+        chosen = call.name in ("MODE", "ARG_MAX") and not noisy
+        out = leave(typed) if chosen else hold(typed)
+        value = self.filtered(call, to_sql(out.node))
         values = {"v": f"CAST({value} AS DOUBLE)" if noisy else value}
         test = options.get("test", "AUTO")
         if call.name == "ARG_MAX":
-            values, make = self._arg_max(call, name, typed, test)
+            values, make = self._arg_max(call, name, out, test)
         elif call.name in trimmed.FORMS:
             values, make = self._trimmed(call, name, typed, options)
         elif proposed is not None:
@@ -228,8 +240,9 @@ class PtrBlock(AggregatingBlock):
         else:
             make = self._order(call, name, kind.kind == "DOUBLE", test)
         return TestedOutput(
-            name, call, options.get("epsilon"), "DOUBLE" if noisy else kind.sql, noisy, values, make
-        )
+            name, call, options.get("epsilon"), "DOUBLE" if noisy else kind.sql, noisy, values, make,
+            None if noisy or out.type == kind else out.type.sql,
+        )  # fmt: skip
 
     def _order(self, call: opt.Call, name: str, floating: bool, test: str) -> Make:
         """Return what makes the item of a mode, or of the value at a rank."""
@@ -336,10 +349,7 @@ class PtrBlock(AggregatingBlock):
             bound = max(1, abs(grid.low), abs(grid.high))
         elif inner.args and not inner.args[0].is_star:
             amount = f"CASE WHEN {to_sql(self.expression(inner.args[0]).node)} IS NOT NULL THEN 1 END"
-        v = to_sql(group.node)
-        if group.type.kind == "DOUBLE":  # -0.0 is the same group, and is shown as the same
-            v = f"({v}) + 0.0"
-        values = {"v": v, "amount": self.filtered(call, self.filtered(inner, amount))}
+        values = {"v": to_sql(group.node), "amount": self.filtered(call, self.filtered(inner, amount))}
         return values, lambda query, epsilon, delta: ptr_statistics.ArgMax(
             name, query, bound, self._test(test, epsilon, delta), self.rows
         )

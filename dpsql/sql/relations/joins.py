@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.coercion import unify
+from dpsql.sql.expressions.coercion import take_value, unify
+from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
 from dpsql.sql.relations.catalog import Binder
@@ -242,15 +243,16 @@ class _Step:
         on = [self.binder.expression(part, self.names, self.env).node for part in self.parts]
         for name, here, there in self.using:
             # The types must meet by our rules: DuckDB would read text as numbers, row by row, and raise on some.
-            sides = [replace(f.typed, node=f.typed.node.copy(), place=f.typed.node) for f in (here, there)]
-            nodes, _ = unify(sides, f"USING ({name})")
+            sides = [replace(take_value(f.typed, f.typed.node), place=f.typed.node) for f in (here, there)]
+            nodes, kind = unify(sides, f"USING ({name})")
+            either = _either(*nodes)
             if here.is_unit and there.is_unit and meets_exactly(here.typed.type, there.typed.type):
                 nodes = [here.typed.node.copy(), there.typed.node.copy()]  # widened by DuckDB, as in ON
             on.append(exp.EQ(this=nodes[0], expression=nodes[1]))
             chosen = there if side == "RIGHT" else here
             if side == "FULL":
-                both = _either(here.typed.node, there.typed.node)
-                typed = replace(here.typed, node=both)
+                same = here.typed.type == there.typed.type == kind
+                typed = replace(here.typed, node=either) if same else Typed(either, kind)
                 chosen = replace(here, typed=typed, anchors=here.anchors & there.anchors)
             bound.merged[name] = chosen
         if equal_units is not None:

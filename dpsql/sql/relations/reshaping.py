@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.expressions.coercion import unify
+from dpsql.sql.expressions.coercion import take_value, unify
 from dpsql.sql.expressions.lengths import length_of
-from dpsql.sql.expressions.types import INTEGER, Bounds, Typed
+from dpsql.sql.expressions.types import INTEGER, OTHER, Bounds, Typed
 from dpsql.sql.normalize import Env, from_items, label_of_item
 from dpsql.sql.parse.dialect import bind_error, is_not_null, privacy_error, to_sql
 from dpsql.sql.parse.options import call_of
@@ -111,9 +111,13 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     for place, (mine, other) in enumerate(zip(left.fields, right.fields, strict=True)):
         nodes, kind = [mine.typed.node, other.typed.node], mine.typed.type
         numbers = kind.numeric and other.typed.type.numeric
-        if numbers and kind != other.typed.type:
-            nodes, kind = unify([mine.typed, other.typed], tree.key.upper())
         if (kind.kind != other.typed.type.kind and not numbers) or mine.is_unit != other.is_unit:
+            kind = OTHER
+        elif kind != other.typed.type and not mine.is_unit:
+            taken = [take_value(f.typed, tree) for f in (mine, other)]
+            alike = numbers or taken[0].type == taken[1].type
+            nodes, kind = unify(taken, tree.key.upper()) if alike else (nodes, OTHER)
+        if kind == OTHER:
             what = f"{mine.name} is not the same kind of column on both sides."
             raise privacy_error(tree, what, "put the same columns, and the privacy unit, in the same places.")
         typed = Typed(

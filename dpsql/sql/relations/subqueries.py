@@ -21,7 +21,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.plan import Input
 from dpsql.sql.expressions import total_expressions
-from dpsql.sql.expressions.coercion import require_kind, unify
+from dpsql.sql.expressions.coercion import meet_public, require_kind, take_value, unify
 from dpsql.sql.expressions.lengths import hold
 from dpsql.sql.expressions.types import BOOLEAN, Bounds, Typed
 from dpsql.sql.normalize import Env, label_of_item, outer_queries
@@ -255,16 +255,19 @@ class _Place:
         inner = exp.Select(expressions=named).from_(relation.source.copy())
         if not isinstance(self.node, exp.In):
             _same_width(1, items, self.node)
-            return Typed(inner.limit(1).subquery(), relation.fields[0].typed.type, None, False, None)
+            value = take_value(relation.fields[0].typed, self.node)
+            inner.expressions[0].set("this", value.node)
+            return replace(value, node=inner.limit(1).subquery(), constant=False, nullable=True)
         _same_width(len(self.sides), items, self.node)
         nodes = []
-        for side, item in zip(self.sides, relation.fields, strict=True):
-            left, kind = total_expressions.make_total(side, self.names), item.typed.type
-            if left.type.kind != kind.kind and not (left.type.numeric and kind.numeric):
-                what = "IN compares values of different types."
-                raise bind_error(self.node, what, "cast the subquery's column.")
-            nodes.append(left.node)
-            inner = inner.where(is_not_null(item.typed.node))
+        for place, (side, item) in enumerate(zip(self.sides, relation.fields, strict=True)):
+            left = total_expressions.make_total(side, self.names)
+            there = replace(take_value(item.typed, self.node), place=self.node)
+            node, value, condition = meet_public(left, there, "IN")
+            nodes.append(node)
+            named[place].set("this", value)
+            inner = inner.where(condition)
+        inner.set("expressions", named)
         row = nodes[0] if len(nodes) == 1 else exp.Tuple(expressions=nodes)
         return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None)
 

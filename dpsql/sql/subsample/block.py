@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -20,18 +20,19 @@ from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 from dpsql.sql.dp.budget_split import deal
 from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.exits import come_back, find_exit_type, hold, leave
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import DOUBLE, TEXT, Typed
 from dpsql.sql.normalize import Env, Released, install
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named, to_sql
 from dpsql.sql.parse.options import Options
 from dpsql.sql.relations.catalog import Binder
-from dpsql.sql.relations.relation import Field, From, Names, Relation, column
+from dpsql.sql.relations.relation import Field, From, Names, Relation, column, column_name
 from dpsql.sql.relations.unit_rows import check_unit, find_unit_holder, has_whole_unit
 from dpsql.sql.selection.declared import StableDeclaration
 from dpsql.sql.subsample.combiners import NUMERIC, Subsample, sql_type
 from dpsql.sql.subsample.per_block_query import PerBlockQuery
-from dpsql.sql.subsample.vectorised_blocks import Lifter, refuse_many_rows, write_where
+from dpsql.sql.subsample.vectorised_blocks import BLOCK, Lifter, refuse_many_rows, write_where
 
 _PAIRS_TOGETHER = 10_000_000
 """About so many pairs of a unit and a run are made at once."""
@@ -158,14 +159,19 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     kind = Textbook if options.get("sampling") == "bernoulli" else Sampling
     this = kind(binder, select, options, env)
     name = binder.name("block")
-    found = _exact(this)
-    _add_work(this, found)
+    bound = _exact(this)
+    _add_work(this, bound)
     if select.args.get("order") and select.args.get("limit") is None:
         select.set("order", None)
+    found = _leave(bound, [this.combiner_name(f) in NUMERIC for f in bound.fields])
     operator, released, said, asked = _combine(this, found)
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
     binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence, asked)
-    shown = [(item.name, column(item.name)) for item in released]
+    own = {f.name: f.typed.type for f in bound.fields}
+    shown = [
+        (r.name, column(r.name) if r.type == "DOUBLE" else come_back(column(r.name), own.get(r.name, TEXT), r.type))
+        for r in released
+    ]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
 
 
@@ -182,8 +188,9 @@ def question_block(
     values = {**options.values, "blocks": declared.blocks}
     this = Sampling(binder, select, replace(options, values=values), env)
     name = binder.name("block")
-    found = _exact(this)
-    _add_work(this, found)
+    bound = _exact(this)
+    _add_work(this, bound)
+    found = _leave(bound, [False] * len(bound.fields))
     if len(found.fields) != 1:
         what = "a stable question has one output."
         raise bind_error(select.expressions[1], what, "ask for the others in questions of their own.")
@@ -196,8 +203,30 @@ def question_block(
     binder.lent_inputs.update((item, None) for bound in found.bound for item in bound.inputs)
     released = Released(output.name, output.typed.type.sql)
     binder.add_block(name, operator, [released], (), (this.sentence,), options.confidence)
-    shown = [(output.name, column(output.name))]
+    shown = [(output.name, come_back(column(output.name), bound.fields[0].typed.type, released.type))]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
+
+
+def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
+    """Return a query whose outputs leave the engine in a form that has a way out: as numbers, or as values that are compared."""
+    alias, source = "leaving", found.source
+    named = [
+        Field(f.name, replace(f.typed, node=column(column_name(i), alias))) for i, f in enumerate(found.fields)
+    ]
+    wide = [find_exit_type(f.typed.type) != f.typed.type for f in named]
+    if not any(wide):
+        return found
+    pairs = zip(named, numbers, wide, strict=True)
+    made = [(hold(f.typed) if number else leave(f.typed)) if w else f.typed for f, number, w in pairs]
+    items = ", ".join(f"{to_sql(out.node)} AS {column_name(i)}" for i, out in enumerate(made))
+    fields = tuple(replace(f, typed=out) for f, out in zip(named, made, strict=True))
+    if isinstance(source, block_sources.LiftedBlocks):
+        query = f"SELECT {alias}.{BLOCK} AS {BLOCK}, {items} FROM ({source.query}) AS {alias}"
+        return replace(found, source=replace(source, query=query), fields=fields)
+    if isinstance(source, block_sources.BlockQueries):
+        query = f"SELECT {items} FROM ({source.query}) AS {alias}"
+        return replace(found, source=replace(source, query=query), fields=fields)
+    return found
 
 
 def _add_work(this: Sampling, found: _Found) -> None:
