@@ -32,7 +32,7 @@ from dpsql.server.postgres.messages import (
     write_status,
 )
 from dpsql.server.postgres.portals import Portal, Portals
-from dpsql.server.postgres.reports import RefusedMessage, write_own_error, write_problem
+from dpsql.server.postgres.reports import RefusedMessage, write_bad_parameter, write_own_error, write_problem
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
 from dpsql.wire import Message, WireError, encode, get_field, read_error
 from dpsql.wire_parcels import unpack_messages
@@ -257,7 +257,8 @@ class PostgresConnection:
         statement = self._held.find_statement(name)
         if statement.described is None:
             head = {"text": statement.text, "kinds": list(statement.kinds)}
-            statement.described, statement.fields = self._ask_description(head, statement.text)
+            told = self._ask_description(head, statement.text)
+            statement.described, statement.fields, statement.told_kinds = told
         self._stream.write(statement.described)
 
     def _resolve(self) -> None:
@@ -267,26 +268,28 @@ class PostgresConnection:
             if portal.rows is not None:
                 raise ProtocolError("a portal is described before it is executed.")
             head = self._write_bound(portal)
-            described, _ = self._ask_description(head, portal.statement.text, parameters=False)
+            described, _, _ = self._ask_description(head, portal.statement.text, parameters=False)
             self._stream.write(described)
 
     def _ask_description(
         self, head: dict[str, Any], text: str, parameters: bool = True
-    ) -> tuple[bytes, list[Any] | None]:
-        """Return what a statement's columns are told with, and the columns."""
+    ) -> tuple[bytes, list[Any] | None, list[int]]:
+        """Return what a statement's columns are told with, the columns, and the types of its parameters."""
         if text.strip().removesuffix(";").upper() in _COMMANDS:
-            return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None
-        told, fields = bytearray(), None
+            return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None, []
+        told, fields, kinds = bytearray(), None, []
         for message in self._ask("postgres_describe", head, text):
             part = message.head.get("part")
             if part == "notice" or (part == "parameters" and parameters):
                 told += message.payload
+            if part == "parameters":
+                kinds = get_field(message.head, "kinds", list)
             elif part == "no data":
                 told += messages.NO_DATA
             elif part == "fields":
                 told += message.payload
                 fields = get_field(message.head, "fields", list)
-        return bytes(told), fields
+        return bytes(told), fields, kinds
 
     def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
@@ -294,6 +297,7 @@ class PostgresConnection:
         head = {
             "text": statement.text,
             "kinds": list(statement.kinds),
+            "described": statement.told_kinds,
             "values": [None if value is None else base64.b64encode(value).decode() for value in bound.values],
             "formats": messages.spread_formats(bound.formats, len(bound.values)),
             "result_formats": list(bound.result_formats),
@@ -403,6 +407,8 @@ class PostgresConnection:
             ):
                 if message.head.get("kind") == "error":
                     raise RefusedMessage(write_own_error(read_error(message), text))
+                if message.head.get("part") == "no parameter":
+                    raise RefusedMessage(write_bad_parameter(message))
                 if message.head.get("kind") == "value":
                     yield message
         except Refused as refusal:

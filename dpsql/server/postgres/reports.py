@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.server.postgres.messages import write_response
+from dpsql.wire import Message
 
 SQLSTATES: dict[type[Error], str] = {
     errors.ParseError: "42601",
@@ -29,6 +30,8 @@ TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
     "XX000",
 )
 UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "26000", "34000"
+_PARAMETER_STATES = frozenset({"22P02", "22P03"})
+_MAX_SENTENCE = 500
 
 
 class RefusedMessage(Exception):
@@ -51,6 +54,14 @@ def write_problem(severity: str, state: str, sentence: str, hint: str = "", posi
     """
     fields = [("S", severity), ("V", severity), ("C", state), ("M", sentence), ("H", hint)]
     return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
+
+
+def write_bad_parameter(message: Message) -> bytes:
+    """Return the ``ErrorResponse`` of a parameter whose bytes are no value of its type, which the worker has found."""
+    head = message.head
+    state = head.get("state")
+    said, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
+    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, said, hint)
 
 
 def write_own_error(error: Error, asked: str) -> bytes:
