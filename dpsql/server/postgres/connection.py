@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any
 
 from dpsql.errors import Error
-from dpsql.server.desks import Refused
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
@@ -32,13 +31,19 @@ from dpsql.server.postgres.messages import (
     write_status,
 )
 from dpsql.server.postgres.portals import Portal, Portals
-from dpsql.server.postgres.reports import RefusedMessage, write_bad_parameter, write_own_error, write_problem
+from dpsql.server.postgres.reports import (
+    RefusedMessage,
+    refuse_right,
+    write_bad_parameter,
+    write_own_error,
+    write_problem,
+)
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
+from dpsql.server.rights import Refused, RightError
 from dpsql.wire import Message, WireError, encode, get_field, read_error
 from dpsql.wire_parcels import unpack_messages
 
 FAILED = "the server could not do this, for a reason that it keeps to itself."
-_RATE = "too many requests of yours in a minute; ask again later."
 _ENDED = "this session has ended; connect again."
 
 _COMMANDS = {
@@ -47,6 +52,10 @@ _COMMANDS = {
     "ROLLBACK": ("ROLLBACK", "I"), "COMMIT TRANSACTION": ("COMMIT", "I"), "ROLLBACK TRANSACTION": ("ROLLBACK", "I"),
 }  # fmt: skip
 """Whole texts that tools send around each statement: their tags, and whether a transaction block is open then."""
+
+
+_LETTING_GO = frozenset({b"C", b"H", b"S"})
+"""Messages that ask nothing: a statement is forgotten, what waits is sent, and a client is told that it may go on."""
 
 
 class PostgresConnection:
@@ -63,7 +72,7 @@ class PostgresConnection:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
         self._stream = stream
         self.number = key[0]
-        self._desk, self._record = opened.desk, opened.record
+        self._right, self._desk, self._record = opened.right, opened.right.desk, opened.record
         self._held = Portals()
         self._transaction = "I"
         self._skipping = False
@@ -107,6 +116,10 @@ class PostgresConnection:
 
     def cancel(self, secret: bytes) -> bool:
         """Stop what is being answered, for who knows the secret."""
+        try:
+            self._right.check(letting_go=True)
+        except RightError:
+            return False  # its end stops everything
         return hmac.compare_digest(secret, self._key[1]) and self._desk.interrupt(self._record.handle)
 
     def leave(self) -> None:
@@ -116,7 +129,7 @@ class PostgresConnection:
         known = {
             "analyst": self._desk.analyst,
             "session": self._record.log_name,
-            "policy": self._opened.served.name,
+            "policy": self._right.served.name,
         }
         self._log.write("close", **known)
 
@@ -146,10 +159,22 @@ class PostgresConnection:
         """
         if self._record.ended or self._ending:
             raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
+        self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
             raise RefusedMessage(
                 write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
             )
+
+    def _ask_right(self, letting_go: bool) -> None:
+        """Ask whether the analyst has a right to go on.
+
+        Raises:
+            RefusedMessage: they have not; the connection ends where the right has.
+        """
+        try:
+            self._right.check(letting_go)
+        except RightError as refusal:
+            raise refuse_right(refusal) from None
 
     # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -198,6 +223,7 @@ class PostgresConnection:
             b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe, b"E": self._execute, b"C": self._close,
             b"H": self._flush, b"S": self._sync,
         }  # fmt: skip
+        self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
                 self._resolve()
@@ -386,22 +412,17 @@ class PostgresConnection:
         Raises:
             RefusedMessage: with its error, or because it was not asked.
         """
-        desk = self._desk
-        if not desk.rate.take():
-            raise RefusedMessage(write_problem("ERROR", "53400", _RATE))
         startup = {
             name: value for name, value in self._opened.parameters.items() if name not in ("user", "database")
         }
         try:
-            body = encode(Message({**head, "startup": startup, "database": self._opened.served.name}))
+            body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
             raise RefusedMessage(
                 write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
             ) from None
-        said = desk.edition.limits.explain_body(len(body))
-        if said:
-            raise RefusedMessage(write_problem("ERROR", reports.TOO_LARGE, said))
         try:
+            self._right.take(len(body))
             for message in (
                 told for reply in self._pass_on(operation, body) for told in unpack_messages(reply)
             ):
@@ -411,6 +432,8 @@ class PostgresConnection:
                     raise RefusedMessage(write_bad_parameter(message))
                 if message.head.get("kind") == "value":
                     yield message
+        except RightError as refusal:
+            raise refuse_right(refusal) from None
         except Refused as refusal:
             ended = self._record.ended
             raise RefusedMessage(

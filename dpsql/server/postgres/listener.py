@@ -208,8 +208,9 @@ class PostgresListener:
                 number = secrets.randbelow((1 << 31) - 1) + 1
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
-        name = opened.served.name
-        self._log.write("open", analyst=opened.desk.analyst, session=opened.record.log_name, policy=name)
+        right = opened.right
+        known = {"analyst": right.desk.analyst, "policy": right.served.name}
+        self._log.write("open", session=opened.record.log_name, **known)
         return connection
 
     def _run(self, connection: PostgresConnection) -> None:

@@ -1,9 +1,9 @@
 """Parameters of a statement as a PostgreSQL client sends them: bytes with a type's number, as text or binary.
 
 They become values of Python, which the session writes as literals; nothing that a client sends becomes text of a statement.
-Binary values are read in the type that the client named, or else in the type that was described to it, as PostgreSQL reads them:
-eight bytes of a float8 are a float8, whatever characters they would be. A parameter in text whose type the client leaves open is a
-text, as which it meets numbers and dates too where it reads as one.
+Binary values are read in the type that the client named, or else in the type that was described to it, as PostgreSQL reads
+them: eight bytes of a float8 are a float8, whatever characters they would be. A parameter in text whose type the client leaves
+open is a text, as which it meets numbers and dates too where it reads as one.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ MAX_PORTAL_BYTES = 64 << 20
 class PreparedStatement:
     """A prepared statement.
 
-    ``fields`` are its columns and ``told_kinds`` the types of its parameters, once the client was told of them with ``described``.
+    ``fields`` are its columns and ``told_kinds`` the types of its parameters, once the client was told of them with
+    ``described``.
     """
 
     text: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.server.postgres.messages import write_response
+from dpsql.server.rights import Lapse, RightError
 from dpsql.wire import Message
 
 SQLSTATES: dict[type[Error], str] = {
@@ -34,6 +35,16 @@ _PARAMETER_STATES = frozenset({"22P02", "22P03"})
 _MAX_SENTENCE = 500
 
 
+_LAPSES = {
+    Lapse.ENDED: SHUTDOWN,
+    Lapse.NO_SHARE: NO_AUTHORIZATION,
+    Lapse.PAUSED: NO_AUTHORIZATION,
+    Lapse.TOO_MANY: "53400",
+    Lapse.TOO_LARGE: TOO_LARGE,
+}
+"""The SQLSTATE that tells why a right does not hold."""
+
+
 class RefusedMessage(Exception):
     """A client's message that is answered with an error, as bytes; ``last`` says that the connection ends with it."""
 
@@ -54,6 +65,13 @@ def write_problem(severity: str, state: str, sentence: str, hint: str = "", posi
     """
     fields = [("S", severity), ("V", severity), ("C", state), ("M", sentence), ("H", hint)]
     return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
+
+
+def refuse_right(refusal: RightError) -> RefusedMessage:
+    """Return the refusal of a message whose right does not hold; with one that has ended, the connection ends."""
+    severity = "FATAL" if refusal.is_final else "ERROR"
+    report = write_problem(severity, _LAPSES[refusal.lapse], str(refusal))
+    return RefusedMessage(report, last=refusal.is_final)
 
 
 def write_bad_parameter(message: Message) -> bytes:
