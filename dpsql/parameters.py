@@ -41,8 +41,8 @@ def read_value(value: Any) -> Any:
     """Return the value of a parameter as one of a plain type, by the value that it holds and never by its ``str()``.
 
     Members of ``class Ward(str, Enum)`` and of an ``IntEnum`` become the values that they hold, as all subclasses do. Scalars of
-    numpy become Python's, and ``NaT`` and ``NA`` of pandas NULL. A list, a tuple, and an array or a series of one dimension become a
-    list. Any other value stays as it is: literals have no form for it.
+    numpy become Python's, and ``NaT`` and ``NA`` of pandas NULL. A list, a tuple, an array and a series of one dimension become
+    a list. Any other value stays as it is: literals have no form for it.
 
     >>> class Ward(str):
     ...     def __str__(self) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql.errors import Error
+from dpsql.server.arrivals import Arrivals, SocketWatch
 from dpsql.server.credentials import NO_TOKEN, HandshakeAnswer, HeaderReader
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
@@ -65,6 +66,8 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         self._served, self._log = served, log
         self._certified = client_authority is not None
         self._flight_sql = FlightSqlService()
+        self._watch: SocketWatch | None = None
+        self._has_port = not location.startswith("grpc+unix:")
         super().__init__(
             location,
             tls_certificates=list(certificates) if certificates else None,
@@ -74,6 +77,16 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             # with one, pyarrow would not tell the names in certificates
             auth_handler=None if self._certified else HandshakeAnswer(),
         )
+
+    def look_at_connections(self) -> None:
+        """Drop connections that have not proved whose they are: those that took too long, and the oldest of too many.
+
+        A socket of the file system needs no such look: its folder's mode says who may use it.
+        """
+        if self._has_port:
+            if self._watch is None:
+                self._watch = SocketWatch(self.port, Arrivals(self._log, "Flight"))
+            self._watch.look()
 
     # -- actions ------------------------------------------------------------------------------------------------
 
@@ -90,12 +103,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         if not kind.startswith(PREFIX):
             raise flight.FlightServerError(_NOT_SERVED)
         operation = kind[len(PREFIX) :][:40]
-        own: dict[str, Callable[[Right, Any, bytes], Iterator[bytes]]] = {
-            "open": self._open,
-            "close": self._close,
-            "interrupt": self._interrupt,
-        }
-        perform = own.get(operation)
+        perform = OWN_ACTIONS.get(operation)
         try:
             caller.take(len(body), counts=operation != "interrupt")
         except RightError as refusal:
@@ -107,7 +115,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         replies = (
             self._pass_on(caller, context, operation, content)
             if perform is None
-            else pack_messages([*perform(caller, context, content)])
+            else pack_messages([*perform(self, caller, context, content)])
         )
         for reply in replies:
             yield flight.Result(reply)
@@ -180,9 +188,16 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             FlightUnauthenticatedError: the token or the certificate is wrong, or the address is turned away.
             RightError: the analyst is paused, or has no share in the policy.
         """
-        headers = context.get_middleware(_MIDDLEWARE)
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
+        right = self._find_right(context, peer)
+        if self._watch is not None:
+            self._watch.note_known(peer)
+        return right
+
+    def _find_right(self, context: Any, peer: str) -> Right:
+        """Return the right of who calls, by the token or the certificate."""
+        headers = context.get_middleware(_MIDDLEWARE)
         token, user = (headers.token, headers.user) if headers is not None else ("", "")
         certified = self._read_common_name(context) if self._certified else None
         if certified is not None and not token:
@@ -325,6 +340,14 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
     def _refuse(self, context: Any) -> NoReturn:
         self._authenticate(context)
         raise flight.FlightServerError(_NOT_SERVED)
+
+
+OWN_ACTIONS: dict[str, Callable[[Front, Right, Any, bytes], Iterator[bytes]]] = {
+    "open": Front._open,
+    "close": Front._close,
+    "interrupt": Front._interrupt,
+}
+"""The actions of dpsql's own clients that the front does by itself; all others go to a worker."""
 
 
 def withhold_tracebacks() -> None:

@@ -13,7 +13,7 @@ import base64
 import hmac
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -219,22 +219,17 @@ class PostgresConnection:
         Raises:
             RefusedMessage: with an error of ours, or the fixed sentence.
         """
-        handlers = {
-            b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe, b"E": self._execute, b"C": self._close,
-            b"H": self._flush, b"S": self._sync,
-        }  # fmt: skip
         self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
                 self._resolve()
-            handler = handlers.get(kind)
-            if handler is None:
+            if kind not in HANDLERS:
                 state, said = (
                     reports.NOT_SUPPORTED,
                     "this server answers queries alone: no COPY, no function calls.",
                 )
                 raise RefusedMessage(write_problem("ERROR", state, said))
-            handler(body)
+            HANDLERS[kind](self, body)
         except ProtocolError as error:
             raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
         except (RefusedMessage, Gone):
@@ -459,3 +454,16 @@ class PostgresConnection:
             outcome = call.outcome
         finally:
             desk.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+
+
+HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
+    b"Q": PostgresConnection._query,
+    b"P": PostgresConnection._parse,
+    b"B": PostgresConnection._bind,
+    b"D": PostgresConnection._describe,
+    b"E": PostgresConnection._execute,
+    b"C": PostgresConnection._close,
+    b"H": PostgresConnection._flush,
+    b"S": PostgresConnection._sync,
+}
+"""The messages that are answered, each by a method."""
