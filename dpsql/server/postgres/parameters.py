@@ -144,7 +144,9 @@ def _read_finite(form: str) -> Callable[[bytes], float]:
 
     def read(data: bytes) -> float:
         (found,) = struct.unpack(form, data)
-        return found if math.isfinite(found) else _refuse()
+        if not math.isfinite(found):
+            raise ValueError
+        return float(found)
 
     return read
 
