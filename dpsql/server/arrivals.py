@@ -44,12 +44,12 @@ class Arrivals:
     """The connections of one port that have not proved whose they are. Safe for threads.
 
     Args:
-        log: gets a line with the number of dropped connections and their addresses, now and then.
+        tell: called now and then with the number of dropped connections, their addresses, and why: for the log.
         port: the port's name in that line.
     """
 
-    def __init__(self, log: EventLog, port: str) -> None:
-        self._log, self._port = log, port
+    def __init__(self, tell: Callable[[int, str, str], None], port: str) -> None:
+        self._tell, self._port = tell, port
         self._lock = threading.Lock()
         self._held: dict[Hashable, _Arrival] = {}
         """The connections, oldest first."""
@@ -117,11 +117,11 @@ class Arrivals:
             if self._line is not None:
                 return
             wait = max(FIRST_LINE_SECONDS, self._next_line - time.monotonic())
-            self._line = threading.Timer(wait, self._tell)
+            self._line = threading.Timer(wait, self._write)
             self._line.daemon = True
             self._line.start()
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         with self._lock:
             dropped, self._dropped = self._dropped, Counter()
             self._line, self._next_line = None, time.monotonic() + LINE_SECONDS
@@ -129,7 +129,12 @@ class Arrivals:
         if len(dropped) > _ADDRESSES_TOLD:
             listed.append(f"and {len(dropped) - _ADDRESSES_TOLD} more")
         why = f"{self._port}: they did not prove whose they are in time, or made room for others"
-        self._log.write("connections dropped", count=dropped.total(), address=", ".join(listed), why=why)
+        self._tell(dropped.total(), ", ".join(listed), why)
+
+
+def log_dropped(log: EventLog, count: int, addresses: str, why: str) -> None:
+    """Write a line about dropped connections."""
+    log.write("connections dropped", count=count, address=addresses, why=why)
 
 
 # -- sockets that a library has ------------------------------------------------------------------------------------------

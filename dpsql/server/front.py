@@ -12,13 +12,14 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql.errors import Error
-from dpsql.server.arrivals import Arrivals, SocketWatch
+from dpsql.server.arrivals import Arrivals, SocketWatch, log_dropped
 from dpsql.server.credentials import NO_TOKEN, HandshakeAnswer, HeaderReader
 from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
@@ -85,7 +86,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         """
         if self._has_port:
             if self._watch is None:
-                self._watch = SocketWatch(self.port, Arrivals(self._log, "Flight"))
+                self._watch = SocketWatch(self.port, Arrivals(partial(log_dropped, self._log), "Flight"))
             self._watch.look()
 
     # -- actions ------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
+import re
 import socket
 import ssl
 import struct
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ from dpsql.server.arrivals import (
     MAX_OF_AN_ADDRESS,
     Arrivals,
     SocketWatch,
+    log_dropped,
     write_peer,
 )
 from dpsql.server.event_log import EventLog
@@ -77,7 +81,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
 @pytest.fixture
 def held() -> Iterator[tuple[Arrivals, list[int], io.StringIO]]:
     file = io.StringIO()
-    return Arrivals(EventLog(file), "Test"), [], file
+    return Arrivals(partial(log_dropped, EventLog(file)), "Test"), [], file
 
 
 def test_the_oldest_of_an_address_makes_room(held: tuple[Arrivals, list[int], io.StringIO]) -> None:
@@ -148,7 +152,7 @@ def test_a_watch_drops_sockets_that_are_not_its_own() -> None:
     port = listening.getsockname()[1]
     crowd = Crowd(port, MAX_OF_AN_ADDRESS + 10)
     accepted = [listening.accept() for _ in crowd.sockets]
-    found = Arrivals(EventLog(io.StringIO()), "Test")
+    found = Arrivals(lambda count, addresses, why: None, "Test")
     watch = SocketWatch(port, found)
     known = {write_peer(sock.getsockname()) for sock in crowd.sockets[:15]}
     for peer in known:
@@ -313,6 +317,38 @@ def test_handshakes_that_never_end(tmp_path: Path, certificates: Path) -> None:
         finally:
             for crowd in crowds:
                 crowd.close()
+
+
+def test_a_crowd_keeps_the_owner_out_of_no_page(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    policy = write_policy(tmp_path, {"ada": 1}, "answer_times = []")
+    make_token(policy, "ada")
+    with ServerProcess(policy, "--console", "127.0.0.1:0") as server:
+        assert server.process.stdout is not None
+        found = re.search(r"http://127.0.0.1:(\d+)(/enter\?key=\S+)", server.process.stdout.readline())
+        assert found is not None
+        port, link = int(found[1]), found[2]
+
+        def ask(path: str, cookie: str = "") -> tuple[int, str]:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
+            reply = connection.getresponse()
+            reply.read()
+            connection.close()
+            return reply.status, str(reply.headers["set-cookie"] or "").partition(";")[0]
+
+        status, cookie = ask(link)
+        assert status == 200
+        kinds: list[bytes] = [b"", b"GET / HTTP/1.1\r\nHo", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+        for sent in kinds:
+            crowd = Crowd(port, CROWD, lambda sock, sent=sent: sock.sendall(sent))  # type: ignore[misc]
+            try:
+                assert ask("/policy/clinic/", cookie)[0] == 200
+                assert crowd.count_open() <= MAX_OF_AN_ADDRESS
+                wait_until(lambda crowd=crowd: crowd.count_open() == 0, 2 * LOGIN_SECONDS + 5)  # type: ignore[misc]
+            finally:
+                crowd.close()
+        assert server.wait_for("connections dropped")["why"].startswith("owner's page")
 
 
 def test_the_server_process_may_open_many_files(server: ServerProcess) -> None:

@@ -14,10 +14,11 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from dpsql.errors import ServerError
-from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, write_peer
+from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, log_dropped, write_peer
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.listening import is_loopback
 from dpsql.server.postgres import messages, reports
@@ -105,7 +106,7 @@ class PostgresListener:
         self._lock = threading.Lock()
         self._open: dict[int, PostgresConnection] = {}
         self._streams: set[Stream] = set()
-        self._arrivals = Arrivals(log, "PostgreSQL")
+        self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
         self._closed = False
         name = host.strip("[]")
         family = socket.AF_INET6 if ":" in name else socket.AF_INET
