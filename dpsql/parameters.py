@@ -6,9 +6,10 @@ They stay values from here on: nothing that an analyst's variable holds becomes 
 from __future__ import annotations
 
 import datetime
+import decimal
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dpsql.errors import BindError
@@ -36,6 +37,73 @@ def drop_zone(moment: datetime.datetime) -> datetime.datetime:
     return (moment.astimezone(datetime.UTC) if zoned else moment).replace(tzinfo=None)
 
 
+def read_value(value: Any) -> Any:
+    """Return the value of a parameter as one of a plain type, by the value that it holds and never by its ``str()``.
+
+    Members of ``class Ward(str, Enum)`` and of an ``IntEnum`` become the values that they hold, as all subclasses do. Scalars of
+    numpy become Python's, and ``NaT`` and ``NA`` of pandas NULL. A list, a tuple, an array and a series of one dimension become
+    a list. Any other value stays as it is: literals have no form for it.
+
+    >>> class Ward(str):
+    ...     def __str__(self) -> str:
+    ...         return "Ward A"
+    >>> read_value(Ward("a")), type(read_value(Ward("a"))).__name__
+    ('a', 'str')
+    """
+    if value is None or type(value) in _PLAIN:
+        return value
+    if isinstance(value, list | tuple) or (
+        len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist")
+    ):
+        return [read_value(item) for item in value]
+    read = next((read for kind, read in _HELD if isinstance(value, kind)), None)
+    if read is not None:
+        return read(value)
+    if _is_missing(value):
+        return None
+    item = getattr(value, "item", None)
+    if not callable(item) or getattr(value, "shape", None) != ():
+        return value
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind == "m":  # of nanoseconds, a duration gives a whole number
+        return value
+    if kind == "M" and not isinstance(item(), datetime.date):  # so does a moment
+        value = value.astype("datetime64[us]")
+    found = value.item()
+    return found if type(found) is type(value) else read_value(found)
+
+
+_PLAIN = frozenset({str, bool, int, float, decimal.Decimal, datetime.date, datetime.datetime})
+
+
+def _read_moment(value: datetime.datetime) -> datetime.datetime | None:
+    if _is_missing(value):
+        return None
+    return datetime.datetime.combine(datetime.datetime.date(value), datetime.datetime.timetz(value))
+
+
+_HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (decimal.Decimal, decimal.Decimal),
+    (datetime.datetime, _read_moment),
+    (datetime.date, lambda value: datetime.date.fromordinal(datetime.date.toordinal(value))),
+)
+"""How the value of a subclass is read by its base, whatever methods the subclass has of its own."""
+
+
+def _is_missing(value: object) -> bool:
+    """Tell whether a value is pandas' ``NaT`` or ``NA``."""
+    kind = type(value)
+    return kind.__name__ in ("NaTType", "NAType") and kind.__module__.partition(".")[0] == "pandas"
+
+
+def read_name(name: object) -> str:
+    """Return a parameter's name: the text that it holds where it is one."""
+    return (str.__str__(name) if isinstance(name, str) else str(name)).removeprefix("$")
+
+
 def number_marks(text: str) -> tuple[str, int]:
     """Write the ``?`` marks of a text as ``$1``, ``$2``, ...; return it and how many there are."""
     number = itertools.count(1)
@@ -57,7 +125,7 @@ def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, An
     if params is None:
         return text, {}
     if isinstance(params, Mapping):
-        return text, {str(name).removeprefix("$"): value for name, value in params.items()}
+        return text, {read_name(name): value for name, value in params.items()}
     if not isinstance(params, list | tuple):
         raise BindError(
             f"parameters are a mapping or a list, not a {type(params).__name__}.",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
-from dpsql.parameters import drop_zone
+from dpsql.parameters import drop_zone, read_name, read_value
 from dpsql.wire import MALFORMED, WireError
 
 if TYPE_CHECKING:
@@ -23,28 +23,25 @@ if TYPE_CHECKING:
 
 def write_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the values of ``$name`` parameters as JSON values; of one that SQL can't hold, the name of its type."""
-    return None if params is None else {str(name): _write_param(value) for name, value in params.items()}
+    return (
+        None if params is None else {read_name(name): _write_param(value) for name, value in params.items()}
+    )
 
 
 def _write_param(value: Any) -> Any:
-    item = getattr(value, "item", None)  # a numpy scalar
-    value = item() if callable(item) and getattr(value, "shape", None) == () else value
-    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
-        value = value.tolist()  # of numpy or pandas
-    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+    value = read_value(value)
+    if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         return [_write_param(held) for held in value]
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, str):
-        return str(value)
-    # No date (pandas' NaT, or one that UTC has no year for), or more digits than Python writes.
+    # A moment that UTC has no year for, or more digits than Python writes.
     with suppress(TypeError, ValueError, OverflowError):
         if isinstance(value, datetime.datetime):
             return {"timestamp": _check_date(drop_zone(value), datetime.datetime)}
         if isinstance(value, datetime.date):
             return {"date": _check_date(value, datetime.date)}
         if isinstance(value, float):
-            return {"float": repr(float(value))}
+            return {"float": repr(value)}
         if isinstance(value, int | decimal.Decimal):
             return {"int" if isinstance(value, int) else "decimal": str(value)}
     return {"other": type(value).__name__}

@@ -366,7 +366,7 @@ def literal(value: Any) -> str:
 def test_a_parameter_is_the_same_literal_on_the_other_side(value: Any) -> None:
     read = wire_params.read_params(through(wire_params.write_params({"x": value})))
     assert read is not None
-    if value is pd.NaT or (isinstance(value, int) and value > 10**4000):  # no value here, an odd one there
+    if isinstance(value, int) and value > 10**4000:  # an odd one there
         assert literal(read["x"]).startswith("refused")
     else:
         assert literal(read["x"]) == literal(value)

@@ -79,8 +79,8 @@ class AnswerClock:
         """True where private data were read since the last time that everybody knows."""
         self.waited: float | None = None
         """The time of the reply, once a step before it has waited."""
-        self.overrun = False
-        """True where a statement took longer than the grid's last time."""
+        self.overruns = 0
+        """The number of statements that took longer than the grid's last time."""
         self._ready: float | None = None
         """The time of the reply of a statement that is answered, and not in the ledger yet."""
         self._given_up = threading.Event()
@@ -127,7 +127,7 @@ class AnswerClock:
             When it may be seen in the ledger.
         """
         now = time.monotonic()
-        self.overrun = self.overrun or now - self.start > self._grid.last
+        self.overruns += now - self.start > self._grid.last
         self._ready = self.find_reply_time(now)
         return self.find_ledger_time(self._ready)
 

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import EngineError, Error, Interrupted
 from dpsql.server.answer_times import AnswerClock, AnswerTimes
 from dpsql.server.frames import FrameError, read_lines
+from dpsql.server.ledger_service import PAYING_CALLS, LedgerService
 from dpsql.server.promises import fill_left
+from dpsql.server.rights import RightError
 from dpsql.wire import READING, Message, encode, write_error
 
 if TYPE_CHECKING:
-    from dpsql.server.ledger_service import LedgerService
     from dpsql.server.worker_process import WorkerProcess
 
 _PAYING = frozenset({"run", "plan", "postgres_run"})
@@ -82,6 +83,8 @@ class AnalystCall:
         self.stopped = False
         self.is_abandoned: Callable[[], bool] = lambda: False
         """Tells whether the client is gone; asked while the call waits for its turn, since nothing was paid."""
+        self.ask_right: Callable[[], None] = lambda: None
+        """Called before each payment; raises :class:`~dpsql.server.rights.RightError` where the right has lapsed meanwhile."""
         self.failures = 0
         """Statements of it that failed after they were paid."""
         self.killed = False
@@ -223,9 +226,12 @@ class AnalystCall:
             self.failures += 1
         with self._lock:
             may_pay = self.operation in _PAYING and not self.stopped and self._unsettled is None
-            if method == "reserve" and may_pay:
+        lapsed = self._find_lapse() if method in PAYING_CALLS and may_pay else None
+        with self._lock:
+            may_pay = may_pay and not self.stopped
+            if method == "reserve" and may_pay and lapsed is None:
                 self._at_stake = True  # a stop that comes from here on waits for the grid
-        answer = self._service.call(method, frame.head, frame.payload, may_pay)
+        answer = lapsed or self._service.call(method, frame.head, frame.payload, may_pay)
         refused = answer.head.get("kind") == "error"
         if method == "reserve" and not refused:
             number = answer.head.get("statement_id")
@@ -234,6 +240,14 @@ class AnalystCall:
             with self._lock:
                 self._at_stake = self.clock.touched
         return answer
+
+    def _find_lapse(self) -> Message | None:
+        """Return the error for a worker that is about to pay, where the analyst's right has lapsed meanwhile."""
+        try:
+            self.ask_right()
+        except RightError as refusal:
+            return write_error(Interrupted(f"{refusal} Nothing more was charged."))
+        return None
 
     def _promise(self, frame: Message) -> None:
         """Give the worker the word that a settlement will be written, so that it can make the reply meanwhile."""

@@ -1,7 +1,8 @@
 """The owner's page as the server sees it: where it listens, the one-time link, and the process that writes it.
 
 The page is written by a process of its own, from the ledger that it may only read, so that neither HTTP nor a long ledger slows
-the front. Over a socket it asks the front two things: what runs now, and whether a link is good. Nothing else is answered.
+the front. Over a socket it asks the front two things: what runs now, and whether a link is good. It also tells how many
+connections it dropped. Nothing else is answered.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dpsql.errors import ServerError
+from dpsql.server.arrivals import log_dropped
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.frames import FrameError, Frames
 from dpsql.server.listening import bind_socket, is_loopback
@@ -156,6 +158,10 @@ class Console:
             }
         if kind == "enter":
             return {"kind": "enter", "good": self._use_link(asked.head.get("key"))}
+        if kind == "dropped":
+            count, addresses, why = (asked.head.get(part) for part in ("count", "addresses", "why"))
+            log_dropped(self._log, int(str(count)[:9]), str(addresses), str(why))
+            return {"kind": "dropped"}
         raise FrameError("a frame of an unknown kind")
 
     def _use_link(self, key: object) -> bool:

@@ -161,6 +161,8 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
     from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
+    from dpsql.server.console_protocol import let_browser_in
+
     pages = ConsolePages(
         front,
         {one["name"]: LedgerView(one["name"], Path(one["policy"]), Path(one["ledger"])) for one in setup["policies"]},
@@ -172,7 +174,11 @@ def make_app(front: FrontLink, setup: dict[str, Any]) -> Starlette:
     }
 
     async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        reply = refuse(request) or await go_on(request)
+        reply = refuse(request)
+        if reply is None:
+            if request.url.path != "/enter":
+                let_browser_in()
+            reply = await go_on(request)
         reply.headers.update(HEADERS)
         return reply
 

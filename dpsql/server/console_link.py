@@ -1,4 +1,7 @@
-"""Questions that the process of the owner's page may ask the front: what runs now, and whether a one-time link is good."""
+"""Questions that the process of the owner's page may ask the front: what runs now, and whether a one-time link is good.
+
+It may also tell of connections that it dropped.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,10 @@ class FrontLink:
     def use_link(self, key: str) -> bool:
         """Tell whether a one-time link is good; it works no more then."""
         return self._ask({"kind": "enter", "key": key}).get("good") is True
+
+    def tell_dropped(self, count: int, addresses: str, why: str) -> None:
+        """Let the log tell of connections that were dropped."""
+        self._ask({"kind": "dropped", "count": count, "addresses": addresses, "why": why})
 
     def _ask(self, head: dict[str, Any]) -> dict[str, Any]:
         """Ask the front. Where it is gone this process ends."""

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 
+from dpsql.server.arrivals import Arrivals
 from dpsql.server.console_link import FrontLink
 from dpsql.server.frames import Frames
 from dpsql.server.isolation import confine, protect_memory
@@ -43,10 +44,12 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
     import uvicorn
 
     from dpsql.server.console_app import make_app
+    from dpsql.server.console_protocol import BoundedProtocol
 
+    BoundedProtocol.arrivals = Arrivals(front.tell_dropped, "owner's page")
     config = uvicorn.Config(
         make_app(front, setup),
-        http="h11",
+        http=BoundedProtocol,
         ws="none",
         loop="asyncio",
         lifespan="off",

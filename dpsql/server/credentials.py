@@ -45,28 +45,25 @@ class HeaderReader(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """A collector of headers for the handlers. Its only exception is Flight's own: others would reach the client as they are.
 
     Args:
-        knows: tells whether a token is somebody's, and of the named analyst where one is named.
+        greet: called with the token and the user of a client that shakes hands; it raises a Flight error where they are nobody's.
     """
 
-    def __init__(self, knows: Callable[[str, str], bool]) -> None:
-        self._knows = knows
+    def __init__(self, greet: Callable[[str, str], None]) -> None:
+        self._greet = greet
 
     def start_call(self, info: Any, headers: Any) -> CallHeaders:
         """Return the headers of a call, empty where they are missing or odd.
 
         Raises:
-            FlightUnauthenticatedError: a client shakes hands with a token that is nobody's.
+            FlightError: a client shakes hands with a token that gives no right to ask.
         """
-        greets = info.method == flight.FlightMethod.HANDSHAKE
         try:
             token, user = read_authorization(_first(headers, "authorization"))
             read = CallHeaders(token, _first(headers, "dpsql-session"), user)
-            known = greets and self._knows(token, user)
         except Exception:
-            read, known = CallHeaders(), False
-        if greets and not known:
-            raise flight.FlightUnauthenticatedError(NO_TOKEN)
-        if greets:
+            read = CallHeaders()
+        if info.method == flight.FlightMethod.HANDSHAKE:
+            self._greet(read.token, read.user)
             read.tell_token()
         return read
 

@@ -24,6 +24,7 @@ from dpsql.server.answer_times import AnswerTimes
 from dpsql.server.calls import STOP_SECONDS, STOPPED_FREE, AnalystCall, WorkerEnded
 from dpsql.server.ledger_service import RESTART, LedgerService
 from dpsql.server.limits import MAX_WAITING, RequestLimits, RequestRate
+from dpsql.server.rights import Refused
 from dpsql.wire import encode, write_error
 from dpsql.wire_parcels import pack_messages
 
@@ -45,10 +46,6 @@ _LOOK_SECONDS = 1.0
 """The seconds between two looks at whether a waiting call's client is still there."""
 _KEPT_DAYS = 7
 """Days after which a session that asks nothing is forgotten altogether."""
-
-
-class Refused(Exception):
-    """A request that is not taken up: one fixed sentence."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,21 @@ class Desk:
         edition: the policy that holds.
         log: where events are written.
         pause: called with a reason where the analyst may ask nothing more.
+        ask_right: called with the mark of a session's token, and whether something is only given back; it raises
+            :class:`~dpsql.server.rights.RightError` where the right does not hold.
     """
 
-    def __init__(self, analyst: str, edition: Edition, log: EventLog, pause: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        analyst: str,
+        edition: Edition,
+        log: EventLog,
+        pause: Callable[[str], None],
+        ask_right: Callable[[str, bool], None],
+    ) -> None:
         self.analyst, self.edition = analyst, edition
         self.rate = RequestRate(edition.policy.server.max_requests_per_minute)
-        self._log, self._pause = log, pause
+        self._log, self._pause, self._ask_right = log, pause, ask_right
         self._sessions: dict[str, SessionRecord] = {}
         self._turn = threading.Condition()
         self._calls: deque[AnalystCall] = deque()
@@ -241,6 +247,8 @@ class Desk:
             Refused: it is not taken up.
         """
         with self._taking_turn(call):
+            self._ask_right(record.token, False)  # it may have lapsed while the call waited
+            call.ask_right = lambda: self._ask_to_pay(call, record)
             if call.stopped:
                 replies = [encode(write_error(Interrupted(STOPPED_FREE)))]
             else:
@@ -248,9 +256,19 @@ class Desk:
                 replies = list(pack_messages(call.replies))  # nothing is left to do at the public time
                 call.wait_for_reply()
             record.used = time.monotonic()
+        self._ask_right(record.token, True)
         if record.ended:
             raise Refused("this session has ended; connect again.")
         yield from replies
+
+    def _ask_to_pay(self, call: AnalystCall, record: SessionRecord) -> None:
+        """Ask whether a call may pay for a further statement.
+
+        Raises:
+            RightError: the right has lapsed since the request; by failures and overruns of its earlier statements, say.
+        """
+        self._count(call)
+        self._ask_right(record.token, False)
 
     def _work(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
         """Let the worker do a call; a worker that was gone already is replaced, and so is the one that was kept ready."""
@@ -318,8 +336,8 @@ class Desk:
     def _count(self, call: AnalystCall) -> None:
         """Count failures and overruns, and pause who has too many."""
         self._failures += call.failures
-        self._overruns += call.clock.overrun
-        call.failures = 0
+        self._overruns += call.clock.overruns
+        call.failures = call.clock.overruns = 0
         why = ""
         if self._failures >= MAX_FAILURES:
             why = f"{MAX_FAILURES} statements failed after they were paid"

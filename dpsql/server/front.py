@@ -11,20 +11,23 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from dpsql.errors import Error
+from dpsql.server.arrivals import Arrivals, SocketWatch, log_dropped
 from dpsql.server.credentials import NO_TOKEN, HandshakeAnswer, HeaderReader
-from dpsql.server.desks import Refused, SessionRecord
+from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.flight_sql.messages import is_flight_sql
 from dpsql.server.flight_sql.service import ACTIONS, FlightSqlService
-from dpsql.server.served import Caller, ServedPolicy
-from dpsql.server.tokens import Identity, shorten_address
+from dpsql.server.rights import Lapse, Refused, Right, RightError
+from dpsql.server.served import ServedPolicy
+from dpsql.server.tokens import shorten_address
 from dpsql.wire import PROTOCOL, Message, WireError, decode, encode, get_field, write_error
 from dpsql.wire_parcels import pack_messages
 
@@ -64,15 +67,27 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         self._served, self._log = served, log
         self._certified = client_authority is not None
         self._flight_sql = FlightSqlService()
+        self._watch: SocketWatch | None = None
+        self._has_port = not location.startswith("grpc+unix:")
         super().__init__(
             location,
             tls_certificates=list(certificates) if certificates else None,
             verify_client=self._certified,
             root_certificates=client_authority,
-            middleware={_MIDDLEWARE: HeaderReader(self._knows)},
+            middleware={_MIDDLEWARE: HeaderReader(self._greet)},
             # with one, pyarrow would not tell the names in certificates
             auth_handler=None if self._certified else HandshakeAnswer(),
         )
+
+    def look_at_connections(self) -> None:
+        """Drop connections that have not proved whose they are: those that took too long, and the oldest of too many.
+
+        A socket of the file system needs no such look: its folder's mode says who may use it.
+        """
+        if self._has_port:
+            if self._watch is None:
+                self._watch = SocketWatch(self.port, Arrivals(partial(log_dropped, self._log), "Flight"))
+            self._watch.look()
 
     # -- actions ------------------------------------------------------------------------------------------------
 
@@ -89,28 +104,24 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         if not kind.startswith(PREFIX):
             raise flight.FlightServerError(_NOT_SERVED)
         operation = kind[len(PREFIX) :][:40]
-        own: dict[str, Callable[[Caller, Any, bytes], Iterator[bytes]]] = {
-            "open": self._open,
-            "close": self._close,
-            "interrupt": self._interrupt,
-        }
-        perform = own.get(operation)
-        if operation != "interrupt":
-            self._take_rate(caller)
-        said = caller.desk.edition.limits.explain_body(len(body))
-        if said:
-            yield flight.Result(encode(write_error(Error(said))))
+        perform = OWN_ACTIONS.get(operation)
+        try:
+            caller.take(len(body), counts=operation != "interrupt")
+        except RightError as refusal:
+            if refusal.lapse is not Lapse.TOO_LARGE:
+                raise
+            yield flight.Result(encode(write_error(Error(str(refusal)))))
             return
         content = body.to_pybytes()
         replies = (
             self._pass_on(caller, context, operation, content)
             if perform is None
-            else pack_messages([*perform(caller, context, content)])
+            else pack_messages([*perform(self, caller, context, content)])
         )
         for reply in replies:
             yield flight.Result(reply)
 
-    def _open(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _open(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         from dpsql import __version__
 
         head = decode(body).head
@@ -118,7 +129,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
             yield encode(write_error(Error(_OLD_CLIENT, hint=f"pip install dpsql=={__version__}")))
             return
         desk = caller.desk
-        record = desk.open(caller.token)
+        record = desk.open(caller.mark)
         policy = desk.edition.policy
         self._log.write("open", analyst=desk.analyst, session=_short(record), policy=caller.served.name)
         yield encode(
@@ -139,7 +150,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         )
         yield _END
 
-    def _close(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _close(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         caller.desk.close_session(record)
         self._log.write(
@@ -147,13 +158,13 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         )
         yield _END
 
-    def _interrupt(self, caller: Caller, context: Any, body: bytes) -> Iterator[bytes]:
+    def _interrupt(self, caller: Right, context: Any, body: bytes) -> Iterator[bytes]:
         record = self._find_session(caller, context)
         stopped = caller.desk.interrupt(record.handle)
         yield encode(Message({"kind": "value", "stopped": stopped}))
         yield _END
 
-    def _pass_on(self, caller: Caller, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
+    def _pass_on(self, caller: Right, context: Any, operation: str, body: bytes) -> Iterator[bytes]:
         desk = caller.desk
         record = self._find_session(caller, context)
         call = desk.make_call(operation, record.handle)
@@ -169,77 +180,58 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
 
-    def _take_rate(self, caller: Caller) -> None:
-        """Count a request.
-
-        Raises:
-            FlightUnavailableError: there were too many.
-        """
-        if not caller.desk.rate.take():
-            raise flight.FlightUnavailableError("too many requests of yours in a minute; ask again later.")
-
-    def _check_size(self, caller: Caller, size: int) -> None:
-        """Refuse a request of Flight SQL that is too large.
-
-        Raises:
-            FlightServerError: it is.
-        """
-        said = caller.desk.edition.limits.explain_body(size)
-        if said:
-            raise flight.FlightServerError(said)
-
     # -- who asks -----------------------------------------------------------------------------------------------
 
-    def _authenticate(self, context: Any) -> Caller:
+    def _authenticate(self, context: Any) -> Right:
         """Return who calls.
 
         Raises:
             FlightUnauthenticatedError: the token or the certificate is wrong, or the address is turned away.
-            FlightUnauthorizedError: the analyst is paused, or has no share in the policy.
+            RightError: the analyst is paused, or has no share in the policy.
         """
-        headers = context.get_middleware(_MIDDLEWARE)
         peer = context.peer()
         peer = peer.decode(errors="replace") if isinstance(peer, bytes) else str(peer)
+        right = self._find_right(context, peer)
+        if self._watch is not None:
+            self._watch.note_known(peer)
+        return right
+
+    def _find_right(self, context: Any, peer: str) -> Right:
+        """Return the right of who calls, by the token or the certificate."""
+        headers = context.get_middleware(_MIDDLEWARE)
         token, user = (headers.token, headers.user) if headers is not None else ("", "")
         certified = self._read_common_name(context) if self._certified else None
         if certified is not None and not token:
             return self._find_certified(certified, peer)
         turned_away = max(served.seconds_turned_away(peer) for served in self._served)
         for served in self._served:
-            marks = (
-                served.list_marks()
-            )  # before the token is looked at: one that is replaced meanwhile is an old one
             identity = served.identify(token, peer)
             if identity is None or user not in ("", identity.name):
                 continue
             if certified is not None and certified != identity.name:
                 self._log.write("refused certificate", analyst=certified, address=shorten_address(peer))
                 raise flight.FlightUnauthenticatedError(_ANOTHERS_TOKEN)
-            return self._admit(served, identity, marks)
+            return Right.of(served, identity)
         if turned_away:
             raise flight.FlightUnauthenticatedError(_TURNED_AWAY)
         self._log.write("refused token", address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(NO_TOKEN)
 
-    def _knows(self, token: str, user: str) -> bool:
-        """Tell whether a token is an analyst's, and of the named one where one is named: for a handshake."""
-        found = [served.tokens.identify(token) for served in self._served]
-        return any(one is not None and user in ("", one.name) for one in found)
-
-    def _admit(self, served: ServedPolicy, identity: Identity, marks: Mapping[str, str]) -> Caller:
-        """Return an analyst as one who may ask.
+    def _greet(self, token: str, user: str) -> None:
+        """Shake hands with the holder of a token, who is the named analyst where one is named.
 
         Raises:
-            FlightUnauthorizedError: the analyst is paused, or has no share in the policy.
+            FlightError: nobody holds it who may ask now.
         """
-        if identity.paused:
-            raise flight.FlightUnauthorizedError(
-                "you are paused until the data's owner resumes you: dpsql analyst resume."
-            )
-        desk = served.find_desk(identity.name)
-        if desk is None:
-            raise flight.FlightUnauthorizedError("the owner's policy gives you no share.")
-        return Caller(served, desk, marks.get(identity.name, ""), identity.expires.isoformat())
+
+        def answer() -> None:
+            found = [(served, served.tokens.identify(token)) for served in self._served]
+            held = [(served, one) for served, one in found if one is not None and user in ("", one.name)]
+            if not held:
+                raise flight.FlightUnauthenticatedError(NO_TOKEN)
+            Right.of(*held[0])
+
+        _guarded(self._log, answer)
 
     def _read_common_name(self, context: Any) -> str:
         """Return the common name of the caller's certificate, which the TLS handshake has proved; empty where it has none.
@@ -250,33 +242,31 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         told = context.peer_identity()
         return told.decode(errors="replace") if isinstance(told, bytes) else str(told or "")
 
-    def _find_certified(self, name: str, peer: str) -> Caller:
+    def _find_certified(self, name: str, peer: str) -> Right:
         """Return the analyst of a certificate that came without a token. Removed and expired tokens end it, too.
 
         Raises:
             FlightUnauthenticatedError: it is nobody's, or several policies know the name.
         """
-        known = [(served, served.list_marks(), served.find_holder(name)) for served in self._served]
-        found = [(served, identity, marks) for served, marks, identity in known if identity is not None]
+        known = [(served, served.find_holder(name)) for served in self._served]
+        found = [(served, identity) for served, identity in known if identity is not None]
         if len(found) == 1:
-            return self._admit(*found[0])
+            return Right.of(*found[0])
         self._log.write("refused certificate", analyst=name, address=shorten_address(peer))
         raise flight.FlightUnauthenticatedError(_WHICH_POLICY if found else _NO_ANALYST)
 
-    def _find_session(self, caller: Caller, context: Any) -> SessionRecord:
+    def _find_session(self, caller: Right, context: Any) -> SessionRecord:
         headers = context.get_middleware(_MIDDLEWARE)
         return caller.desk.find(headers.session if headers is not None else "")
 
     # -- Flight SQL ---------------------------------------------------------------------------------------------
 
-    def _act_for_flight_sql(self, caller: Caller, context: Any, kind: str, body: Any) -> Iterator[Any]:
-        if not kind.startswith("Cancel"):
-            self._take_rate(caller)
-        self._check_size(caller, len(body))
+    def _act_for_flight_sql(self, caller: Right, context: Any, kind: str, body: Any) -> Iterator[Any]:
+        caller.take(len(body), counts=not kind.startswith("Cancel"))
         for answer in self._flight_sql.act(caller, context, kind, body.to_pybytes()):
             yield flight.Result(answer)
 
-    def _admit_command(self, context: Any, command: bytes | None) -> Caller:
+    def _admit_command(self, context: Any, command: bytes | None) -> Right:
         """Return who asks, where a command or a ticket is one of Flight SQL.
 
         Raises:
@@ -285,8 +275,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         caller = self._authenticate(context)
         if not command or not is_flight_sql(command):
             raise flight.FlightServerError(_NOT_SERVED)
-        self._take_rate(caller)
-        self._check_size(caller, len(command))
+        caller.take(len(command))
         return caller
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -354,6 +343,14 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         raise flight.FlightServerError(_NOT_SERVED)
 
 
+OWN_ACTIONS: dict[str, Callable[[Front, Right, Any, bytes], Iterator[bytes]]] = {
+    "open": Front._open,
+    "close": Front._close,
+    "interrupt": Front._interrupt,
+}
+"""The actions of dpsql's own clients that the front does by itself; all others go to a worker."""
+
+
 def withhold_tracebacks() -> None:
     """Let this process write no traceback as text, for good: pyarrow would send one for what goes wrong before a handler runs.
 
@@ -376,6 +373,8 @@ def _guarded(log: EventLog, work: Callable[[], Any]) -> Any:
     said: flight.FlightError
     try:
         return work()
+    except RightError as refusal:
+        said = _LAPSES.get(refusal.lapse, flight.FlightServerError)(str(refusal))
     except Refused as refusal:
         said = flight.FlightServerError(str(refusal))
     except WireError:
@@ -409,5 +408,12 @@ def _short(record: SessionRecord) -> str:
     return hashlib.sha256(record.handle.encode()).hexdigest()[:8]
 
 
+_LAPSES: dict[Lapse, type[flight.FlightError]] = {
+    Lapse.ENDED: flight.FlightUnauthenticatedError,
+    Lapse.NO_SHARE: flight.FlightUnauthorizedError,
+    Lapse.PAUSED: flight.FlightUnauthorizedError,
+    Lapse.TOO_MANY: flight.FlightUnavailableError,
+}
+"""How Flight tells that a right does not hold."""
 _NO_SCHEMA = flight.SchemaResult(pa.schema([]))
 _END = encode(Message({"kind": "end"}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import queue
+import resource
 import signal
 import ssl
 import sys
@@ -37,6 +38,8 @@ SETTLE_SECONDS = 25.0
 """Seconds that the end of the server waits for all of them to be settled, whoever holds their ledgers."""
 _WATCH_SECONDS, _TIDY_STEPS = 0.25, 8
 _LOOK_SECONDS = 0.5
+_CONNECTION_SECONDS = 1.0
+_MOST_FILES = 65_536
 _SOCKET_MASK = 0o117
 """The owner and the group of the socket's folder may use it."""
 
@@ -121,6 +124,7 @@ def run_server(
         signal.signal(number, lambda number, _: signals.put(number))
     os.umask(0o077)
     protect_memory()
+    _allow_files()
     withhold_tracebacks()
     log, groups = EventLog(err), MemoryGroups()
     served: list[ServedPolicy] = []
@@ -148,7 +152,7 @@ def run_server(
                 print(f"listening on postgresql://{port.place}", file=out, flush=True)
             if page is not None:
                 page.start()
-            _run(served, signals, log, certificates is not None, page)
+            _run(served, signals, log, certificates is not None, page, front)
             if port is not None:
                 port.close()
             for one in served:
@@ -209,11 +213,14 @@ def _run(
     log: EventLog,
     tls: bool,
     page: Console | None,
+    front: Front,
 ) -> None:
     """Do what signals and time ask for, until the server is to end."""
     ended = threading.Event()
     watching = threading.Thread(target=_watch, args=(served, ended, log), daemon=True, name="dpsql-watch")
     watching.start()
+    looking = threading.Thread(target=_look, args=(front, ended, log), daemon=True, name="dpsql-connections")
+    looking.start()
     wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
     reading = threading.Thread(target=_reload, args=(served, wanted, log), daemon=True, name="dpsql-reload")
     reading.start()
@@ -257,6 +264,24 @@ def _watch(served: Sequence[ServedPolicy], ended: threading.Event, log: EventLog
                     one.tidy()
             except Exception as error:
                 log.write("failure", policy=one.name, why=type(error).__name__)
+
+
+def _look(front: Front, ended: threading.Event, log: EventLog) -> None:
+    """Look at the connections that have proved nothing yet, once a second."""
+    while not ended.wait(_CONNECTION_SECONDS):
+        try:
+            front.look_at_connections()
+        except Exception as error:
+            log.write("failure", why=name_place(error))
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as it may: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (min(most, _MOST_FILES) if most >= 0 else _MOST_FILES, most)
+        )
 
 
 def _tell_start(served: Sequence[ServedPolicy], log: EventLog) -> None:

@@ -28,6 +28,7 @@ from dpsql.policy.model import Policy
 from dpsql.server.desks import Desk, Edition, SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.isolation import MemoryGroups
+from dpsql.server.rights import RightError, ask_right
 from dpsql.server.tokens import Identity, TokenFile, TokenGuard, TokenRecord
 from dpsql.server.worker_process import WorkerPool, WorkerSetup, write_import_path
 
@@ -52,23 +53,6 @@ class ServedFiles:
     ledger: Path
 
 
-@dataclass(frozen=True)
-class Caller:
-    """The caller, as the token or the certificate says.
-
-    Args:
-        served: the policy that the token belongs to.
-        desk: the analyst's.
-        token: a mark of the token.
-        expires: when the token ends.
-    """
-
-    served: ServedPolicy
-    desk: Desk
-    token: str
-    expires: str
-
-
 class ServedPolicy:
     """One policy with its tokens, its ledger and its desks.
 
@@ -88,8 +72,6 @@ class ServedPolicy:
         self._guard = TokenGuard(self.tokens)
         self._lock = threading.Lock()
         self._desks: dict[str, Desk] = {}
-        self._seen = self.tokens.version
-        self._hashes: tuple[tuple[int, ...], dict[str, str]] = ((), {})
         self._forgot: date | None = None
         self._old: list[Edition] = []
         self._edition: Edition | None = None
@@ -261,18 +243,9 @@ class ServedPolicy:
             if self.edition.policy.find_analyst(name) is None:
                 return None
             if name not in self._desks:
-                self._desks[name] = Desk(name, self.edition, self._log, lambda why: self._pause(name, why))
+                pause, ask = partial(self._pause, name), partial(ask_right, self, name)
+                self._desks[name] = Desk(name, self.edition, self._log, pause, ask)
             return self._desks[name]
-
-    def list_marks(self) -> dict[str, str]:
-        """Return a mark of each analyst's token; another token has another one."""
-        version = self.tokens.version
-        if version != self._hashes[0]:
-            try:
-                self._hashes = (version, {r.name: r.hash for r in self.tokens.list() if not r.has_expired()})
-            except PolicyError:
-                self._hashes = (version, {})
-        return self._hashes[1]
 
     def tell(self) -> dict[str, Any]:
         """Return what its owner may see of its desks now, as JSON values."""
@@ -287,16 +260,15 @@ class ServedPolicy:
     # -- what is done meanwhile ---------------------------------------------------------------------------------
 
     def end_old_sessions(self) -> None:
-        """End the sessions of tokens that were replaced or removed, at once."""
-        version = self.tokens.version
-        if version == self._seen:
-            return
-        self._seen = version
+        """End the sessions whose right has ended, at once: their token expired, was replaced or removed, or the share is gone."""
         for name, desk in list(self._desks.items()):
-            mark = self.list_marks().get(name, "")
 
-            def holds(record: SessionRecord, mark: str = mark) -> bool:
-                return bool(mark) and record.token == mark
+            def holds(record: SessionRecord, name: str = name) -> bool:
+                try:
+                    ask_right(self, name, record.token, letting_go=True)
+                except RightError:
+                    return False
+                return True
 
             ended = desk.end_sessions(holds)
             if ended:

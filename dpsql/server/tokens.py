@@ -59,11 +59,15 @@ class TokenRecord:
 
 @dataclass(frozen=True)
 class Identity:
-    """The analyst whom a token belongs to. ``paused`` says why this analyst may not ask for now, and is empty otherwise."""
+    """The analyst whom a token belongs to.
+
+    ``paused`` says why this analyst may not ask for now, and is empty otherwise; another token has another ``mark``.
+    """
 
     name: str
     expires: datetime
     paused: str
+    mark: str
 
 
 class TokenFile:
@@ -179,7 +183,7 @@ class TokenFile:
         for record in records.values():
             if hmac.compare_digest(_hash_token(record.salt, given), record.hash):
                 found = record
-        return _identify_holder(found)
+        return identify_holder(found)
 
     def find_holder(self, name: str) -> Identity | None:
         """Return the holder of a token by their name, exactly as it is written; None where there is none, or it has expired.
@@ -187,7 +191,7 @@ class TokenFile:
         Raises:
             PolicyError: the file can't be read or trusted.
         """
-        return _identify_holder(self._load().get(name))
+        return identify_holder(self._load().get(name))
 
     def find(self, name: str) -> TokenRecord | None:
         """Return the record of an analyst's token that has not expired, whatever the name's case; None where there is none.
@@ -228,10 +232,11 @@ class TokenFile:
             ) from None
 
 
-def _identify_holder(found: TokenRecord | None) -> Identity | None:
+def identify_holder(found: TokenRecord | None) -> Identity | None:
+    """Return who a record is of; None where there is none, or its token has expired."""
     if found is None or found.has_expired():
         return None
-    return Identity(found.name, datetime.fromisoformat(found.expires), found.paused)
+    return Identity(found.name, datetime.fromisoformat(found.expires), found.paused, found.hash)
 
 
 def _make_token(name: str, days: int) -> tuple[str, TokenRecord]:

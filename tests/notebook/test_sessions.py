@@ -203,6 +203,12 @@ def test_parameters_from_a_dict(cell: Cell, shell: InteractiveShell) -> None:
     assert cell("%dpsql --params $given SELECT $a AS a").fetchall() == [("x",)]
 
 
+def test_members_of_an_enumeration_of_texts_are_texts(cell: Cell, shell: InteractiveShell) -> None:
+    shell.run_cell("import enum\nclass Ward(str, enum.Enum):\n    A = 'x'\nward, wards = Ward.A, [Ward.A]")
+    assert cell("%dpsql SELECT $ward AS a").fetchall() == [("x",)]
+    assert cell("%dpsql SELECT 1 AS a WHERE 'x' IN $wards").fetchall() == [(1,)]
+
+
 def test_a_default_epsilon_is_told_where_it_is_the_owners(cell: Cell) -> None:
     told = "ε=0.1 is the policy's default"
     assert told in repr(cell("%dpsql SELECT COUNT(*) AS n FROM visits"))

@@ -197,7 +197,7 @@ class ScriptedDesk:
         self.log = io.StringIO()
         self.paused: list[str] = []
         edition = Edition("clinic", self.policy, self.ledger, self.pool)
-        self.desk = Desk("ada", edition, EventLog(self.log), self.paused.append)
+        self.desk = Desk("ada", edition, EventLog(self.log), self.paused.append, lambda mark, letting_go: None)
         self.session = self.desk.open("mark")
 
     def ask(self, operation: str = "run") -> list[Message]:

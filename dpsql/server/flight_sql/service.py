@@ -21,7 +21,7 @@ from dpsql import __version__
 from dpsql.errors import Error, ParseError, PrivacyError
 from dpsql.result import Result
 from dpsql.server.calls import AnalystCall
-from dpsql.server.desks import Desk, Refused, SessionRecord
+from dpsql.server.desks import Desk, SessionRecord
 from dpsql.server.flight_sql.answers import cut_batches, write_answer, write_prepared
 from dpsql.server.flight_sql.catalog_tables import (
     SCHEMAS,
@@ -34,7 +34,7 @@ from dpsql.server.flight_sql.handles import HandleMaker, StatementHandle, make_m
 from dpsql.server.flight_sql.messages import make_message, pack_message, read_message, unpack_message
 from dpsql.server.flight_sql.parameters import read_parameters
 from dpsql.server.flight_sql.sql_info import SQL_INFO_SCHEMA, XDBC_SCHEMA, make_sql_info, make_xdbc_types
-from dpsql.server.served import Caller
+from dpsql.server.rights import Refused, Right
 from dpsql.wire import Message, ResultReader, WireError, encode, get_field, read_error
 from dpsql.wire_params import read_arrow_schemas
 from dpsql.wire_parcels import unpack_messages
@@ -87,7 +87,7 @@ class FlightSqlService:
 
     # -- commands -----------------------------------------------------------------------------------------------
 
-    def make_info(self, caller: Caller, descriptor: Any) -> flight.FlightInfo:
+    def make_info(self, caller: Right, descriptor: Any) -> flight.FlightInfo:
         """Return where the rows of a command are. Nothing is asked of a worker."""
         name, command = self._unpack(descriptor.command)
         schema = None
@@ -101,7 +101,7 @@ class FlightSqlService:
             schema, ticket = self._find_table_schema(name, command), bytes(descriptor.command)
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
-    def find_schema(self, caller: Caller, context: Any, descriptor: Any) -> pa.Schema:
+    def find_schema(self, caller: Right, context: Any, descriptor: Any) -> pa.Schema:
         """Return the columns of a command's rows. Nothing is spent."""
         name, command = self._unpack(descriptor.command)
         if name == "CommandStatementQuery":
@@ -114,7 +114,7 @@ class FlightSqlService:
         found, _, price = self._describe(caller, context, held)
         return write_prepared(pa.schema([]) if found is None else found, price)
 
-    def fetch(self, caller: Caller, context: Any, ticket: bytes) -> flight.RecordBatchStream:
+    def fetch(self, caller: Right, context: Any, ticket: bytes) -> flight.RecordBatchStream:
         """Return the rows of a ticket. A statement is paid here."""
         name, command = self._unpack(ticket)
         if name == "TicketStatementQuery":
@@ -124,7 +124,7 @@ class FlightSqlService:
             table = self._make_table(caller, context, name, command)
         return flight.RecordBatchStream(cut_batches(table))
 
-    def put(self, caller: Caller, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+    def put(self, caller: Right, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take the values of a prepared statement's parameters; the client is told the handle of the statement with them."""
         name, command = self._unpack(descriptor.command)
         if name != "CommandPreparedStatementQuery":
@@ -140,7 +140,7 @@ class FlightSqlService:
 
     # -- actions ------------------------------------------------------------------------------------------------
 
-    def act(self, caller: Caller, context: Any, kind: str, body: bytes) -> Iterator[bytes]:
+    def act(self, caller: Right, context: Any, kind: str, body: bytes) -> Iterator[bytes]:
         """Yield what an action answers."""
         if kind == "CreatePreparedStatement":
             yield self._prepare(
@@ -166,7 +166,7 @@ class FlightSqlService:
         else:
             refuse(PrivacyError(_NO_TRANSACTIONS, hint="leave autocommit on."))
 
-    def _prepare(self, caller: Caller, context: Any, request: Any) -> bytes:
+    def _prepare(self, caller: Right, context: Any, request: Any) -> bytes:
         self._check_transaction(request)
         held = StatementHandle(request.query)
         found, parameters, price = self._describe(caller, context, held)
@@ -179,7 +179,7 @@ class FlightSqlService:
             is_update=False,
         )
 
-    def _set_options(self, caller: Caller, asked: Any) -> bytes:
+    def _set_options(self, caller: Right, asked: Any) -> bytes:
         """Take the catalog that there is; other options are named as those that can't be set."""
         problems = []
         for option in asked.session_options:
@@ -191,7 +191,7 @@ class FlightSqlService:
                 problems.append(make_message("SessionOptionProblem", key=option.key, value=value))
         return self._read_made("SetSessionOptionsResult", errors=problems)
 
-    def _list_options(self, caller: Caller) -> bytes:
+    def _list_options(self, caller: Right) -> bytes:
         options = {"catalog": caller.served.name, "schema": ""}
         listed = [
             make_message(
@@ -201,7 +201,7 @@ class FlightSqlService:
         ]
         return self._read_made("SessionOptions", session_options=listed)
 
-    def _cancel(self, caller: Caller, info: Any) -> int:
+    def _cancel(self, caller: Right, info: Any) -> int:
         """Stop the statement whose ticket stands in a FlightInfo, where it is the analyst's own and runs."""
         for endpoint in info.endpoint[:1]:
             name, command = self._unpack(endpoint.ticket.ticket)
@@ -214,7 +214,7 @@ class FlightSqlService:
 
     # -- what is refused ----------------------------------------------------------------------------------------
 
-    def _refuse_update(self, caller: Caller, context: Any, name: str, command: Any) -> NoReturn:
+    def _refuse_update(self, caller: Right, context: Any, name: str, command: Any) -> NoReturn:
         """Refuse what would change something; a statement that is none of the language is told so in its own words."""
         if name == "CommandStatementUpdate":
             self._describe(caller, context, StatementHandle(command.query))
@@ -240,7 +240,7 @@ class FlightSqlService:
             refuse(ParseError(_NO_PLANS if "Substrait" in name else _READ_ONLY, hint="send a query as SQL."))
         return known[name]
 
-    def _make_table(self, caller: Caller, context: Any, name: str, command: Any) -> pa.Table:
+    def _make_table(self, caller: Right, context: Any, name: str, command: Any) -> pa.Table:
         """Return the rows of a command of browsing."""
         self._find_table_schema(name, command)
         policy = caller.desk.edition.policy
@@ -262,7 +262,7 @@ class FlightSqlService:
     # -- the worker ---------------------------------------------------------------------------------------------
 
     def _describe(
-        self, caller: Caller, context: Any, held: StatementHandle
+        self, caller: Right, context: Any, held: StatementHandle
     ) -> tuple[pa.Schema | None, pa.Schema, str]:
         """Return the columns of a statement, those of its parameters, and its price."""
         value = self._ask_value(caller, context, "describe", {"text": held.text, "bound": held.bound})
@@ -270,7 +270,7 @@ class FlightSqlService:
         (parameters,) = read_arrow_schemas(value.head.get("parameters"))
         return found, parameters, get_field(value.head, "price", str)
 
-    def _run(self, caller: Caller, context: Any, held: StatementHandle) -> Result:
+    def _run(self, caller: Right, context: Any, held: StatementHandle) -> Result:
         """Answer a statement; of several, the last one's result is given."""
         reader = ResultReader()
         for message in self._ask(caller, context, "run", {"text": held.text, "bound": held.bound}, held.mark):
@@ -279,7 +279,7 @@ class FlightSqlService:
         results = reader.results()
         return results[-1] if results else Result(pa.table({}))
 
-    def _ask_value(self, caller: Caller, context: Any, operation: str, head: Mapping[str, Any]) -> Message:
+    def _ask_value(self, caller: Right, context: Any, operation: str, head: Mapping[str, Any]) -> Message:
         messages = self._ask(caller, context, operation, head)
         found = next((message for message in messages if message.head["kind"] == "value"), None)
         if found is None:
@@ -287,7 +287,7 @@ class FlightSqlService:
         return found
 
     def _ask(
-        self, caller: Caller, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
+        self, caller: Right, context: Any, operation: str, head: Mapping[str, Any], mark: str = ""
     ) -> list[Message]:
         """Ask the worker, and return its messages once they may leave.
 
@@ -311,7 +311,7 @@ class FlightSqlService:
         return told
 
     @contextmanager
-    def _stoppable(self, caller: Caller, context: Any, call: AnalystCall, mark: str) -> Iterator[None]:
+    def _stoppable(self, caller: Right, context: Any, call: AnalystCall, mark: str) -> Iterator[None]:
         """Stop a call within the block, where its client goes away or cancels it."""
         key, ended = (caller.served.name, caller.desk.analyst, mark), threading.Event()
         watching = threading.Thread(
@@ -327,26 +327,26 @@ class FlightSqlService:
             watching.join()
             self._running.pop(key, None)
 
-    def _find_session(self, caller: Caller) -> SessionRecord:
+    def _find_session(self, caller: Right) -> SessionRecord:
         """Return the session of an analyst's connections; another one where it has ended."""
         key = (caller.served.name, caller.desk.analyst)
         with self._lock:
             try:
                 return caller.desk.find(self._sessions.get(key, ""))
             except Refused:
-                record = caller.desk.open(caller.token)
+                record = caller.desk.open(caller.mark)
                 self._sessions[key] = record.handle
                 return record
 
     # -- handles and messages -----------------------------------------------------------------------------------
 
-    def _write_handle(self, caller: Caller, handle: StatementHandle) -> bytes:
+    def _write_handle(self, caller: Right, handle: StatementHandle) -> bytes:
         return self._handles.write(caller.served.name, caller.desk.analyst, handle)
 
-    def _write_ticket(self, caller: Caller, handle: StatementHandle) -> bytes:
+    def _write_ticket(self, caller: Right, handle: StatementHandle) -> bytes:
         return pack_message("TicketStatementQuery", statement_handle=self._write_handle(caller, handle))
 
-    def _read_handle(self, caller: Caller, data: bytes) -> StatementHandle:
+    def _read_handle(self, caller: Right, data: bytes) -> StatementHandle:
         try:
             return self._handles.read(caller.served.name, caller.desk.analyst, data)
         except Error as error:

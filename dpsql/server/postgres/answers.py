@@ -31,8 +31,9 @@ from dpsql.server.postgres.messages import (
     write_parameter_kinds,
     write_row,
 )
-from dpsql.server.postgres.parameters import read_parameter
+from dpsql.server.postgres.parameters import ParameterError, read_parameter
 from dpsql.session import Session
+from dpsql.sql.parse.parameters import list_parameter_names
 from dpsql.sql.parse.statements import Statement, may_keep, parse
 from dpsql.sql.postgres.statements import TextPart, list_array_parameters, split_parts
 from dpsql.wire import CHUNK, Message, WireError, get_field
@@ -89,31 +90,52 @@ class _Asked:
         return {str(place): value for place, value in enumerate(self.values, 1)} or None
 
 
-def _read_asked(head: Mapping[str, Any]) -> _Asked:
+def _read_asked(session: Session, head: Mapping[str, Any]) -> _Asked:
     """Read what the front passes on.
 
     Raises:
         WireError: it is no such message. BindError: a parameter is no value.
     """
-    kinds, formats = tuple(_read_numbers(head, "kinds")), _read_numbers(head, "formats")
-    given = get_field(head, "values", list, [])
+    text, kinds = get_field(head, "text", str), tuple(_read_numbers(head, "kinds"))
+    given, formats = get_field(head, "values", list, []), _read_numbers(head, "formats")
     if len(given) > MAX_NUMBERED or len(kinds) > MAX_NUMBERED:
         raise BindError(f"a statement may have {MAX_NUMBERED:,} parameters.")
     if len(formats) != len(given) or not all(value is None or isinstance(value, str) for value in given):
         raise WireError("parameters arrived that are none.")
-    values = []
-    text = get_field(head, "text", str)
+    known = [*kinds, *[0] * (len(given) - len(kinds))]
+    told = _read_numbers(head, "described")
+    if any(form and not kind for form, kind in zip(formats, known, strict=False)):
+        told = told or _find_kinds(session, text, kinds)
     lists = list_array_parameters(text) if given else set()
+    values = []
     for place, (value, form) in enumerate(zip(given, formats, strict=True)):
-        kind = kinds[place] if place < len(kinds) else 0
-        if not kind and not form and place + 1 in lists:
+        kind = known[place]
+        if not kind and form:
+            kind = told[place] if place < len(told) else 0
+        elif not kind and place + 1 in lists:
             kind = types.ARRAYS[types.TEXT]
-        values.append(
-            read_parameter(place + 1, kind, form, None if value is None else base64.b64decode(value))
-        )
+        data = None if value is None else base64.b64decode(value)
+        values.append(read_parameter(place + 1, kind, form, data))
     fields = None if head.get("fields") is None else tuple(map(_read_field, get_field(head, "fields", list)))
     shown = tuple(_read_numbers(head, "result_formats"))
     return _Asked(text, kinds, tuple(values), shown, fields, bool(given))
+
+
+def _find_kinds(session: Session, text: str, given: tuple[int, ...]) -> list[int]:
+    """Return the types that a description of a text would tell of its parameters."""
+    parts = split_parts(text, _list_tables(session))
+    if len(parts) != 1 or parts[0].kind == "command":
+        return []
+    if parts[0].kind == "catalog":
+        return [types.TEXT] * MAX_NUMBERED
+    kinds, _, _ = _describe_query(session, parts[0], _Asked(text, given))
+    return [kind or types.TEXT for kind in kinds]
+
+
+def _write_refused(error: ParameterError) -> Message:
+    """Return the message of a value that is none of its type: unlike other errors of ours it has an SQLSTATE of its own."""
+    head = {"kind": "value", "part": "no parameter", "state": error.state}
+    return Message({**head, "sentence": error.message, "hint": error.hint or ""})
 
 
 def _read_numbers(head: Mapping[str, Any], name: str) -> list[int]:
@@ -144,7 +166,11 @@ def answer_postgres(
         head: what the front passes on: the text, and types, values and formats of parameters.
         note_kept: called with each statement whose result was kept.
     """
-    asked, state = _read_asked(head), _state_of(session, head)
+    try:
+        asked, state = _read_asked(session, head), _state_of(session, head)
+    except ParameterError as error:
+        yield _write_refused(error)
+        return
     simple = get_field(head, "simple", bool, False)
     parts = split_parts(asked.text, _list_tables(session))
     if not simple and sum(part.count for part in parts) > 1:
@@ -261,7 +287,11 @@ def _write_done(done: Done, asked: _Asked) -> Iterator[Message]:
 
 def describe_postgres(session: Session, head: Mapping[str, Any]) -> Iterator[Message]:
     """Say what a statement's parameters and columns are, and what it would cost. Spends nothing, and reads no private row."""
-    asked, state = _read_asked(head), _state_of(session, head)
+    try:
+        asked, state = _read_asked(session, head), _state_of(session, head)
+    except ParameterError as error:
+        yield _write_refused(error)
+        return
     parts = split_parts(asked.text, _list_tables(session))
     if sum(part.count for part in parts) > 1:
         raise ParseError(_ONE, hint=_APART)
@@ -302,27 +332,45 @@ def _describe_query(
     Raises:
         BindError: no such types are found.
     """
-    params = asked.params
-    if not asked.bound and any(asked.kinds):
-        params = {str(place): _sample(kind) for place, kind in enumerate(asked.kinds, 1)}
+    kinds, params = list(asked.kinds), asked.params
+    if not asked.bound:
+        kinds = _complete_kinds(session, part, kinds)
+        sampled = any(asked.kinds) or list_array_parameters(part.text)
+        params = {str(place): _sample(kind) for place, kind in enumerate(kinds, 1)} if sampled else None
     found = session.describe(part.text, params)
     if found.schema is None:
         raise BindError(
             "the columns depend on the parameters.", hint="name the types of the parameters, as $1::INTEGER."
         )
-    kinds = list(asked.kinds)
-    for name, kind in zip(found.parameters.names, found.parameters.types, strict=True):
-        if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
-            raise BindError(
-                f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
-            )
-        kinds += [0] * (int(name) - len(kinds))
-        kinds[int(name) - 1] = types.find_arrow_type(kind).kind
     fields = [
         types.find_arrow_type(kind).name_field(name)
         for name, kind in zip(found.schema.names, found.schema.types, strict=True)
     ]
     return tuple(kinds), fields, found.price
+
+
+def _complete_kinds(session: Session, part: TextPart, given: Sequence[int]) -> list[int]:
+    """Return the types of a query's parameters: those that the client gave, and for all others those that fit.
+
+    Raises:
+        BindError: a parameter has a name, which no client of PostgreSQL can give a value for.
+    """
+    kinds = list(given)
+    for name in list_parameter_names(part.text):
+        if not name.isdigit() or not 1 <= int(name) <= MAX_NUMBERED:
+            raise BindError(
+                f"the parameter ${name} has no number.", hint="parameters are $1, $2 and so on here."
+            )
+        kinds += [0] * (int(name) - len(kinds))
+    for place in list_array_parameters(part.text):
+        if place <= len(kinds):
+            kinds[place - 1] = kinds[place - 1] or types.ARRAYS[types.TEXT]
+    if all(kinds):
+        return kinds
+    found = session.describe(part.text).parameters
+    for name, kind in zip(found.names, found.types, strict=True):
+        kinds[int(name) - 1] = kinds[int(name) - 1] or types.find_arrow_type(kind).kind
+    return [kind or types.TEXT for kind in kinds]
 
 
 _NUMBERS = frozenset(

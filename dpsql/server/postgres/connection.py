@@ -13,12 +13,11 @@ import base64
 import hmac
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from dpsql.errors import Error
-from dpsql.server.desks import Refused
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.commands import FIXED, REPORTED, SERVER_VERSION
@@ -32,13 +31,19 @@ from dpsql.server.postgres.messages import (
     write_status,
 )
 from dpsql.server.postgres.portals import Portal, Portals
-from dpsql.server.postgres.reports import RefusedMessage, write_own_error, write_problem
+from dpsql.server.postgres.reports import (
+    RefusedMessage,
+    refuse_right,
+    write_bad_parameter,
+    write_own_error,
+    write_problem,
+)
 from dpsql.server.postgres.stream import Gone, Stream, TooLong
+from dpsql.server.rights import Refused, RightError
 from dpsql.wire import Message, WireError, encode, get_field, read_error
 from dpsql.wire_parcels import unpack_messages
 
 FAILED = "the server could not do this, for a reason that it keeps to itself."
-_RATE = "too many requests of yours in a minute; ask again later."
 _ENDED = "this session has ended; connect again."
 
 _COMMANDS = {
@@ -47,6 +52,10 @@ _COMMANDS = {
     "ROLLBACK": ("ROLLBACK", "I"), "COMMIT TRANSACTION": ("COMMIT", "I"), "ROLLBACK TRANSACTION": ("ROLLBACK", "I"),
 }  # fmt: skip
 """Whole texts that tools send around each statement: their tags, and whether a transaction block is open then."""
+
+
+_LETTING_GO = frozenset({b"C", b"H", b"S"})
+"""Messages that ask nothing: a statement is forgotten, what waits is sent, and a client is told that it may go on."""
 
 
 class PostgresConnection:
@@ -63,7 +72,7 @@ class PostgresConnection:
         self.stream, self._opened, self._key, self._log = stream, opened, key, log
         self._stream = stream
         self.number = key[0]
-        self._desk, self._record = opened.desk, opened.record
+        self._right, self._desk, self._record = opened.right, opened.right.desk, opened.record
         self._held = Portals()
         self._transaction = "I"
         self._skipping = False
@@ -107,6 +116,10 @@ class PostgresConnection:
 
     def cancel(self, secret: bytes) -> bool:
         """Stop what is being answered, for who knows the secret."""
+        try:
+            self._right.check(letting_go=True)
+        except RightError:
+            return False  # its end stops everything
         return hmac.compare_digest(secret, self._key[1]) and self._desk.interrupt(self._record.handle)
 
     def leave(self) -> None:
@@ -116,7 +129,7 @@ class PostgresConnection:
         known = {
             "analyst": self._desk.analyst,
             "session": self._record.log_name,
-            "policy": self._opened.served.name,
+            "policy": self._right.served.name,
         }
         self._log.write("close", **known)
 
@@ -146,10 +159,22 @@ class PostgresConnection:
         """
         if self._record.ended or self._ending:
             raise RefusedMessage(write_problem("FATAL", reports.SHUTDOWN, self._ending or _ENDED), last=True)
+        self._ask_right(letting_go=True)
         if time.monotonic() > self._stream.end - 1.5:
             raise RefusedMessage(
                 write_problem("FATAL", reports.IDLE, "nothing was asked for long; connect again."), last=True
             )
+
+    def _ask_right(self, letting_go: bool) -> None:
+        """Ask whether the analyst has a right to go on.
+
+        Raises:
+            RefusedMessage: they have not; the connection ends where the right has.
+        """
+        try:
+            self._right.check(letting_go)
+        except RightError as refusal:
+            raise refuse_right(refusal) from None
 
     # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -194,21 +219,17 @@ class PostgresConnection:
         Raises:
             RefusedMessage: with an error of ours, or the fixed sentence.
         """
-        handlers = {
-            b"Q": self._query, b"P": self._parse, b"B": self._bind, b"D": self._describe, b"E": self._execute, b"C": self._close,
-            b"H": self._flush, b"S": self._sync,
-        }  # fmt: skip
+        self._ask_right(letting_go=kind in _LETTING_GO)
         try:
             if kind != b"E" and not self._skipping:
                 self._resolve()
-            handler = handlers.get(kind)
-            if handler is None:
+            if kind not in HANDLERS:
                 state, said = (
                     reports.NOT_SUPPORTED,
                     "this server answers queries alone: no COPY, no function calls.",
                 )
                 raise RefusedMessage(write_problem("ERROR", state, said))
-            handler(body)
+            HANDLERS[kind](self, body)
         except ProtocolError as error:
             raise RefusedMessage(write_problem("ERROR", reports.PROTOCOL_VIOLATION, str(error))) from None
         except (RefusedMessage, Gone):
@@ -257,7 +278,8 @@ class PostgresConnection:
         statement = self._held.find_statement(name)
         if statement.described is None:
             head = {"text": statement.text, "kinds": list(statement.kinds)}
-            statement.described, statement.fields = self._ask_description(head, statement.text)
+            told = self._ask_description(head, statement.text)
+            statement.described, statement.fields, statement.told_kinds = told
         self._stream.write(statement.described)
 
     def _resolve(self) -> None:
@@ -267,26 +289,28 @@ class PostgresConnection:
             if portal.rows is not None:
                 raise ProtocolError("a portal is described before it is executed.")
             head = self._write_bound(portal)
-            described, _ = self._ask_description(head, portal.statement.text, parameters=False)
+            described, _, _ = self._ask_description(head, portal.statement.text, parameters=False)
             self._stream.write(described)
 
     def _ask_description(
         self, head: dict[str, Any], text: str, parameters: bool = True
-    ) -> tuple[bytes, list[Any] | None]:
-        """Return what a statement's columns are told with, and the columns."""
+    ) -> tuple[bytes, list[Any] | None, list[int]]:
+        """Return what a statement's columns are told with, the columns, and the types of its parameters."""
         if text.strip().removesuffix(";").upper() in _COMMANDS:
-            return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None
-        told, fields = bytearray(), None
+            return (messages.write_parameter_kinds(()) if parameters else b"") + messages.NO_DATA, None, []
+        told, fields, kinds = bytearray(), None, []
         for message in self._ask("postgres_describe", head, text):
             part = message.head.get("part")
             if part == "notice" or (part == "parameters" and parameters):
                 told += message.payload
+            if part == "parameters":
+                kinds = get_field(message.head, "kinds", list)
             elif part == "no data":
                 told += messages.NO_DATA
             elif part == "fields":
                 told += message.payload
                 fields = get_field(message.head, "fields", list)
-        return bytes(told), fields
+        return bytes(told), fields, kinds
 
     def _write_bound(self, portal: Portal) -> dict[str, Any]:
         """Return a portal's statement and values for the worker."""
@@ -294,6 +318,7 @@ class PostgresConnection:
         head = {
             "text": statement.text,
             "kinds": list(statement.kinds),
+            "described": statement.told_kinds,
             "values": [None if value is None else base64.b64encode(value).decode() for value in bound.values],
             "formats": messages.spread_formats(bound.formats, len(bound.values)),
             "result_formats": list(bound.result_formats),
@@ -382,29 +407,28 @@ class PostgresConnection:
         Raises:
             RefusedMessage: with its error, or because it was not asked.
         """
-        desk = self._desk
-        if not desk.rate.take():
-            raise RefusedMessage(write_problem("ERROR", "53400", _RATE))
         startup = {
             name: value for name, value in self._opened.parameters.items() if name not in ("user", "database")
         }
         try:
-            body = encode(Message({**head, "startup": startup, "database": self._opened.served.name}))
+            body = encode(Message({**head, "startup": startup, "database": self._right.served.name}))
         except WireError:
             raise RefusedMessage(
                 write_problem("ERROR", reports.TOO_LARGE, "the statement is too large.")
             ) from None
-        said = desk.edition.limits.explain_body(len(body))
-        if said:
-            raise RefusedMessage(write_problem("ERROR", reports.TOO_LARGE, said))
         try:
+            self._right.take(len(body))
             for message in (
                 told for reply in self._pass_on(operation, body) for told in unpack_messages(reply)
             ):
                 if message.head.get("kind") == "error":
                     raise RefusedMessage(write_own_error(read_error(message), text))
+                if message.head.get("part") == "no parameter":
+                    raise RefusedMessage(write_bad_parameter(message))
                 if message.head.get("kind") == "value":
                     yield message
+        except RightError as refusal:
+            raise refuse_right(refusal) from None
         except Refused as refusal:
             ended = self._record.ended
             raise RefusedMessage(
@@ -430,3 +454,16 @@ class PostgresConnection:
             outcome = call.outcome
         finally:
             desk.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+
+
+HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {
+    b"Q": PostgresConnection._query,
+    b"P": PostgresConnection._parse,
+    b"B": PostgresConnection._bind,
+    b"D": PostgresConnection._describe,
+    b"E": PostgresConnection._execute,
+    b"C": PostgresConnection._close,
+    b"H": PostgresConnection._flush,
+    b"S": PostgresConnection._sync,
+}
+"""The messages that are answered, each by a method."""

@@ -1,6 +1,7 @@
 """The port where PostgreSQL's clients arrive: a thread for each of them, and their requests to cancel.
 
-Clients that have not proved to have a token yet are few and have little time, so that none can keep the others out for long.
+Clients that have not proved to have a token yet are few and have little time: they keep nobody out
+(:mod:`dpsql.server.arrivals`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from dpsql.errors import ServerError
+from dpsql.server.arrivals import LOGIN_SECONDS, Arrivals, log_dropped, write_peer
 from dpsql.server.event_log import EventLog, name_place
 from dpsql.server.listening import is_loopback
 from dpsql.server.postgres import messages, reports
@@ -28,9 +31,7 @@ from dpsql.server.postgres.stream import Gone, Stream
 from dpsql.server.served import ServedPolicy
 
 MAX_CLIENTS = 500
-MAX_ARRIVING = 100
-"""Connections that have not proved to have a token yet."""
-LOGIN_SECONDS = 15.0
+"""Connections that were let in."""
 _BACKLOG = 128
 
 
@@ -105,7 +106,7 @@ class PostgresListener:
         self._lock = threading.Lock()
         self._open: dict[int, PostgresConnection] = {}
         self._streams: set[Stream] = set()
-        self._arriving = 0
+        self._arrivals = Arrivals(partial(log_dropped, log), "PostgreSQL")
         self._closed = False
         name = host.strip("[]")
         family = socket.AF_INET6 if ":" in name else socket.AF_INET
@@ -143,36 +144,30 @@ class PostgresListener:
                 time.sleep(0.05)  # no file is left for it, say
                 continue
             with self._lock:
-                full = self._arriving >= MAX_ARRIVING or len(self._streams) >= MAX_CLIENTS or self._closed
-                self._arriving += not full
+                full = len(self._open) >= MAX_CLIENTS or self._closed
             if full:
                 _refuse(sock)
                 continue
-            task = threading.Thread(target=self._serve, args=(sock, write_peer(address)), daemon=True)
+            stream, peer = Stream(sock, LOGIN_SECONDS), write_peer(address)
+            self._arrivals.add(stream, peer, stream.shut)
+            task = threading.Thread(target=self._serve, args=(sock, stream, peer), daemon=True)
             try:
                 task.start()
             except RuntimeError:  # no thread is left for it
+                self._arrivals.let_in(stream)
                 _refuse(sock)
-                self._note_arrived()
 
-    def _note_arrived(self) -> None:
-        with self._lock:
-            self._arriving -= 1
-
-    def _serve(self, sock: socket.socket, peer: str) -> None:
+    def _serve(self, sock: socket.socket, stream: Stream, peer: str) -> None:
         """Serve one client, from its first byte to its last."""
-        stream = Stream(sock, LOGIN_SECONDS)
         with self._lock:
             self._streams.add(stream)
-        arrived = False
         try:
             with suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection = self._let_in(stream, peer)
-            self._note_arrived()
-            arrived = True
             if connection is not None:
+                self._arrivals.let_in(stream)
                 self._run(connection)
         except Gone:
             pass
@@ -181,8 +176,7 @@ class PostgresListener:
             with suppress(Gone):
                 stream.send(write_problem("FATAL", reports.INTERNAL, FAILED))
         finally:
-            if not arrived:
-                self._note_arrived()
+            self._arrivals.leave(stream)
             with self._lock:
                 self._streams.discard(stream)
             stream.close()
@@ -208,8 +202,9 @@ class PostgresListener:
                 number = secrets.randbelow((1 << 31) - 1) + 1
             key = (number, secrets.token_bytes(4))
             connection = self._open[number] = PostgresConnection(stream, opened, key, self._log)
-        name = opened.served.name
-        self._log.write("open", analyst=opened.desk.analyst, session=opened.record.log_name, policy=name)
+        right = opened.right
+        known = {"analyst": right.desk.analyst, "policy": right.served.name}
+        self._log.write("open", session=opened.record.log_name, **known)
         return connection
 
     def _run(self, connection: PostgresConnection) -> None:
@@ -266,13 +261,3 @@ def _refuse(sock: socket.socket) -> None:
         sock.settimeout(0.1)
         sock.sendall(write_problem("FATAL", reports.TOO_MANY, "too many connections; come back later."))
     sock.close()
-
-
-def write_peer(address: tuple[object, ...]) -> str:
-    """Return an address as gRPC writes it, so that both ports count wrong tokens together.
-
-    >>> write_peer(("10.0.0.7", 51312)), write_peer(("::1", 50000, 0, 0))
-    ('ipv4:10.0.0.7:51312', 'ipv6:[::1]:50000')
-    """
-    host, port = str(address[0]), address[1]
-    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.policy.validate import fold
-from dpsql.server.desks import Desk, Refused, SessionRecord
+from dpsql.server.desks import SessionRecord
 from dpsql.server.event_log import EventLog
 from dpsql.server.postgres import messages, reports
 from dpsql.server.postgres.authentication import (
@@ -25,8 +25,9 @@ from dpsql.server.postgres.authentication import (
 )
 from dpsql.server.postgres.messages import MessageReader, ProtocolError, write_request, write_text
 from dpsql.server.postgres.stream import Stream
+from dpsql.server.rights import Refused, Right, RightError
 from dpsql.server.served import ServedPolicy
-from dpsql.server.tokens import shorten_address
+from dpsql.server.tokens import TokenRecord, identify_holder, shorten_address
 
 _MOCK_SECRET = secrets.token_bytes(32)
 _WRONG = "no valid token of this analyst."
@@ -49,10 +50,9 @@ class NotLetIn(Exception):
 
 @dataclass(frozen=True)
 class LoggedIn:
-    """A client that was let in: the policy, the desk, the session there, and the parameters that it began with."""
+    """A client that was let in: its right to ask, the session, and the parameters that it began with."""
 
-    served: ServedPolicy
-    desk: Desk
+    right: Right
     record: SessionRecord
     parameters: dict[str, str]
 
@@ -137,31 +137,24 @@ def log_in(
     if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
         raise NotLetIn(reports.NOT_SUPPORTED, "there is nothing to replicate here.")
     chosen = _find_policy(served, user, database)
-    marks = (
-        {} if chosen is None else chosen.list_marks()
-    )  # before the token is looked at: one replaced meanwhile is an old one
-    _prove(stream, user, chosen, served, secured, peer, log)
+    held = _prove(stream, user, chosen, served, secured, peer, log)
     if chosen is None:
         names = ", ".join(one.name for one in served if one.find_token(user) is not None)
         raise NotLetIn(reports.NO_DATABASE, "there is no such database.", f"yours are: {names}.")
     if parameters.get("client_encoding", "").strip("'\"").lower() not in _ENCODINGS:
         raise NotLetIn(reports.NOT_SUPPORTED, "texts are in UTF-8 here.", "PGCLIENTENCODING=UTF8")
-    held = chosen.find_token(user)
-    if held is None:
+    identity = identify_holder(held)
+    if identity is None:
         raise NotLetIn(reports.NO_PASSWORD, _WRONG, _WRONG_HINT)
-    if held.paused:
-        raise NotLetIn(
-            reports.NO_AUTHORIZATION,
-            "you are paused until the data's owner resumes you: dpsql analyst resume.",
-        )
-    desk = chosen.find_desk(held.name)
-    if desk is None:
-        raise NotLetIn(reports.NO_AUTHORIZATION, "the owner's policy gives you no share.")
     try:
-        record = desk.open(marks.get(held.name, ""))
+        right = Right.of(chosen, identity)
+    except RightError as refusal:
+        raise NotLetIn(reports.NO_AUTHORIZATION, str(refusal)) from None
+    try:
+        record = right.desk.open(right.mark)
     except Refused as refusal:
         raise NotLetIn(reports.TOO_MANY, str(refusal)) from None
-    return LoggedIn(chosen, desk, record, parameters)
+    return LoggedIn(right, record, parameters)
 
 
 def _find_policy(served: Sequence[ServedPolicy], user: str, database: str) -> ServedPolicy | None:
@@ -180,8 +173,8 @@ def _prove(
     secured: Secured | None,
     peer: str,
     log: EventLog,
-) -> None:
-    """Let the client prove that it has the user's token.
+) -> TokenRecord | None:
+    """Let the client prove that it has the user's token, and return the record of the token that it has proved.
 
     Raises:
         NotLetIn: it has not.
@@ -209,7 +202,7 @@ def _prove(
         raise NotLetIn(reports.NO_AUTHORIZATION, "the token and the certificate are of two analysts.")
     if final:
         stream.send(write_request(12, final) + write_request(0))
-        return
+        return held
     away = max(one.seconds_turned_away(peer) for one in served)
     for one in served:
         one.note_wrong_token(peer)

@@ -1,13 +1,16 @@
 """Parameters of a statement as a PostgreSQL client sends them: bytes with a type's number, as text or binary.
 
 They become values of Python, which the session writes as literals; nothing that a client sends becomes text of a statement.
-A parameter whose type the client leaves open is a text, as which it meets numbers and dates too where it reads as one.
+Binary values are read in the type that the client named, or else in the type that was described to it, as PostgreSQL reads
+them: eight bytes of a float8 are a float8, whatever characters they would be. A parameter in text whose type the client leaves
+open is a text, as which it meets numbers and dates too where it reads as one.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import struct
 import uuid
 from collections.abc import Callable
@@ -30,6 +33,19 @@ _TEXTS = frozenset(
 )  # fmt: skip
 
 
+class ParameterError(BindError):
+    """A value that is none of its type, with the SQLSTATE that PostgreSQL has for it."""
+
+    def __init__(self, sentence: str, state: str) -> None:
+        super().__init__(sentence, hint=_OWN_FORM)
+        self.state = state
+
+
+_OWN_FORM = "send the value in its type's own form."
+BAD_TEXT, BAD_BINARY = "22P02", "22P03"
+"""The SQLSTATE of a value that is none of its type, in text and in binary."""
+
+
 def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any:
     r"""Return the value of a parameter.
 
@@ -40,7 +56,7 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
         data: its bytes; None for NULL.
 
     Raises:
-        BindError: the type is none that a parameter may have, or the bytes are no value of it.
+        BindError: the type is none that a parameter may have. ParameterError: the bytes are no value of it.
 
     >>> read_parameter(1, types.INT4, 1, b"\0\0\0\7"), read_parameter(2, 1007, 0, b"{1,NULL,3}")
     (7, [1, None, 3])
@@ -53,12 +69,13 @@ def read_parameter(number: int, kind: int, form: int, data: bytes | None) -> Any
             f"${number} has a type that no parameter has here.",
             hint="send a text, number, boolean, date, timestamp, or an array of these.",
         )
+    if form and kind == 0:
+        raise ParameterError(f"${number} came in binary, and its type isn't known.", BAD_BINARY)
     try:
         return _read(kind, form, data)
     except (ValueError, ArithmeticError, struct.error, IndexError, OverflowError):
-        raise BindError(
-            f"${number} is no {known or 'text'}.", hint="send the value in its type's own form."
-        ) from None
+        state = BAD_BINARY if form else BAD_TEXT
+        raise ParameterError(f"${number} is no {known or 'text'}.", state) from None
 
 
 def _read(kind: int, form: int, data: bytes) -> Any:
@@ -66,10 +83,9 @@ def _read(kind: int, form: int, data: bytes) -> Any:
         return _read_array(_ITEMS[kind], data) if form else _read_array_text(_ITEMS[kind], data.decode())
     if form and kind in _BINARY:
         return _BINARY[kind](data)
-    if form and kind not in _TEXTS:
+    if (form and kind not in _TEXTS) or b"\0" in data:
         raise ValueError(kind)
-    text = data.decode()
-    return _FROM_TEXT.get(kind, str)(text)
+    return _FROM_TEXT.get(kind, str)(data.decode())
 
 
 _TRUTHS = dict.fromkeys(("t", "true", "1", "on", "yes", "y"), True) | dict.fromkeys(
@@ -123,26 +139,46 @@ def _unpack(form: str) -> Callable[[bytes], Any]:
     return lambda data: struct.unpack(form, data)[0]
 
 
+def _read_finite(form: str) -> Callable[[bytes], float]:
+    """Return a reader of doubles; those that no literal of SQL has are refused."""
+
+    def read(data: bytes) -> float:
+        (found,) = struct.unpack(form, data)
+        if not math.isfinite(found):
+            raise ValueError
+        return float(found)
+
+    return read
+
+
 def _read_binary_number(data: bytes) -> decimal.Decimal:
-    count, weight, sign, scale = struct.unpack_from(">hhHh", data)
-    groups = struct.unpack(f">{count}h", data[8:]) if count >= 0 else _refuse()
-    if sign not in (0, 0x4000):
-        return decimal.Decimal("NaN") if sign == 0xC000 else _refuse()
+    """Read a ``numeric``: digits in base ten thousand, of which those behind its scale are left out, as PostgreSQL does."""
+    count, weight, sign, scale = struct.unpack_from(">HhHH", data)
+    groups = struct.unpack(f">{count}h", data[8:])
     if (
-        abs(weight) > _MAX_DIGITS
-        or not 0 <= scale <= _MAX_DIGITS
+        sign not in (0, 0x4000)
+        or abs(weight) > _MAX_DIGITS
+        or scale > _MAX_DIGITS
+        or count > _MAX_DIGITS
         or not all(0 <= group < 10_000 for group in groups)
     ):
         raise ValueError
-    digits = "".join(f"{group:04}" for group in groups) or "0"
-    with decimal.localcontext(prec=2 * 4 * (_MAX_DIGITS + len(groups))):
-        number = decimal.Decimal(digits).scaleb(4 * (weight - count + 1))
-        number = number.quantize(decimal.Decimal(1).scaleb(-scale)) if scale else number
-    return -number if sign else number
+    whole = int("".join(f"{group:04}" for group in groups) or "0")
+    shift = 4 * (weight - count + 1) + scale
+    whole = whole * 10**shift if shift >= 0 else whole // 10**-shift
+    digits = tuple(map(int, str(whole)))
+    return decimal.Decimal((1 if sign and whole else 0, digits, -scale))
 
 
 def _read_micros(data: bytes) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(microseconds=struct.unpack(">q", data)[0])
+
+
+def _read_time(data: bytes) -> str:
+    (micros,) = struct.unpack(">q", data)
+    if not 0 <= micros < 86_400_000_000:
+        raise ValueError
+    return str((_EPOCH + datetime.timedelta(microseconds=micros)).time())
 
 
 def _read_interval(data: bytes) -> str:
@@ -153,21 +189,20 @@ def _read_interval(data: bytes) -> str:
 _BINARY: dict[int, Callable[[bytes], Any]] = {
     types.BOOL: _unpack(">?"),
     types.INT2: _unpack(">h"), types.INT4: _unpack(">i"), types.INT8: _unpack(">q"), types.OID: _unpack(">I"),
-    types.FLOAT4: _unpack(">f"), types.FLOAT8: _unpack(">d"), types.NUMERIC: _read_binary_number,
+    types.FLOAT4: _read_finite(">f"), types.FLOAT8: _read_finite(">d"), types.NUMERIC: _read_binary_number,
     types.DATE: lambda data: (_EPOCH + datetime.timedelta(days=struct.unpack(">i", data)[0])).date(),
     types.TIMESTAMP: _read_micros, types.TIMESTAMPTZ: _read_micros,
-    types.TIME: lambda data: str((_EPOCH + datetime.timedelta(microseconds=struct.unpack(">q", data)[0])).time()),
+    types.TIME: _read_time,
     types.INTERVAL: _read_interval,
     types.UUID: lambda data: str(uuid.UUID(bytes=data)),
 }  # fmt: skip
 
 
 def _read_array(kind: int, data: bytes) -> list[Any]:
-    dimensions, _, item = struct.unpack_from(">iiI", data)
-    if dimensions == 0:
-        return []
-    count, at = struct.unpack_from(">i", data, 12)[0], 20
-    if dimensions != 1 or not 0 <= count <= MAX_ITEMS or (item != kind and item not in NAMES):
+    """Read an array of one dimension or none, whose items are of the type that it was said to have."""
+    dimensions, flags, item = struct.unpack_from(">iiI", data)
+    count, at = (struct.unpack_from(">ii", data, 12)[0], 20) if dimensions else (0, 12)
+    if dimensions not in (0, 1) or flags not in (0, 1) or item != kind or not 0 <= count <= MAX_ITEMS:
         raise ValueError
     found = []
     for _ in range(count):
@@ -177,6 +212,8 @@ def _read_array(kind: int, data: bytes) -> list[Any]:
             raise ValueError
         found.append(None if size == -1 else _read(item, 1, data[at : at + size]))
         at += max(0, size)
+    if at != len(data):
+        raise ValueError
     return found
 
 

@@ -22,13 +22,15 @@ MAX_PORTAL_BYTES = 64 << 20
 class PreparedStatement:
     """A prepared statement.
 
-    ``fields`` are its columns, once the client was told of them with ``described``.
+    ``fields`` are its columns and ``told_kinds`` the types of its parameters, once the client was told of them with
+    ``described``.
     """
 
     text: str
     kinds: tuple[int, ...]
     fields: list[Any] | None = None
     described: bytes | None = None
+    told_kinds: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dpsql import errors
 from dpsql.errors import Error
 from dpsql.server.postgres.messages import write_response
+from dpsql.server.rights import Lapse, RightError
+from dpsql.wire import Message
 
 SQLSTATES: dict[type[Error], str] = {
     errors.ParseError: "42601",
@@ -29,6 +31,18 @@ TOO_MANY, TOO_LARGE, NOT_SUPPORTED, SHUTDOWN, IDLE, INTERNAL = (
     "XX000",
 )
 UNKNOWN_STATEMENT, UNKNOWN_PORTAL = "26000", "34000"
+_PARAMETER_STATES = frozenset({"22P02", "22P03"})
+_MAX_SENTENCE = 500
+
+
+_LAPSES = {
+    Lapse.ENDED: SHUTDOWN,
+    Lapse.NO_SHARE: NO_AUTHORIZATION,
+    Lapse.PAUSED: NO_AUTHORIZATION,
+    Lapse.TOO_MANY: "53400",
+    Lapse.TOO_LARGE: TOO_LARGE,
+}
+"""The SQLSTATE that tells why a right does not hold."""
 
 
 class RefusedMessage(Exception):
@@ -51,6 +65,21 @@ def write_problem(severity: str, state: str, sentence: str, hint: str = "", posi
     """
     fields = [("S", severity), ("V", severity), ("C", state), ("M", sentence), ("H", hint)]
     return write_response(b"E", [*fields, ("P", str(position) if position > 0 else "")])
+
+
+def refuse_right(refusal: RightError) -> RefusedMessage:
+    """Return the refusal of a message whose right does not hold; with one that has ended, the connection ends."""
+    severity = "FATAL" if refusal.is_final else "ERROR"
+    report = write_problem(severity, _LAPSES[refusal.lapse], str(refusal))
+    return RefusedMessage(report, last=refusal.is_final)
+
+
+def write_bad_parameter(message: Message) -> bytes:
+    """Return the ``ErrorResponse`` of a parameter whose bytes are no value of its type, which the worker has found."""
+    head = message.head
+    state = head.get("state")
+    said, hint = (str(head.get(part, ""))[:_MAX_SENTENCE] for part in ("sentence", "hint"))
+    return write_problem("ERROR", state if state in _PARAMETER_STATES else INTERNAL, said, hint)
 
 
 def write_own_error(error: Error, asked: str) -> bytes:

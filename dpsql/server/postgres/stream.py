@@ -42,6 +42,7 @@ class Stream:
         self.check: Callable[[], None] = lambda: None
         """Called every second while nothing comes; it raises where the connection is to end."""
         self.secured = False
+        self._dropped = False
 
     # -- in ----------------------------------------------------------------------------------------------------------------
 
@@ -149,10 +150,15 @@ class Stream:
         """
         self._socket.settimeout(max(0.1, self.end - time.monotonic()))
         try:
-            self._socket = context.wrap_socket(self._socket, server_side=True)
+            wrapped = context.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
+            self._socket = self._raw = (
+                wrapped  # from here on it can be shut, however long the handshake takes
+            )
+            if self._dropped:
+                raise Gone
+            wrapped.do_handshake()
         except (OSError, ValueError):
             raise Gone from None
-        self._raw = self._socket
         self.secured = True
 
     @property
@@ -169,6 +175,7 @@ class Stream:
         Args:
             both: also what is still to be sent.
         """
+        self._dropped = True
         with suppress(OSError, ValueError):
             socket.socket.shutdown(self._raw, socket.SHUT_RDWR if both else socket.SHUT_RD)
 

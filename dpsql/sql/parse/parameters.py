@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 from dpsql.errors import BindError, Error, Span, did_you_mean
-from dpsql.parameters import drop_zone, number_marks
+from dpsql.parameters import drop_zone, number_marks, read_value
 from dpsql.sql.parse.dialect import mode_clauses, span_of, text_literal
 from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
@@ -119,8 +119,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
     Raises:
         BindError: NaN, an infinity, a number that is too long, or a type that SQL literals don't have.
     """
-    item = getattr(value, "item", None)  # a numpy scalar
-    value = item() if callable(item) and getattr(value, "shape", None) == () else value
+    value = read_value(value)
     if value is None:
         return exp.Null()
     if isinstance(value, bool):
@@ -134,9 +133,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
             raise BindError(f"${name} holds a moment beyond the years 1 to 9999 of UTC.", span=span) from None
     if isinstance(value, datetime.date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
-    if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist"):
-        value = value.tolist()  # of numpy or pandas
-    if isinstance(value, list | tuple) and not any(isinstance(held, list | tuple) for held in value):
+    if isinstance(value, list) and not any(isinstance(held, list) for held in value):
         if len(value) > MAX_LIST_PARAMETER:
             what = f"${name} holds {len(value):,} values, and {MAX_LIST_PARAMETER:,} are the most."
             raise BindError(

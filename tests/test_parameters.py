@@ -1,0 +1,139 @@
+"""Parameters of classes of their own: what a value holds is bound, and never what its class writes of it."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpsql
+from dpsql import wire_params
+from dpsql.parameters import name_parameters
+from dpsql.sql.parse.parameters import make_literal
+
+
+class Loud:
+    """Everything that a class may write of its value is something else."""
+
+    def __str__(self) -> str:
+        return "loud"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return "loud"
+
+    def isoformat(self, *given: object) -> str:
+        return "1999-09-09"
+
+
+class Ward(str, enum.Enum):  # noqa: UP042
+    A = "a"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+    def __int__(self) -> int:
+        return 99
+
+
+class Text(Loud, str):
+    pass
+
+
+class Number(Loud, float):
+    def __float__(self) -> float:
+        return 99.0
+
+
+class Whole(Loud, int):
+    def __int__(self) -> int:
+        return 99
+
+
+class Money(Loud, decimal.Decimal):
+    pass
+
+
+class Day(Loud, datetime.date):
+    pass
+
+
+class Moment(Loud, datetime.datetime):
+    pass
+
+
+NOON = datetime.datetime(2024, 3, 1, 12)
+SAME: list[tuple[Any, Any]] = [
+    (Ward.A, "a"), (Text("b"), "b"), (Level.HIGH, 3), (Whole(4), 4), (Number(1.5), 1.5), (Money("1.50"), decimal.Decimal("1.50")),
+    (Day(2024, 3, 1), datetime.date(2024, 3, 1)), (Moment(2024, 3, 1, 12), NOON),
+    (Moment(2024, 3, 1, 12, tzinfo=datetime.UTC), NOON),
+    (np.str_("x"), "x"), (np.int8(3), 3), (np.uint64(2**64 - 1), 2**64 - 1), (np.float64(0.1), 0.1), (np.bool_(True), True),
+    (np.datetime64("2024-03-01"), datetime.date(2024, 3, 1)), (np.datetime64("2024-03-01T12", "ns"), NOON),
+    (pd.Timestamp(NOON), NOON), (pd.NaT, None), (pd.NA, None),
+    (np.datetime64("NaT"), None), (np.datetime64("NaT", "ns"), None), ([Ward.A, Text("b"), None], ["a", "b", None]),
+    ((Level.HIGH, Whole(4)), [3, 4]), (np.array([Ward.A, "b"], object), ["a", "b"]),
+    (pd.Series([1, None], dtype="Int64"), [1, None]),
+    (pd.Series([NOON, None]), [NOON, None]), (np.array(["2024-03-01T12"], "datetime64[ns]"), [NOON]), (pd.Index(["a"]), ["a"]),
+    (pd.Series(["a", None], dtype="category"), ["a", float("nan")]),
+]  # fmt: skip
+
+
+def literal(value: Any) -> str:
+    try:
+        return make_literal(value, "x").sql("duckdb")
+    except dpsql.Error as error:
+        return error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"), SAME, ids=[f"{at}-{type(v).__name__}" for at, (v, _) in enumerate(SAME)]
+)
+def test_a_value_of_a_subclass_is_the_value_that_it_holds(value: Any, plain: Any) -> None:
+    assert literal(value) == literal(plain)
+    sent = json.loads(json.dumps(wire_params.write_params({"x": value})))
+    read = wire_params.read_params(sent)
+    assert read is not None
+    assert literal(read["x"]) == literal(plain)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.timedelta64(5, "ns"), np.timedelta64(5, "s"), pd.Timedelta("5s"), b"x", enum.Enum("E", "A").A],
+)  # type: ignore[attr-defined]
+def test_what_literals_have_no_form_for_is_refused(value: Any) -> None:
+    with pytest.raises(dpsql.BindError, match="holds"):
+        make_literal(value, "x")
+    read = wire_params.read_params(wire_params.write_params({"x": value}))
+    assert read is not None
+    with pytest.raises(dpsql.BindError, match="holds"):
+        make_literal(read["x"], "x")
+
+
+def test_names_are_the_texts_that_they_hold() -> None:
+    assert name_parameters("SELECT $a", {Ward.A: 1}) == ("SELECT $a", {"a": 1})
+    assert wire_params.write_params({Ward.A: True}) == {"a": True}  # type: ignore[dict-item]
+
+
+def test_an_answer_is_that_of_the_value(tmp_path: Path) -> None:
+    policy = tmp_path / "p.toml"
+    policy.write_text(
+        '[budget]\nepsilon = 1e6\naccountant = "basic"\n[tables.t]\nprivacy_unit = "uid"\nmax_rows = 1\n'
+        "[tables.t.columns]\nw = { max_length = 9 }\n"
+    )
+    rows = pd.DataFrame({"uid": range(300), "w": ["a", "b", "Ward.A"] * 100, "n": [3, 4, 99] * 100})
+    with dpsql.connect({"t": rows}, policy=policy) as session:
+        asked = "SELECT WITH DP OPTIONS (epsilon = 100) COUNT(*) AS n FROM t WHERE "
+        assert session.sql(asked + "w = $v", {"v": Ward.A}).fetchall() == [(100,)]
+        assert session.sql(asked + "w IN $v", {"v": [Ward.A, Text("b")]}).fetchall() == [(200,)]
+        assert session.sql(asked + "w = ?", [Text("a")]).fetchall() == [(100,)]
+        assert session.sql(asked + "n = $v", {"v": Level.HIGH}).fetchall() == [(100,)]
+        assert session.sql("SELECT $v AS v", {"v": pd.NA}).fetchall() == [(None,)]
