@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
@@ -366,9 +367,29 @@ def to_sql(tree: exp.Expr) -> str:
     """Write a tree in DuckDB's SQL, without positions and comments.
 
     Raises:
-        BindError: a SELECT with a mode is in it, which would be answered exactly.
+        BindError: a SELECT with a mode is in it, which would be answered exactly; or a part of the tree can't be written.
     """
-    return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
+    try:
+        return write_whole(tree)
+    except UnsupportedError:
+        message = "this can't be written in DuckDB's SQL without losing a part of it."
+        raise bind_error(tree, message, "write optional arguments as literals, or leave them out.") from None
+
+
+def write_whole(tree: exp.Expr) -> str:
+    """Write a tree in DuckDB's SQL; sqlglot's writer would leave out what it can't write, with a warning.
+
+    Raises:
+        BindError: a SELECT with a mode is in the tree.
+        UnsupportedError: a part of the tree can't be written.
+    """
+    return _DUCKDB.generate(
+        _bare(tree),
+        copy=False,
+        comments=False,
+        normalize_functions=False,
+        unsupported_level=ErrorLevel.IMMEDIATE,
+    )
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
