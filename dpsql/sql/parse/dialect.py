@@ -194,6 +194,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
             place.set(*("expressions", written.expressions) if written is not None else ("field", lists[0]))
     _mark_lists(tree, tokens)
     _mark_calls(tree, tokens)
+    _name_clocks(tree)
     _take_modes(tree, starts)
     return tree
 
@@ -296,7 +297,38 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
         ]  # fmt: skip
         for node, word in zip(nodes, words, strict=False):
-            node.meta.update(start=word.start, end=word.end)
+            node.meta.update(start=word.start, end=word.end, word=word.text)
+
+
+_CLOCKS: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "now", exp.CurrentTime: "get_current_time",
+    exp.Localtime: "current_localtime", exp.Localtimestamp: "current_localtimestamp", exp.SessionUser: "session_user",
+}  # fmt: skip
+"""Words that are calls without parentheses, and the same calls with them."""
+
+
+def _name_clocks(tree: exp.Expr) -> None:
+    """Write CURRENT_DATE and its like as calls, in place, if an output has such a word for its name.
+
+    DuckDB would take the word for a reference to that output.
+    """
+    kinds = tuple(_CLOCKS)
+    named = set()
+    for select in tree.find_all(exp.Select):
+        for item in select.expressions:
+            if isinstance(item, kinds):
+                called = item.meta.get("called")
+                name = item.meta.get("word", item.sql_name()) if called is None else f"{called}()"
+                item.replace(exp.alias_(item.copy(), name, quoted=True))
+                named.add(type(item))
+            elif isinstance(item, exp.Alias):
+                named |= {kind for kind in kinds if item.alias.upper() == kind.sql_name()}
+    for node in list(tree.find_all(*named)) if named else ():
+        call = exp.Anonymous(this=node.meta.get("called", _CLOCKS[type(node)]))
+        if call.name in ("current_timestamp", "current_time", "localtimestamp"):
+            call.set("this", _CLOCKS[type(node)])
+        call.meta.update(node.meta)
+        node.replace(call)
 
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
