@@ -37,7 +37,7 @@ from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.exact.packed_route import write_packed_route
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of
+from dpsql.sql.normalize import label_of, spell
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
 from dpsql.sql.relations.relation import INTERNAL
@@ -116,6 +116,8 @@ class NoisyBlock(AggregatingBlock):
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
+        for name in self.domain.left_out if self.domain is not None else ():
+            self.binder.notes.append(f"rows whose {spell(self.key_sources[name])} is NULL are in no group")
         return keys
 
     def _say_many_groups(self, rows: int) -> str:
