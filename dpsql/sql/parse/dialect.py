@@ -344,14 +344,22 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 def spell_statement(tree: exp.Expr) -> str:
     """Write a statement with its modes as calls: the text that stored answers are found by, which no engine reads."""
     if all(clause is None for clause in mode_clauses(tree)):
-        return to_sql(tree)
+        return _spell(tree)
     tree = tree.copy()
     for select in tree.find_all(exp.Select):
         clause = select.args.pop("mode", None)
         if clause is not None:
             parts = [part.copy() for part in (clause.mode, *clause.options)]
             select.set("expressions", [exp.Anonymous(this=_MODE, expressions=parts), *select.expressions])
-    return to_sql(tree)
+    return _spell(tree)
+
+
+def _spell(tree: exp.Expr) -> str:
+    """Write a tree, or dump it whole if SQL would lose a part of it."""
+    try:
+        return write_whole(tree)
+    except UnsupportedError:
+        return repr(tree)
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
@@ -405,7 +413,18 @@ def to_sql(tree: exp.Expr) -> str:
         return write_whole(tree)
     except UnsupportedError:
         message = "this can't be written in DuckDB's SQL without losing a part of it."
-        raise bind_error(tree, message, "write optional arguments as literals, or leave them out.") from None
+        hint = "write optional arguments as literals, or leave them out."
+        raise bind_error(_find_unwritten(tree), message, hint, around=tree) from None
+
+
+def _find_unwritten(tree: exp.Expr) -> exp.Expr:
+    """Return the innermost node that can't be written."""
+    for child in tree.iter_expressions():
+        try:
+            write_whole(child)
+        except UnsupportedError:
+            return _find_unwritten(child)
+    return tree
 
 
 def write_whole(tree: exp.Expr) -> str:
