@@ -107,8 +107,9 @@ class DuckDBEngine(Engine):
             return
         instance = self._instance = join_instance(self._instance_key, self._open_instance)
         try:
-            self._con = self._prepare(instance.open_cursor())
+            self._con = instance.open_cursor()
             self._cursors, self._numbers = Cursors(self._con, None), NumberCursor(None)
+            self._prepare(self._con)
             self._find_places()
             if self._frames:
                 self._harden(self._con)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -151,6 +152,58 @@ def _clean_decimal(array: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(good), array, pa.scalar(None, array.type))
 
 
+def _finish(name: str, table: pa.Table) -> pa.Table:
+    """Return a table of types that DuckDB reads, without values that it can't take; half floats become floats.
+
+    Raises:
+        PolicyError: a column has no such type.
+    """
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if pa.types.is_float16(field.type):
+            table = table.set_column(place, field.with_type(pa.float32()), _widen_halves(column))
+        elif pa.types.is_decimal(field.type) and field.type.bit_width > 128:
+            table = table.set_column(place, field.with_type(pa.float64()), _to_doubles(column))
+    for field in table.schema:
+        if not _is_read(field.type):
+            raise PolicyError(
+                f"the column {field.name} of {name} is of Arrow's type {field.type}, which can't be read.",
+                hint="cast it to numbers, texts, dates or lists of these, or leave it out.",
+            )
+    return clean_table(table)
+
+
+def _widen_halves(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return half floats as floats."""
+    chunks = [pa.array(chunk.to_pylist(), pa.float32()) for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.float32())
+
+
+def _to_doubles(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return decimals of more than 38 digits as doubles."""
+    values = ([None if v is None else float(v) for v in chunk.to_pylist()] for chunk in column.chunks)
+    return pa.chunked_array([pa.array(chunk, pa.float64()) for chunk in values], pa.float64())
+
+
+_PLAIN_TYPES = (
+    pa.types.is_integer, pa.types.is_boolean, pa.types.is_float32, pa.types.is_float64, pa.types.is_string, pa.types.is_date,
+    pa.types.is_large_string, pa.types.is_timestamp,
+)  # fmt: skip
+
+
+def _is_read(kind: pa.DataType) -> bool:
+    """Return whether DuckDB reads a type: it is asked, except for plain types."""
+    if any(is_kind(kind) for is_kind in _PLAIN_TYPES):
+        return True
+    try:
+        with duckdb.connect(":memory:") as con:
+            con.register("frame", pa.schema([("x", kind)]).empty_table())
+            con.execute("SELECT x FROM frame").fetchall()
+    except (duckdb.Error, pa.ArrowException, NotImplementedError, ValueError, TypeError):
+        return False
+    return True
+
+
 _OBJECTS = b"dpsql objects"
 
 
@@ -166,18 +219,18 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
     wrong = None
     try:
         if module == "pandas":
-            return clean_table(_convert(_list_pandas(frame)))
+            return _finish(name, _convert(_list_pandas(frame)))
         if module == "polars":
-            return clean_table(
-                _convert(_list_polars(frame.collect() if hasattr(frame, "collect") else frame))
+            return _finish(
+                name, _convert(_list_polars(frame.collect() if hasattr(frame, "collect") else frame))
             )
         if isinstance(frame, Mapping):
-            return clean_table(_convert((str(column), values, True) for column, values in frame.items()))
+            return _finish(name, _convert((str(column), values, True) for column, values in frame.items()))
         if type(frame).__module__ == "pyarrow._dataset":
-            return clean_table(frame.to_table())
+            return _finish(name, frame.to_table())
         if hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
-            return clean_table(frame if isinstance(frame, pa.Table) else pa.table(frame))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return _finish(name, frame if isinstance(frame, pa.Table) else pa.table(frame))
+    except (pa.ArrowException, ValueError, TypeError, NotImplementedError):
         wrong = "a column of it is of a type that Arrow has not"
     if wrong is not None:
         raise PolicyError(f"the table {name} can't be read: {wrong}.", hint="give each column one type.")

@@ -16,6 +16,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 
 import duckdb
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsql.engine.sandbox import quote_identifier, quote_literal
-from dpsql.errors import PolicyError
+from dpsql.errors import PolicyError, did_you_mean
 from dpsql.policy.model import Format, Table, fold
 
 BLOCK_BYTES = 8 << 20
@@ -133,9 +134,20 @@ def read_first_record(path: str, text: Format) -> str | None:
 
 
 def read_heading(path: str, text: Format) -> list[str]:
-    """Read the names of a file's columns from its first record."""
+    """Read the names of a file's columns from its first record.
+
+    Raises:
+        PolicyError: the record has no end that CSV knows, or holds NUL.
+    """
     line = read_first_record(path, text)
-    return next(_read_csv(iter([line]), text), []) if line is not None else []
+    try:
+        return next(_read_csv(iter([line]), text), []) if line is not None else []
+    except csv.Error:
+        pass
+    raise PolicyError(
+        f"the first line of {Path(path).name} can't be read as names of columns: it has NUL in it, or a line's end of \\r alone.",
+        hint="write the file as UTF-8 text with lines that end in \\n, or set encoding in its format.",
+    )
 
 
 def _read_csv(lines: Iterator[str], text: Format) -> Any:
@@ -234,6 +246,8 @@ def copy_text(
         PolicyError: a file can't be read at all.
     """
     text = (table.format or Format()).fit(table.source, table.text)
+    files = list(files)
+    check_heading(table, text, columns, files)
     listed = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns.items())
     con.execute(f"CREATE OR REPLACE TEMP TABLE {quote_identifier(name)} ({listed})")
     read = False
@@ -246,6 +260,62 @@ def copy_text(
         read = True
     if not read:
         raise PolicyError(f"the source {table.source} of {table.name} can't be read.")
+
+
+_SAMPLE = 100
+"""Records of a JSON file that are looked at for the names of its columns."""
+
+
+def check_heading(table: Table, text: Format, columns: Mapping[str, str], files: Iterable[str]) -> None:
+    """Check that text files have the columns that the policy declares, by what names them.
+
+    In CSV that is the first line. JSON has names in each record, and may leave some out: of the first records, one must have
+    the column of the privacy unit.
+
+    Raises:
+        PolicyError: a file has none of a declared column.
+    """
+    unit = [path[0].column for path in table.unit_paths if path]
+    for path in files:
+        with contextlib.suppress(*READ_ERRORS):
+            if table.text == "json":
+                names, wanted = _read_keys(path, text), unit
+            elif not text.header:
+                continue
+            else:
+                names, wanted = read_heading(path, text), list(columns)
+            known = set(map(fold, names))
+            missing = next((column for column in wanted if fold(column) not in known), None)
+            if missing is None or _is_empty(path):
+                continue
+            said = did_you_mean(missing, names) or "it names no columns."
+            if table.text != "json" and len(names) < 2:
+                said += " Its format may say delimiter, skip, encoding or header = false."
+            raise PolicyError(
+                f"{table.name}.{missing} is in the policy but not in {Path(path).name}. {said[:1].upper()}{said[1:]}",
+                keys=("tables", table.name, "columns", missing),
+            )
+
+
+def _is_empty(path: str) -> bool:
+    with _open(path) as file:
+        return not file.read(len(_BOM) + 1).removeprefix(_BOM)
+
+
+def _read_keys(path: str, text: Format) -> list[str]:
+    """Return the names in the first records of a JSON file."""
+    read = read_array_records(path, text) if text.records == "array" else read_records(path, text, False)
+    names: dict[str, None] = {}
+    left = _SAMPLE
+    for batch in read:
+        for line in batch.column(0).slice(0, left).to_pylist():
+            with contextlib.suppress(ValueError, RecursionError, TypeError):
+                found = json.loads(line)
+                names |= dict.fromkeys(found) if isinstance(found, dict) else {}
+        left -= len(batch)
+        if left <= 0:
+            break
+    return list(names)
 
 
 def _read_source(path: str, table: Table, text: Format) -> pa.RecordBatchReader:

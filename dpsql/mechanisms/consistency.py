@@ -5,9 +5,13 @@ table. The table that fits them best, each grouping set weighed by the inverse o
 its sums the best linear unbiased estimate of every cell: none is worse than the cell as it was released, and cells
 that say the same several times over are averaged (Hay, Rastogi, Miklau, Suciu 2010, for trees; here for any sets).
 
+A key may have values that no group has: NULL, or what the policy does not declare. Their rows count in the totals. If the
+released cells show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no
+set shows. Otherwise there are none, and the groups add up to the totals.
+
 Relation and guarantee: none of its own. This is post-processing: it sees nothing but released numbers and public ones,
 it draws no randomness, and the same release always gives the same answer. The caller must ensure that the cells are
-of public groups, all of which are there, and that the exact cells add up but for contribution bounds.
+of public groups, all of which are there, and that the exact cells add up, except where contribution bounds cut.
 """
 
 from __future__ import annotations
@@ -30,6 +34,18 @@ Places = NDArray[np.intp]
 _ROUNDS = 300
 _GOOD = 1e-13
 _ORDER = {bool: 0, int: 1, float: 1, str: 2}
+_HIDDEN = -1
+"""The place of a finest cell that a set does not show."""
+
+
+class _Other:
+    """The values of a key that no group has."""
+
+    def __repr__(self) -> str:
+        return "OTHER"
+
+
+_OTHER = _Other()
 
 
 @dataclass(frozen=True)
@@ -61,11 +77,45 @@ class GroupingSet:
 
 
 @dataclass(frozen=True)
+class _Fitted:
+    """A column's fitted table, the released values, and the weight of each set."""
+
+    table: Floats
+    values: Sequence[Floats]
+    weights: Sequence[float]
+
+    def misfit(self, places: Sequence[Places]) -> float:
+        """Return the squared distances of the released values from their fitted sums, in variances of their noise."""
+        fitted = sum_places(self.table, places, self.values)
+        parts = zip(self.weights, self.values, fitted, strict=True)
+        return sum(weight * float(np.square(value - near).sum()) for weight, value, near in parts)
+
+
+_SIGNIFICANT = 64.0
+"""Variances by which a table with hidden cells must fit better, besides three for each of these: no noise does that."""
+
+
+def _explains_more(
+    plain: _Fitted, others: _Fitted, places: Sequence[Places], other_places: Sequence[Places], more: int
+) -> bool:
+    """Return whether a table with ``more`` hidden cells fits so much better that they can't be empty."""
+    limit = _SIGNIFICANT + 3 * more
+    return plain.misfit(places) - others.misfit(other_places) > limit
+
+
+@dataclass(frozen=True)
 class Consistent:
-    """The grouping sets of one statement. ``nonnegative`` holds the finest cells of counts to 0 and above."""
+    """The grouping sets of one statement.
+
+    Args:
+        sets: their releases.
+        nonnegative: True if the finest cells of counts are at least 0.
+        open: for each key, whether rows may have values that no group has; none has such values if this is empty.
+    """
 
     sets: tuple[GroupingSet, ...]
     nonnegative: bool = False
+    open: tuple[bool, ...] = ()
 
     def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Return releases with cells that add up exactly; intervals are widened where they would leave a value out."""
@@ -77,24 +127,45 @@ class Consistent:
 
     def _adjust(self, tables: list[pa.Table]) -> list[pa.Table]:
         """Return the rows of all sets with cells that add up."""
-        finest = self._finest(tables)
-        places = [self._places(cells, finest, table) for cells, table in zip(self.sets, tables, strict=True)]
+        finest, places, fitted = self._fit(tables, False)
+        if any(self.open):
+            others = self._fit(tables, True)
+            if any(
+                _explains_more(a, b, places, others[1], len(others[0]) - len(finest))
+                for a, b in zip(fitted, others[2], strict=True)
+            ):
+                finest, places, fitted = others
         out = list(tables)
+        for j, (column, found) in enumerate(zip(self.sets[0].columns, fitted, strict=True)):
+            table = found.table
+            if self.nonnegative and column.whole and column.steps == 1:
+                table = hold_at_zero(table)
+            exact = round_running(table)
+            for at, (cells, place) in enumerate(zip(self.sets, places, strict=True)):
+                sums = np.zeros(tables[at].num_rows, dtype=exact.dtype)
+                shown = place != _HIDDEN
+                np.add.at(sums, place[shown], exact[shown])
+                out[at] = _replace_column(out[at], cells.columns[j], sums)
+        return out
+
+    def _fit(self, tables: list[pa.Table], others: bool) -> tuple[list[Group], list[Places], list[_Fitted]]:
+        """Return the finest cells, their places in each set, and the fitted table of each column.
+
+        Args:
+            tables: the rows of all sets.
+            others: True if open keys have the value OTHER.
+        """
+        finest = self._finest(tables, others)
+        places = [self._places(cells, finest, table) for cells, table in zip(self.sets, tables, strict=True)]
+        fitted = []
         for j, column in enumerate(self.sets[0].columns):
             steps = float(column.steps)
             values = [_floats(t.column(column.name)) * steps for t in tables]
             weights = [1 / cells.columns[j].noise.variance for cells in self.sets]
-            fitted = fit(values, weights, places, len(finest))
-            if self.nonnegative and column.whole and column.steps == 1:
-                fitted = hold_at_zero(fitted)
-            exact = round_running(fitted)
-            for at, (cells, place) in enumerate(zip(self.sets, places, strict=True)):
-                sums = np.zeros(tables[at].num_rows, dtype=exact.dtype)
-                np.add.at(sums, place, exact)
-                out[at] = _replace_column(out[at], cells.columns[j], sums)
-        return out
+            fitted.append(_Fitted(fit(values, weights, places, len(finest)), values, weights))
+        return finest, places, fitted
 
-    def _finest(self, tables: list[pa.Table]) -> list[Group]:
+    def _finest(self, tables: list[pa.Table], others: bool) -> list[Group]:
         """Return the finest cells, in the order of their keys: the sets joined on the keys that they share."""
         width = len(self.sets[0].keys)
         known: list[int] = []
@@ -106,7 +177,8 @@ class Consistent:
                 continue
             shared = [i for i in mine if i in known]
             by: dict[tuple[object, ...], list[dict[int, object]]] = {}
-            for group in self._groups(item, table):
+            groups: Iterable[Group] = self._groups(item, table)
+            for group in self._with_others(mine, groups) if others else groups:
                 values = dict(zip(mine, group, strict=True))
                 by.setdefault(tuple(values[i] for i in shared), []).append(values)
             cells = [c | more for c in cells for more in by.get(tuple(c[i] for i in shared), [])]
@@ -118,11 +190,23 @@ class Consistent:
         keys = tuple(key for key in cells.keys if key is not None)
         return list_groups(table, keys)
 
+    def _with_others(self, keys: Sequence[int], groups: Iterable[Group]) -> Iterable[Group]:
+        """Return the groups of a set, and those that have OTHER in the place of some values."""
+        found: dict[Group, None] = dict.fromkeys(groups)
+        for place, key in enumerate(keys):
+            if self.open[key]:
+                others = [(*group[:place], _OTHER, *group[place + 1 :]) for group in found]
+                found |= dict.fromkeys(others)
+        return found
+
     def _places(self, cells: GroupingSet, finest: Sequence[Group], table: pa.Table) -> Places:
-        """Return the row of this set that each finest cell is summed into."""
+        """Return the row of this set that each finest cell is summed into, if it shows the cell."""
         mine = [i for i, key in enumerate(cells.keys) if key is not None]
         rows = {group: row for row, group in enumerate(self._groups(cells, table))}
-        return np.array([rows[tuple(group[i] for i in mine)] for group in finest], dtype=np.intp)
+        found = (tuple(group[i] for i in mine) for group in finest)
+        return np.array(
+            [rows.get(group, _HIDDEN) for group in found], dtype=np.intp
+        )
 
 
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
@@ -135,22 +219,16 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
     top = max(weights)
     weighed = [w / top for w in weights]
 
-    def sums(table: Floats) -> list[Floats]:
-        return [
-            np.bincount(place, weights=table, minlength=len(value)).astype(np.float64)
-            for place, value in zip(places, values, strict=True)
-        ]
-
     def spread(parts: Iterable[Floats]) -> Floats:
         total = np.zeros(size)
         for weight, place, part in zip(weighed, places, parts, strict=True):
-            total += weight * part[place]
+            total += weight * np.append(part, 0.0)[place]  # the last is for hidden cells
         return total
 
     table = np.zeros(size)
     goal: float | None = None
     for _ in range(2):  # the second time for what rounding left
-        rest = spread(v - s for v, s in zip(values, sums(table), strict=True))
+        rest = spread(v - s for v, s in zip(values, sum_places(table, places, values), strict=True))
         way, square = rest.copy(), float(rest @ rest)
         # The goal of the first is the second's too: what is below it is rounding, and may lead to where no cell is weighed.
         if goal is None:
@@ -158,7 +236,7 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
         for _ in range(_ROUNDS):
             if square <= goal:
                 break
-            image = spread(sums(way))
+            image = spread(sum_places(way, places, values))
             slope = float(way @ image)
             if slope <= 0:
                 break
@@ -168,6 +246,14 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
             before, square = square, float(rest @ rest)
             way = rest + square / before * way
     return table
+
+
+def sum_places(table: Floats, places: Sequence[Places], values: Sequence[Floats]) -> list[Floats]:
+    """Return the sums of finest cells in the places of each set; hidden cells are in none."""
+    return [
+        np.bincount(place % (len(value) + 1), weights=table, minlength=len(value) + 1)[: len(value)].astype(np.float64)
+        for place, value in zip(places, values, strict=True)
+    ]
 
 
 def hold_at_zero(table: Floats) -> Floats:

@@ -315,16 +315,22 @@ class DpsqlMagic(Magics):
         print(sessions.summarise_session(session))
 
     def _keep(self, rest: str) -> None:
-        """Keep the Result that a variable holds, or else the last one, as a relation of later cells."""
+        """Keep the Result or table of a variable, which stays as it is, as a relation of later cells; by a new name, the last."""
         words = rest.split()
         if len(words) != 1:
             raise ParseError("%dpsql keep takes one name.", hint="%dpsql keep out")
-        held = self.shell.user_ns.get(words[0])  # type: ignore[union-attr]
-        result = held if isinstance(held, Result) else self._last
-        if result is None:
+        name, space = words[0], self.shell.user_ns  # type: ignore[union-attr]
+        if name in space:
+            try:
+                self.sessions.get_open().keep(name, space[name])
+            except BindError as error:
+                error.hint = error.hint or f"write %dpsql keep and a name that no variable has, not {name}."
+                raise
+            return
+        if self._last is None:
             raise BindError("there is no result yet that could be kept.", hint="run a %%dpsql cell first.")
-        self.sessions.get_open().keep(words[0], result)
-        self.shell.push({words[0]: held if isinstance(held, Result) else self._converted(result)})  # type: ignore[union-attr]
+        self.sessions.get_open().keep(name, self._last)
+        self.shell.push({name: self._converted(self._last)})  # type: ignore[union-attr]
 
     def _sessions(self, rest: str) -> Sheet:
         if rest:

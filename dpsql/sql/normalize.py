@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
 from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import PrivateBlock, Renamed
@@ -119,7 +120,9 @@ def _spell_type(kind: str) -> str:
 
 def spell(node: exp.Expr) -> str:
     """Return an expression in the words that DuckDB would name its column by."""
-    text = node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    text = node.sql(
+        dialect="duckdb", comments=False, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE
+    )
     text = re.sub(r"\bAS (INT|TEXT)\)", lambda found: f"AS {_TYPES[found[1]]})", text)
     return text.replace("count(*)", "count_star()")
 

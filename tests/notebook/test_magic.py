@@ -72,6 +72,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "keep command": "%dpsql SELECT 5 AS five\n%dpsql keep last\n%dpsql SELECT five FROM last",
         "keep variable": "%dpsql keep counts\n%dpsql SELECT COUNT(*) AS plans FROM counts",
         "keep wrong": "%dpsql keep visits",
+        "keep frame": "import pandas as pd\nlabels = pd.DataFrame({'w': ['a', 'b'], 'label': ['first', 'second']})\n"
+        "%dpsql keep labels\nprint(type(labels).__name__)\n%dpsql SELECT MAX(label) AS most FROM labels",
+        "keep number": "five = 5\n%dpsql keep five",
         "listed": "%dpsql tables",
         "kept columns": "%dpsql columns counts",
         "ledger": "%dpsql ledger",
@@ -96,6 +99,13 @@ def test_kept_results_are_relations_of_later_cells(story: dict[str, Any]) -> Non
     assert "kept result" in text(story["listed"])
     assert "plan" in text(story["kept columns"])
     assert "kept result" in text(story["kept columns"])
+
+
+def test_keeping_a_variable_leaves_it_as_it_is(story: dict[str, Any]) -> None:
+    assert "DataFrame" in text(story["keep frame"])
+    assert "second" in text(story["keep frame"])
+    assert story["keep number"][0].ename == "BindError"
+    assert "no table" in text(story["keep number"]) or "no table" in story["keep number"][0].traceback[0]
 
 
 def test_a_private_name_is_refused_before_anything_is_paid(story: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ from dpsql.sql.dp.budget_split import within_limit, within_limits
 from dpsql.sql.dp.marginals import JointBlock, MarginalsChoice, choose_for_sets, find_operator, read_marginal
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES, NoisyBlock
 from dpsql.sql.dp.strategies import refuse_unfit
-from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key
+from dpsql.sql.normalize import install, label_of_item, make_unique, resolve_key, spell
 from dpsql.sql.parse.dialect import bind_error, to_sql
 from dpsql.sql.parse.options import NONNEGATIVE, Options, call_of
 from dpsql.sql.relations.relation import Names, column, fold
@@ -257,7 +257,6 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
     for place, node in sorts:
         node.set("this", column(labels[place]))
     parts = [_part(select, chosen, everything, names) for chosen in sets]
-    within = [key.node for key in everything] if options.get("consistent") else []
     blocks: list[NoisyBlock] = []
     for part in parts:
         bound = binder.private_from(part, env)
@@ -266,9 +265,7 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         if blocks and shared.get("report_cut"):  # told once, of the first set
             shared = replace(shared, values={k: v for k, v in shared.values.items() if k != "report_cut"})
         nodes = [key.node for key in everything]
-        block = NoisyBlock(
-            binder, part, bound, shared, env, within=within, every=nodes, blocks=len(parts), noise=chosen
-        )
+        block = NoisyBlock(binder, part, bound, shared, env, every=nodes, blocks=len(parts), noise=chosen)
         blocks.append(block)
         blocks[-1].bind()
         for i, (item, label) in enumerate(zip(part.expressions, labels, strict=True)):
@@ -283,14 +280,14 @@ def bind_sets(binder: Binder, select: exp.Select, options: Options | None, env: 
         values = {k: v for k, v in shared.values.items() if k not in ("report_cut", "strategy")}
         values |= {k: v / Fraction(1, len(parts)) for k, v in values.items() if k in _SHARED}
         bound, undivided = binder.private_from(whole, env), replace(shared, values=values)
-        return JointBlock(binder, whole, bound, undivided, env, within=within, noise=blocks[0].noise)
+        return JointBlock(binder, whole, bound, undivided, env, noise=blocks[0].noise)
 
     taken = choose_for_sets(binder, options, blocks, join)
     if taken.joint is not None:
         for part, block, place in zip(parts, blocks, taken.places, strict=True):
             read_marginal(part, block, taken.joint, place)
-    if within:
-        _adjust(binder, options, blocks, within, taken)
+    if options.get("consistent"):
+        _adjust(binder, options, blocks, [key.node for key in everything], taken)
     union: exp.Query = parts[0]
     for part in parts[1:]:
         union = exp.union(union, part, distinct=False, copy=False)
@@ -329,43 +326,48 @@ def _adjust(
     binder: Binder,
     options: Options,
     blocks: list[NoisyBlock],
-    within: list[exp.Expr],
+    keys: list[exp.Expr],
     chosen: MarginalsChoice,
 ) -> None:
     """Make the cells of COUNT and SUM add up, after they are released."""
+    open_keys = blocks[0].open_keys
     if chosen.joint is None:
         sets = tuple(
-            GroupingSet(b.name, _columns(b, within), _adding(b, find_operator(binder, b))) for b in blocks
+            GroupingSet(b.name, _columns(b, keys), _adding(b, find_operator(binder, b))) for b in blocks
         )
     else:
-        sets = tuple(_list_joint_sets(binder, chosen, blocks, within))
+        sets = tuple(_list_joint_sets(binder, chosen, blocks, keys))
     names = {tuple(c.name for c in cells.columns) for cells in sets}
     if len(names) != 1 or not sets[0].columns:
         raise options.refuse(
             "consistent", "there is nothing here that adds up.",
             "cells of COUNT and of SUM with bounds per row add up; leave consistent out for others.",
         )  # fmt: skip
-    binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE))
+    binder.adjustments.append(Consistent(sets, options.get("consistent") == NONNEGATIVE, open_keys))
     last = binder.blocks[-1]
     binder.blocks[-1] = replace(last, sentences=(*last.sentences, CONSISTENCY_SENTENCE))
-    binder.notes.append("the cells of COUNT and SUM were made to add up")
+    note = "the cells of COUNT and SUM were made to add up"
+    if any(open_keys):
+        named = " or ".join(spell(key) for key, other in zip(keys, open_keys, strict=True) if other)
+        note += f"; totals also count rows in no group of {named}, if they show through the noise"
+    binder.notes.append(note)
 
 
-def _columns(block: NoisyBlock, within: list[exp.Expr]) -> tuple[str | None, ...]:
-    keys = (block.keys.get(block.spelling(node)) for node in within)
+def _columns(block: NoisyBlock, nodes: list[exp.Expr]) -> tuple[str | None, ...]:
+    keys = (block.keys.get(block.spelling(node)) for node in nodes)
     return tuple(None if key is None else key.name for key in keys)
 
 
 def _list_joint_sets(
-    binder: Binder, chosen: MarginalsChoice, blocks: list[NoisyBlock], within: list[exp.Expr]
+    binder: Binder, chosen: MarginalsChoice, blocks: list[NoisyBlock], nodes: list[exp.Expr]
 ) -> Iterator[GroupingSet]:
     """Yield the sets that one block releases."""
     joint = chosen.joint
     assert joint is not None
-    operator, names = find_operator(binder, joint), _columns(joint, within)
+    operator, names = find_operator(binder, joint), _columns(joint, nodes)
     assert isinstance(operator, Marginals)
     for place in dict.fromkeys(chosen.places):
-        own = _columns(blocks[chosen.places.index(place)], within)
+        own = _columns(blocks[chosen.places.index(place)], nodes)
         keys = tuple(name if has is not None else None for name, has in zip(names, own, strict=True))
         table = replace(operator.table, outputs=operator.outputs[place])
         yield GroupingSet(joint.name, keys, _adding(joint, table), place)

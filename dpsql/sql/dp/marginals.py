@@ -81,7 +81,7 @@ class JointBlock(NoisyBlock):
             own = find_public_groups(self, [pair], self.range_groups())
             if own is None or own.size is None:
                 raise Unfit(f"nothing public says how many values {to_sql(self.key_sources[key.name])} has")
-            beyond = not self.within and not own.complete
+            beyond = not own.complete
             if beyond and own.nullable:
                 raise Unfit(f"NULL is a group of {to_sql(self.key_sources[key.name])}")
             self.sizes.append(own.size + beyond)
@@ -114,8 +114,6 @@ class JointBlock(NoisyBlock):
 
     def _list_hidden(self) -> Iterator[str]:
         """Yield the conditions under which each set hides a cell; where sets aren't nested, those of a key beyond its values."""
-        if self.within:
-            return
         named = {text: key.name for text, key in self.keys.items()}
         beyond = {name for name, other in zip(named.values(), self.others, strict=True) if other}
         if not self.is_nested:

@@ -37,7 +37,7 @@ from dpsql.sql.exact import exact_query
 from dpsql.sql.exact.exact_query import Exact, GroupKey
 from dpsql.sql.exact.packed_route import write_packed_route
 from dpsql.sql.expressions.types import Typed
-from dpsql.sql.normalize import label_of
+from dpsql.sql.normalize import label_of, spell
 from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
 from dpsql.sql.relations.relation import INTERNAL
@@ -57,14 +57,14 @@ class NoisyBlock(AggregatingBlock):
 
     known: ClassVar[Mapping[str, Callable[[AggregateCall], Aggregate]]] = NOISY_AGGREGATES
     """The aggregates that may be asked for, by name."""
-    within: Sequence[exp.Expr] = ()
-    """Keys to whose public groups rows are held, for the cells of grouping sets to add up."""
     every: Sequence[exp.Expr] = ()
     """The keys of all grouping sets, where it is a block of one of these."""
     blocks: int = 1
     """The number of blocks, of grouping sets, whose noise is calibrated together."""
     noise: MomentNoise | None = None
     """The noise of its moments; before it is bound, what was chosen for the first of these blocks."""
+    open_keys: tuple[bool, ...] = ()
+    """For each key of all grouping sets, whether rows may have values that no group has: known where cells add up."""
     exact: Exact = field(init=False)
     key_types: list[tuple[GroupKey, Typed]] = field(default_factory=list)
     caps: AutoCaps | None = None
@@ -83,8 +83,8 @@ class NoisyBlock(AggregatingBlock):
         if distinct and not self.select.args.get("group"):
             self.select.set("group", exp.Group(all=True))
             self.select.set("distinct", None)
-        if self.within:
-            condition = self._inside(self.within, condition)
+        if self.every and self.options.get("consistent"):
+            self.open_keys = self._find_open_keys(self.every)
         expressions = self.group_expressions()
         check_unit(self.options, self.names, self.bound.subject)
         keys, typed = self.bind_keys(expressions)
@@ -116,6 +116,8 @@ class NoisyBlock(AggregatingBlock):
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
+        for name in self.domain.left_out if self.domain is not None else ():
+            self.binder.notes.append(f"rows whose {spell(self.key_sources[name])} is NULL are in no group")
         return keys
 
     def _say_many_groups(self, rows: int) -> str:
@@ -141,17 +143,20 @@ class NoisyBlock(AggregatingBlock):
         side = "LEFT" if public[0] is relations[0] else "RIGHT"
         return f"{side} JOIN in place of JOIN, with keys from {public[0].alias},"
 
-    def _inside(self, within: Sequence[exp.Expr], condition: str | None) -> str:
-        """Hold the rows to those of the public groups of all these keys: only then do grouping sets add up."""
-        pairs = self._name_keys(within)
-        domain = find_public_groups(self, pairs, self.range_groups())
-        if domain is None:
+    def _find_open_keys(self, keys: Sequence[exp.Expr]) -> tuple[bool, ...]:
+        """Return for each key whether rows may have values that no group has.
+
+        Raises:
+            PrivacyError: the groups are not all public, so cells can't be made to add up.
+        """
+        pairs = self._name_keys(keys)
+        if find_public_groups(self, pairs, self.range_groups()) is None:
             raise self.options.refuse(
                 "consistent", "cells are made to add up only where all groups are public.",
                 "leave consistent out, or ask the owner to declare the columns' values.", PrivacyError,
             )  # fmt: skip
-        inside = domain.holds([f"({k.sql})" for k, _ in pairs], [k for k, _ in pairs], "within")
-        return f"({condition}) AND {inside}" if condition else inside
+        alone = [find_public_groups(self, [pair], self.range_groups()) for pair in pairs]
+        return tuple(found is None or not found.complete for found in alone)
 
     def range_groups(self) -> int:
         """Return how many public groups ranges may be made into: none where the analyst asks for private ones."""
@@ -305,7 +310,7 @@ class NoisyBlock(AggregatingBlock):
 
     def _choose_strategies(self, currency: str) -> None:
         """Take quantiles from a tree, and let noise follow the order of a public key, where that is better or asked for."""
-        if self.blocks > 1 or self.within or type(self) is not NoisyBlock:
+        if self.blocks > 1 or type(self) is not NoisyBlock:
             return
         if self.options.get("error") is not None:
             refuse_unfit(self.options, why="here the noise is that of an error")

@@ -5,7 +5,9 @@ join keeps, and the keys are computed from those. Keys that share a column are c
 month(d) give the months of d's range and not all pairs of a year and a month.
 
 A key that is made of columns may be NULL, as NULLIF(gender, 'male') is for one value: then NULL is a group like the others.
-A plain column of declared values or of booleans has no such group: what is not declared, NULL too, is left out.
+It may also make a value of NULL, as COALESCE(gender, 'unknown') does: then that value is a group. A plain column of declared
+values or of booleans has no group for NULL, and neither has a key that is NULL only where a column is: rows whose column is
+not declared, or NULL, are left out.
 
 Conditions of WHERE restrict the groups where they name nothing but such columns: a group none of whose public values they
 let through can have no row, whatever the data. A condition that names another column restricts nothing, for which groups it
@@ -15,6 +17,7 @@ leaves would be told by private rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -64,6 +67,8 @@ class KeyGroup:
     """Names of the keys that may be NULL."""
     complete: bool = False
     """True where no row has other values than those of its groups."""
+    without: frozenset[str] = frozenset()
+    """Names of the truths that may be NULL in rows, and are not in a group."""
 
     @property
     def most(self) -> int:
@@ -81,7 +86,7 @@ class KeyGroup:
         return KeyGroup(
             [*self.keys, *other.keys], {**self.places, **other.places}, {**self.relations, **other.relations},
             [*self.conditions, *other.conditions], self.kept or other.kept, self.missing | other.missing,
-            self.complete and other.complete,
+            self.complete and other.complete, self.without | other.without,
         )  # fmt: skip
 
 
@@ -116,10 +121,17 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
     queries = []
     size: int | None = 1
     nullable = False
+    left_out: list[str] = []
     for part in parts:
         found = None
         if not part.kept:
             found, part.missing = _size(block, part)
+            extended = _with_missing(part)
+            if extended is not None:
+                more, missing = _size(block, extended)
+                if more > found or _is_uncounted(block, extended):
+                    part, found, part.missing = extended, more, missing
+        left_out += _left_out(part)
         query = _query(part)
         nullable = nullable or part.kept or bool(part.missing)
         size = None if found is None or size is None else size * found
@@ -134,7 +146,26 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
     origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
     size = None if size is None else max(1, size)
     complete = all(part.complete for part in parts)
-    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable, complete)
+    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable, complete, tuple(left_out))
+
+
+def _left_out(part: KeyGroup) -> Iterator[str]:
+    """Yield the keys that may be NULL and have no group for that, but not columns whose values the policy lists."""
+    if part.kept:
+        return
+    there = {
+        (c.table, c.name) for node in part.conditions if _is_strict(node) for c in node.find_all(exp.Column)
+    }
+    for node in part.conditions:
+        bare = node.unnest()
+        if isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is):
+            there |= {(c.table, c.name) for c in bare.find_all(exp.Column)}
+    for key, typed in part.keys:
+        listed = isinstance(typed.node, exp.Column) and typed.values is not None
+        made_of = {(c.table, c.name) for c in typed.node.find_all(exp.Column)}
+        nullable = typed.nullable or key.name in part.without
+        if nullable and key.name not in part.missing and not listed and not made_of <= there:
+            yield key.name
 
 
 def _joined(parts: list[KeyGroup], part: KeyGroup) -> list[KeyGroup]:
@@ -209,7 +240,8 @@ class _Known:
         self._values[place] = made
         own = Typed(column(key.name, place[0]), typed.type, nullable=bool(missing))
         complete = not typed.nullable or bool(missing)
-        return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete)
+        without = frozenset() if complete else frozenset([key.name])
+        return KeyGroup([(key, own)], {place: made}, missing=missing, complete=complete, without=without)
 
     def _rounded(self, key: GroupKey, typed: Typed, missing: frozenset[str]) -> KeyGroup | None:
         """Return a key that is made of rounded numbers, where those and all else in it are public."""
@@ -294,7 +326,8 @@ class _Known:
             rows = ", ".join(f"(CAST({to_sql(make_literal(v))} AS {typed.type.sql}))" for v in typed.values)
             # '2020-1-1' and '2020-01-01' are one group: shown twice, it would be answered twice and paid once.
             distinct, size = not _all_different(typed), len(typed.values)
-            return Values(place[1], _listed(rows), size, "declared by the policy", distinct=distinct)
+            origin = "declared by the policy"
+            return Values(place[1], _listed(rows), size, origin, distinct=distinct, kind=typed.type.sql)
         own = self._uses.get(place, []) if self._ranges else key.node.find_all(exp.Column)
         own = [node for node in own if (node.table, node.name) == place]
         days = list_days(place[1], typed, own)
@@ -340,7 +373,9 @@ def _query(part: KeyGroup) -> str:
     by_alias: dict[str, list[str]] = {}
     for (alias, name), values in part.places.items():
         if alias in part.relations:
-            conditions.append(f"{quote_column(alias)}.{quote_column(name)} IN ({values.sql})")
+            given = f"{quote_column(alias)}.{quote_column(name)}"
+            also = f" OR {given} IS NULL" if values.missing else ""
+            conditions.append(f"{given} IN ({values.sql}){also}")
         else:
             by_alias.setdefault(alias, []).append(f"({values.sql})")
     for alias, found in by_alias.items():
@@ -349,10 +384,60 @@ def _query(part: KeyGroup) -> str:
             f"{found[0] if len(found) == 1 else f'(SELECT * FROM {crossed})'} AS {quote_column(alias)}"
         )
     if not part.kept:
-        there = (typed for key, typed in keys if key.name not in part.missing)
-        conditions += [f"({to_sql(typed.node)}) IS NOT NULL" for typed in there]
+        conditions += [_write_presence(part, key, typed) for key, typed in keys]
     where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
     return f"SELECT DISTINCT {items} FROM {' CROSS JOIN '.join(sources)}{where}"
+
+
+def _write_presence(part: KeyGroup, key: GroupKey, typed: Typed) -> str:
+    """Write which of its values a key has as groups: all that it makes of values, and of NULL all but NULL."""
+    there = f"({to_sql(typed.node)}) IS NOT NULL"
+    if key.name not in part.missing:
+        return there
+    made_of = dict.fromkeys((c.table, c.name) for c in typed.node.find_all(exp.Column))
+    given = [place for place in made_of if place in part.places and part.places[place].missing]
+    if not given:
+        return "TRUE"
+    known = " AND ".join(f"{quote_column(alias)}.{quote_column(name)} IS NOT NULL" for alias, name in given)
+    return f"{there} OR ({known})"
+
+
+def _with_missing(part: KeyGroup) -> KeyGroup | None:
+    """Return a part in which columns may be NULL too, if its keys may make something else of that; else None."""
+    made_of = {
+        (c.table, c.name) for _, typed in part.keys if not isinstance(typed.node, exp.Column) and not _is_strict(typed.node)
+        for c in typed.node.find_all(exp.Column)
+    }  # fmt: skip
+    places = {p: values.with_missing() if p in made_of else values for p, values in part.places.items()}
+    if places == part.places:
+        return None
+    found = replace(part, places=places)
+    return found if found.most <= MAX_GROUPS else None
+
+
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Cast, exp.TryCast, exp.Try, exp.DataType, exp.Neg, exp.Add, exp.Sub,
+    exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.DPipe, exp.Interval, exp.Var,
+    exp.Between, exp.Not, exp.Boolean,
+)  # fmt: skip
+_STRICT_CALLS = frozenset(
+    "date_trunc date_part strftime time_bucket last_day dayname monthname upper lower floor ceil round trunc abs sqrt substring "
+    "left right length year month day hour minute replace trim ltrim rtrim".split()
+)
+
+
+def _is_strict(node: exp.Expr) -> bool:
+    """Return whether an expression is certain to be NULL if one of its columns is."""
+    return all(
+        isinstance(part, _STRICT) or (isinstance(part, exp.Anonymous) and part.name.lower() in _STRICT_CALLS)
+        for part in node.walk()
+    )
+
+
+def _is_uncounted(block: AggregatingBlock, part: KeyGroup) -> bool:
+    """Return whether the groups of a part can't be counted here."""
+    lent = any(node.find(exp.Query) is not None for node in part.conditions)
+    return bool(part.relations) or lent or not block.binder.catalog.engine.lossless
 
 
 def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]:
@@ -361,8 +446,7 @@ def _size(block: AggregatingBlock, part: KeyGroup) -> tuple[int, frozenset[str]]
     Both are counted where the part is made of what the policy and the statement say alone.
     """
     single = len(part.keys) == len(part.places) == 1 and isinstance(part.keys[0][1].node, exp.Column)
-    lent = any(node.find(exp.Query) is not None for node in part.conditions)
-    if part.relations or lent or (single and not part.conditions) or not block.binder.catalog.engine.lossless:
+    if _is_uncounted(block, part) or (single and not part.conditions):
         return part.most, part.missing  # another engine may count otherwise
     names = sorted(part.missing)
     counted = "".join(f", COUNT(*) - COUNT({name})" for name in names)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -48,6 +48,21 @@ class Values:
     """A unit where the values are times, each standing for all the times of that unit."""
     cyclic: bool = False
     """True where they are the times of one day, standing for those of every day."""
+    kind: str = ""
+    """The SQL type of listed values."""
+    missing: bool = False
+    """True if NULL is one of them."""
+
+    def with_missing(self) -> Values:
+        """Return the values and NULL."""
+        if self.missing:
+            return self
+        size = self.size + 1
+        if self.value == "v":
+            source = self.source.replace("(VALUES ", f"(VALUES (CAST(NULL AS {self.kind})), ", 1)
+            return replace(self, source=source, size=size, missing=True)
+        value = f"CASE WHEN i < {self.size} THEN {self.value} END"
+        return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
 
     @property
     def sql(self) -> str:

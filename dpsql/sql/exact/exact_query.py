@@ -53,6 +53,8 @@ class PublicGroups:
     """True where a key of a group may be NULL: then it is the group of the rows without that value."""
     complete: bool = False
     """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
+    left_out: tuple[str, ...] = ()
+    """Names of the keys that may be NULL without a group for that."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None

@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from dpsql.mechanisms.base import ClaimedText, Operator, Prove, fill_parameters, list_claims
 from dpsql.policy.model import Policy, Table, fold
-from dpsql.sql.exact.query import write_by_shape, write_normal_form
+from dpsql.sql.exact.query import write_by_shape, write_normal_form, write_parameters
 from dpsql.sql.lock.casts import Plan
 from dpsql.sql.lock.check import Serialise
 from dpsql.sql.lock.lock import Lock, columns_of
@@ -112,7 +112,7 @@ class Forms:
                 content = exp.to_identifier(self.content(table), quoted=True)
                 node.replace(exp.Table(this=content, alias=node.args.get("alias")))
         columns = frozenset(fold(column.name) for column in tree.find_all(exp.Column))
-        return Form(to_sql(_in_order(tree)), tuple(tables), columns)
+        return Form(write_parameters(_in_order(tree)), tuple(tables), columns)
 
     @cached_property
     def _tables(self) -> dict[tuple[str, ...], Table]:

@@ -9,7 +9,7 @@ import re
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 
 MAX_LINE_WIDTH = 100
 """Characters of a line."""
@@ -46,9 +46,13 @@ def format_sql(sql: str) -> str:
     for name in tree.find_all(exp.Identifier):
         if name.args.get("quoted") and _PLAIN.fullmatch(name.name) and name.name.lower() not in _RESERVED:
             name.set("quoted", False)
-    laid = tree.sql(
-        "duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=MAX_LINE_WIDTH
-    )
+    try:
+        laid = tree.sql(
+            "duckdb", pretty=True, comments=False, normalize_functions=False, max_text_width=MAX_LINE_WIDTH,
+            unsupported_level=ErrorLevel.IMMEDIATE,
+        )  # fmt: skip
+    except UnsupportedError:
+        return sql
     if any("\n" in text.name for text in tree.find_all(exp.Literal)):
         return laid  # a line of this one may be the inside of a string
     return "\n".join(_folded(laid.split("\n")))

@@ -13,17 +13,18 @@ sees nothing of what stands beside it unless it is LATERAL. What can't be resolv
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import SqlglotError, UnsupportedError
 
+from dpsql.errors import BindError
 from dpsql.sql.normalize import from_items, inner_queries
-from dpsql.sql.parse.dialect import join_word, parse_fragment, to_sql
-from dpsql.sql.parse.shapes import strip_values
+from dpsql.sql.parse.dialect import join_word, parse_fragment, write_whole
+from dpsql.sql.parse.shapes import count_parameters, strip_values
 from dpsql.sql.relations.relation import UNIT, fold
 
 _Made = TypeVar("_Made")
@@ -46,6 +47,7 @@ def write_normal_form(
 
     Raises:
         UnresolvedName: the text is wrong, which no statement of an analyst can bring about.
+        UnsupportedError: the text has a part that can't be written again.
 
     >>> write_normal_form('SELECT n FROM (SELECT COUNT(*) AS n, u FROM (SELECT t.a AS u FROM m.s.t AS t) AS s GROUP BY u) AS g')
     'SELECT r0.n AS n FROM (SELECT COUNT(*) AS n, r1.u AS u FROM (SELECT r2.a AS u FROM m.s.t AS r2) AS r1 GROUP BY r1.u) AS r0'
@@ -54,16 +56,36 @@ def write_normal_form(
     writer = _Writer(columns, frozenset(reserved), unit)
     writer.query(tree, ChainMap(), {})
     _drop_unread(tree, None)
-    return to_sql(tree)
+    return write_parameters(tree)
+
+
+def write_parameters(tree: exp.Expr) -> str:
+    """Write a tree whose values are parameters.
+
+    Raises:
+        UnsupportedError: the text would lack a parameter of the tree, or another part of it.
+    """
+    text = write_whole(tree)
+    if count_parameters(text) != Counter(node.name for node in tree.find_all(exp.Placeholder)):
+        raise UnsupportedError("a value would be left out")
+    return text
 
 
 def write_by_shape(sql: str, write: Callable[[str], _Made]) -> tuple[_Made, tuple[str, ...]]:
-    """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax."""
+    """Return what is made of a text without its values, and the values; of the text itself where one is part of the syntax.
+
+    Raises:
+        BindError: the text has a part that can't be written again.
+    """
     shape, values = strip_values(sql)
     try:
         return write(shape), values
     except (SqlglotError, UnresolvedName):
+        pass
+    try:
         return write(sql), ()
+    except UnsupportedError:
+        raise BindError("this can't be written in DuckDB's SQL without losing a part of it.") from None
 
 
 class _Source(NamedTuple):

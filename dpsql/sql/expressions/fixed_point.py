@@ -33,6 +33,7 @@ from dpsql.sql.expressions.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    HUGEINT,
     INTEGER,
     TIME,
     TIMESTAMP,
@@ -355,6 +356,45 @@ def choose_fine_steps(bounds: Bounds | None) -> float | None:
     if most > _MOST:
         return None
     return float(2.0 ** (_FINE_SUM_BITS - most.numerator.bit_length() + most.denominator.bit_length()))
+
+
+SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Integers that fit 64 bits: DuckDB adds them in 128 bits, which no number of rows fills."""
+_FAR_BY = 64
+"""Steps of the grid that a total of doubles is off by at most, where as many rows as one unit has are added."""
+_RARE = 1_000
+"""The totals that are moved to a short decimal are one of about so many halves, where totals are arbitrary numbers."""
+_MOST_DIGITS = 9
+
+
+def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
+    """Write a total of doubles that were added on the grid of their bounds: a short decimal, if one is that near.
+
+    19.99, 29.99 and 50.02 are 100.00 then, as they are on paper, and not 100 and a part of a grid's step.
+    """
+    fine = choose_fine_steps(bounds)
+    if fine is None:
+        return total
+    far = _FAR_BY / fine
+    digits = math.floor(-math.log10(far * _RARE))
+    if digits < 0:
+        return total
+    short = f"ROUND({total}, {min(digits, _MOST_DIGITS)})"
+    return f"(CASE WHEN ABS({total} - {short}) < {far!r} THEN {short} ELSE {total} END)"
+
+
+_MOST_ROWS = 2**31
+"""Rows that one unit has at most."""
+
+
+def bound_any_sum(typed: Typed) -> Bounds | None:
+    """Return the integers that the sum of one unit's values can't leave, by their type; None if 128 bits may not hold them."""
+    span = typed.span
+    if typed.type.kind != "INTEGER" or span is None:
+        return None
+    reach = span * Bounds(Fraction(0), Fraction(_MOST_ROWS))
+    wide = HUGEINT.reach
+    return reach if wide is not None and wide.holds(reach) else None
 
 
 _TINY, _HUGE = repr(2.0**-10), repr(2.0**61)

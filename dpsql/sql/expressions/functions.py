@@ -18,7 +18,7 @@ from dpsql.errors import PrivacyError, did_you_mean
 from dpsql.sql.expressions import coercion, lists, operators, temporal, types
 from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error
+from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, restore_logarithm
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 NUM: tuple[types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
@@ -351,8 +351,9 @@ def bind_log(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """LOG(x) is to base ten; sqlglot reads LOG2 and LOG10 as LOG with a base."""
     if node.args.get("expression") is None:
         return _listed(node, "log10", [node.this], bind)
-    if isinstance(node.this, exp.Literal) and node.this.name in ("2", "10") and not node.this.is_string:
-        return _listed(node, f"log{node.this.name}", [node.expression], bind)
+    named = restore_logarithm(node.copy())
+    if isinstance(named, exp.Anonymous):
+        return _listed(node, named.name, [node.expression], bind)
     return _listed(node, "log", [node.this, node.expression], bind)
 
 

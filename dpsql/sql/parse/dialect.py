@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.errors import ParseError as SqlglotParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
@@ -193,6 +194,7 @@ def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
             place.set(*("expressions", written.expressions) if written is not None else ("field", lists[0]))
     _mark_lists(tree, tokens)
     _mark_calls(tree, tokens)
+    _name_clocks(tree)
     _take_modes(tree, starts)
     return tree
 
@@ -295,7 +297,38 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             and token.token_type not in (TokenType.IDENTIFIER, TokenType.STRING)
         ]  # fmt: skip
         for node, word in zip(nodes, words, strict=False):
-            node.meta.update(start=word.start, end=word.end)
+            node.meta.update(start=word.start, end=word.end, word=word.text)
+
+
+_CLOCKS: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "current_date", exp.CurrentTimestamp: "now", exp.CurrentTime: "get_current_time",
+    exp.Localtime: "current_localtime", exp.Localtimestamp: "current_localtimestamp", exp.SessionUser: "session_user",
+}  # fmt: skip
+"""Words that are calls without parentheses, and the same calls with them."""
+
+
+def _name_clocks(tree: exp.Expr) -> None:
+    """Write CURRENT_DATE and its like as calls, in place, if an output has such a word for its name.
+
+    DuckDB would take the word for a reference to that output.
+    """
+    kinds = tuple(_CLOCKS)
+    named = set()
+    for select in tree.find_all(exp.Select):
+        for item in select.expressions:
+            if isinstance(item, kinds):
+                called = item.meta.get("called")
+                name = item.meta.get("word", item.sql_name()) if called is None else f"{called}()"
+                item.replace(exp.alias_(item.copy(), name, quoted=True))
+                named.add(type(item))
+            elif isinstance(item, exp.Alias):
+                named |= {kind for kind in kinds if item.alias.upper() == kind.sql_name()}
+    for node in list(tree.find_all(*named)) if named else ():
+        call = exp.Anonymous(this=node.meta.get("called", _CLOCKS[type(node)]))
+        if call.name in ("current_timestamp", "current_time", "localtimestamp"):
+            call.set("this", _CLOCKS[type(node)])
+        call.meta.update(node.meta)
+        node.replace(call)
 
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
@@ -311,14 +344,22 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 def spell_statement(tree: exp.Expr) -> str:
     """Write a statement with its modes as calls: the text that stored answers are found by, which no engine reads."""
     if all(clause is None for clause in mode_clauses(tree)):
-        return to_sql(tree)
+        return _spell(tree)
     tree = tree.copy()
     for select in tree.find_all(exp.Select):
         clause = select.args.pop("mode", None)
         if clause is not None:
             parts = [part.copy() for part in (clause.mode, *clause.options)]
             select.set("expressions", [exp.Anonymous(this=_MODE, expressions=parts), *select.expressions])
-    return to_sql(tree)
+    return _spell(tree)
+
+
+def _spell(tree: exp.Expr) -> str:
+    """Write a tree, or dump it whole if SQL would lose a part of it."""
+    try:
+        return write_whole(tree)
+    except UnsupportedError:
+        return repr(tree)
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
@@ -366,13 +407,58 @@ def to_sql(tree: exp.Expr) -> str:
     """Write a tree in DuckDB's SQL, without positions and comments.
 
     Raises:
-        BindError: a SELECT with a mode is in it, which would be answered exactly.
+        BindError: a SELECT with a mode is in it, which would be answered exactly; or a part of the tree can't be written.
     """
-    return _DUCKDB.generate(_bare(tree), copy=False, comments=False, normalize_functions=False)
+    try:
+        return write_whole(tree)
+    except UnsupportedError:
+        message = "this can't be written in DuckDB's SQL without losing a part of it."
+        hint = "write optional arguments as literals, or leave them out."
+        raise bind_error(_find_unwritten(tree), message, hint, around=tree) from None
+
+
+def _find_unwritten(tree: exp.Expr) -> exp.Expr:
+    """Return the innermost node that can't be written."""
+    for child in tree.iter_expressions():
+        try:
+            write_whole(child)
+        except UnsupportedError:
+            return _find_unwritten(child)
+    return tree
+
+
+def write_whole(tree: exp.Expr) -> str:
+    """Write a tree in DuckDB's SQL; sqlglot's writer would leave out what it can't write, with a warning.
+
+    Raises:
+        BindError: a SELECT with a mode is in the tree.
+        UnsupportedError: a part of the tree can't be written.
+    """
+    return _DUCKDB.generate(
+        _bare(tree),
+        copy=False,
+        comments=False,
+        normalize_functions=False,
+        unsupported_level=ErrorLevel.IMMEDIATE,
+    )
+
+
+_BASES = {"2": "log2", "10": "log10"}
+
+
+def restore_logarithm(node: exp.Expr) -> exp.Expr:
+    """Return LOG2 and LOG10 as calls by name: sqlglot reads them as LOG(2, x), whose quotient is off in its last digit."""
+    base, inner = node.args.get("this"), node.args.get("expression")
+    known = isinstance(base, exp.Literal) and not base.is_string and base.name in _BASES
+    if inner is None or not known or node.meta.get("called") == "log":
+        return node
+    return exp.Anonymous(this=_BASES[base.name], expressions=[inner])
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:
     """Return a copy that a generator may change, without positions and comments: a quarter of the time of ``tree.copy()``."""
+    if isinstance(tree, exp.Log):
+        tree = restore_logarithm(tree.copy())
     root = tree.__class__()
     stack = [(tree, root)]
     while stack:
@@ -380,6 +466,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
         copy._type = node._type
         for key, value in node.args.items():
             if isinstance(value, exp.Expr):
+                value = restore_logarithm(value.copy()) if isinstance(value, exp.Log) else value
                 child = copy.args[key] = value.__class__()
                 child.parent, child.arg_key = copy, key
                 stack.append((value, child))
@@ -387,6 +474,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
                 copy.args[key] = held = list(value)
                 for i, item in enumerate(value):
                     if isinstance(item, exp.Expr):
+                        item = restore_logarithm(item.copy()) if isinstance(item, exp.Log) else item
                         child = held[i] = item.__class__()
                         child.parent, child.arg_key, child.index = copy, key, i
                         stack.append((item, child))

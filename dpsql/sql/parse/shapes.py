@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 _SEEN = 64
@@ -23,6 +24,7 @@ _VALUES = re.compile(
 )
 """Runs of what is no value, and values."""
 _PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
+_NAMED = re.compile(rf"{_QUOTED}|\$([A-Za-z0-9_]+)")
 
 
 @lru_cache(maxsize=_SEEN)
@@ -43,6 +45,15 @@ def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
         return f"$value{len(values) - 1}"
 
     return _VALUES.sub(parameter, sql), tuple(values)
+
+
+def count_parameters(sql: str) -> Counter[str]:
+    """Return how often each parameter occurs in a text.
+
+    >>> count_parameters("SELECT $a + $a, '$a'")
+    Counter({'a': 2})
+    """
+    return Counter(filter(None, _NAMED.findall(sql)))
 
 
 @lru_cache(maxsize=_SEEN)

@@ -13,6 +13,9 @@ from sqlglot import exp
 
 from dpsql.sql.expressions.exact_moments import ExactMoments, write_exact_moments, write_layers
 from dpsql.sql.expressions.fixed_point import (
+    SMALL_INTEGERS,
+    bound_any_sum,
+    snap_to_decimal,
     unify_zeros,
     write_canonical,
     write_group_keys,
@@ -20,7 +23,7 @@ from dpsql.sql.expressions.fixed_point import (
 )
 from dpsql.sql.expressions.own_grids import write_own_grid_moments
 from dpsql.sql.expressions.total_expressions import make_condition, make_total
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, Bounds, Type, Typed
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, HUGEINT, Bounds, Type, Typed
 from dpsql.sql.parse.dialect import bind_error, to_sql
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, call_of
@@ -156,9 +159,11 @@ class Grouped:
         if call is not None:
             text = to_sql(call.node)
             if text not in self.made:
-                sql, kind = write_exact_aggregate(call, self.names)
+                own = self.rows is not None
+                sql, kind = write_exact_aggregate(call, self.names, own)
                 bounds = bound_unit_aggregate(call, self.names, self.rows) if self.rows is not None else None
-                above = Typed(_above(f"a{len(self.made)}"), kind, bounds)
+                reach = bound_any_sum(make_total(call.args[0], self.names)) if kind == HUGEINT else None
+                above = Typed(_above(f"a{len(self.made)}"), kind, bounds, reach=reach)
                 moments = self._write_moments(call, above.node.name) if self.layered else None
                 if moments is not None:
                     self.moments[above.node.name] = moments
@@ -194,8 +199,13 @@ def _above(name: str) -> exp.Column:
 _AS_SAMPLE = {"VARIANCE": "VAR_SAMP", "STDDEV": "STDDEV_SAMP"}
 
 
-def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
+def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tuple[str, Type]:
     """Write an aggregate that can't fail: of numbers as doubles within reason, of all else as it is.
+
+    Args:
+        call: the aggregate.
+        names: the scope of its arguments.
+        own: True if the rows are one unit's, whose sum of whole numbers is a whole number that others may be compared with.
 
     Raises:
         BindError: wrong arguments.
@@ -223,12 +233,18 @@ def write_exact_aggregate(call: Call, names: rel.Names) -> tuple[str, Type]:
     for t, place in zip(typed, call.args, strict=True):
         if not t.type.numeric:
             raise bind_error(place, f"{call.name} needs a number, and this is {t.type.sql}.")
+    if own and call.name == "SUM" and bound_any_sum(typed[0]) is not None:
+        kind = "BIGINT" if typed[0].type.sql in SMALL_INTEGERS else "HUGEINT"
+        return f"SUM({distinct}CAST({to_sql(typed[0].node)} AS {kind})){where}", HUGEINT
     values = [_as_double(t) for t in typed]
     if call.name.startswith("QUANTILE"):
         if not typed[1].constant:
             raise bind_error(call.args[1], "the quantile must be a literal.")
         values[1] = to_sql(typed[1].node)
-    return write_order_independent(name, typed, values, distinct, where), DOUBLE
+    total = write_order_independent(name, typed, values, distinct, where)
+    if own and name in ("SUM", "AVG") and typed[0].type.kind == "DOUBLE":
+        total = snap_to_decimal(total, typed[0].bounds)
+    return total, DOUBLE
 
 
 def _as_double(typed: Typed) -> str:

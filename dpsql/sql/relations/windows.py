@@ -17,9 +17,9 @@ from sqlglot import exp
 
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions.coercion import ORDERED_KINDS, require_kind
-from dpsql.sql.expressions.fixed_point import write_canonical
+from dpsql.sql.expressions.fixed_point import SMALL_INTEGERS, bound_any_sum, write_canonical
 from dpsql.sql.expressions.total_expressions import make_total
-from dpsql.sql.expressions.types import BIGINT, DOUBLE, TEXT, Bounds, Typed
+from dpsql.sql.expressions.types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
 from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, stand_in
 from dpsql.sql.parse.statements import PIVOT_HINT
@@ -163,7 +163,8 @@ class Windows:
             condition = self._value(where, "BOOLEAN", why="a condition is needed").node
             node = exp.Filter(this=node, expression=exp.Where(this=condition))
         node = self._over(window, node, isinstance(function, _BY_PLACE))
-        return replace(typed, node=exp.cast(node, "DOUBLE") if isinstance(function, exp.Sum) else node)
+        as_double = isinstance(function, exp.Sum) and typed.type == DOUBLE
+        return replace(typed, node=exp.cast(node, "DOUBLE") if as_double else node)
 
     def _call(self, function: exp.Expr, name: str) -> Typed:
         """Return the function over a value that can't fail."""
@@ -187,7 +188,10 @@ class Windows:
         elif isinstance(function, exp.Min | exp.Max):
             made.set("this", expression_of(write_canonical(inner, argument)))
         else:
-            return Typed(made, DOUBLE, _bounds_of_total(function, name, inner, most), nullable=True)
+            bounds = _bounds_of_total(function, name, inner, most)
+            if isinstance(function, exp.Sum) and inner.type.kind == "INTEGER":
+                return Typed(made, HUGEINT, bounds, reach=bound_any_sum(inner), nullable=True)
+            return Typed(made, DOUBLE, bounds, nullable=True)
         return Typed(made, inner.type, inner.bounds, nullable=True)
 
     def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
@@ -265,7 +269,7 @@ def _check_neighbour(function: exp.Expr, name: str) -> None:
 
 def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction | None) -> Bounds | None:
     """Return the bounds of a sum or a mean, of numbers that add up to the same in any order."""
-    small = inner.type.kind == "INTEGER" and inner.type.sql not in ("HUGEINT", "UHUGEINT", "UBIGINT")
+    small = inner.type.sql in SMALL_INTEGERS
     decimal = inner.type.kind == "DECIMAL" and sum(inner.type.digits) <= 18
     if not (small or decimal):
         raise privacy_error(

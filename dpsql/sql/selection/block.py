@@ -185,8 +185,7 @@ class Selection:
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=table)))
         relation = self.binder.public_relation(query, self.env, candidates.CANDIDATE)
         given = relation.inputs[0]
-        ordered = f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given.sql}) AS given"
-        self.found = plan.Input(given.name, ordered)
+        self.found = plan.Input(given.name, _number_candidates(given.sql, self.call.name == "EXPMECH"))
         self._refuse_many(given, steady, span)
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
@@ -380,6 +379,16 @@ class Selection:
             if new is not child:
                 child.replace(new)
         return node
+
+
+def _number_candidates(given: str, once: bool) -> str:
+    """Return a query of the candidates with their places; a candidate that is listed again has its first place if ``once``."""
+    if not once:
+        return f"SELECT *, row_number() OVER () - 1 AS {CANDIDATE_PLACE} FROM ({given}) AS given"
+    place = f"{CANDIDATE_PLACE}_given"
+    numbered = f"SELECT *, row_number() OVER () AS {place} FROM ({given}) AS given"
+    first = f"SELECT * EXCLUDE ({place}), MIN({place}) AS {place} FROM ({numbered}) AS numbered GROUP BY ALL"
+    return f"SELECT * EXCLUDE ({place}), row_number() OVER (ORDER BY {place}) - 1 AS {CANDIDATE_PLACE} FROM ({first}) AS once"
 
 
 def divide_for_answers(

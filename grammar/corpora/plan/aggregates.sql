@@ -111,6 +111,7 @@ cost: ε=1, δ=1e-06
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["34021608135/268435456"], "squares": [300]}
 block: Aggregation {"declared_delta": "1/1000000", "declared_epsilon": "1", "kind": "joint_gaussian", "sigmas": ["628556307681/8589934592"], "squares": [100]}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows in one group and 30 in all groups of one patient_id count: what is beyond is missing
 note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 note: at most 10 rows of one patient_id count: what is beyond is missing
@@ -138,6 +139,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) urgent, COUNT(*) AS n FROM visits GROUP BY 
 columns: urgent, n
 cost: ε=1
 block: Aggregation {"count": 2, "epsilon": "1", "kind": "discrete_laplace", "sensitivity": 10}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: private keys cost delta
@@ -377,7 +379,7 @@ block: Aggregation {"count": 3, "epsilon": "1/2", "kind": "discrete_laplace", "s
 block: Aggregation {"count": 1, "epsilon": "1/2", "kind": "discrete_laplace", "sensitivity": 10}
 note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 note: at most 10 rows of one patient_id count: what is beyond is missing
-note: the cells of COUNT and SUM were made to add up
+note: the cells of COUNT and SUM were made to add up; totals also count rows in no group of ward, if they show through the noise
 ====
 -- case: a geometric mean is two statistics, its sum in logarithms
 SELECT WITH DP OPTIONS (epsilon = 1) GEOMEAN(amount, contribution_bounds_per_row => (1, 100)) AS m FROM visits
@@ -425,6 +427,7 @@ PIVOT visits ON ward USING COUNT(*) GROUP BY urgent
 columns: urgent, A, B, C
 cost: ε=0.1
 block: Aggregation {"events": [{"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 2, "epsilon": "1/30", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: rows whose urgent is NULL are in no group
 note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 note: ε=0.1 is the policy's default
 ====
@@ -591,6 +594,7 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_groups_contributed = AUTO) week, COUNT(
 columns: week, n
 cost: ε=1
 block: CapSearch {"events": [{"epsilon1": "1/16", "epsilon2": "1/16", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "7/8", "kind": "discrete_laplace", "sensitivity": 10}], "kind": "composed"}
+note: rows whose week is NULL are in no group
 note: at most 10 rows in one group of one patient_id count: what is beyond is missing
 ====
 -- case: a cap in mu
