@@ -102,6 +102,8 @@ class BindError(Error):
     """
 
     name: str | None = None
+    decided: bool = False
+    """True where no other way to bind the statement is to be tried."""
 
 
 class PrivacyError(Error):

@@ -16,6 +16,7 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import normalize
 from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.sql.expressions.declared_values import list_values
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Released, install
@@ -227,6 +228,8 @@ class AggregatingBlock(ABC):
                 name = self.column_names.add(f"k{len(self.keys)}")
                 key = GroupKey(name, to_sql(typed.node), typed.type.sql)
                 self.keys[text], self.key_sources[key.name] = key, node
+                if (values := list_values(typed)) is not None:
+                    self.binder.key_values[self.name, key.name] = (to_sql(node), values)
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs
