@@ -1,7 +1,7 @@
 """Slips of the pen that the parser reads as something else: they would be answered, and paid for.
 
-``FROM visits GROUP`` is read as a table by the name of GROUP, and ``FROM visits WHER`` as one by that of WHER; a place in ORDER BY
-for which there is no column sorts by nothing. DuckDB refuses most of these, and so does dpsql, before anything is paid.
+``FROM visits GROUP`` is read as a table by the name of GROUP, and ``FROM visits WHER`` as one by that of WHER. A place in
+ORDER BY for which there is no column sorts by nothing. DuckDB refuses most of these, and so does dpsql, before payment.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dpsql.errors import ParseError
 from dpsql.sql.parse.dialect import bind_error, span_of
 from dpsql.sql.parse.tokens import CLOSING, token_error
 
-_RESERVED = frozenset(
-    """ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
+_RESERVED_WORDS = """
+    ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
     DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO
     LAMBDA LATERAL LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PIVOT_LONGER PIVOT_WIDER PLACING PRIMARY QUALIFY
     REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE UNION UNIQUE UNPIVOT USING VARIADIC
-    WHEN WHERE WINDOW WITH""".split()
-)
+    WHEN WHERE WINDOW WITH"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
 """DuckDB's reserved words: none is a name without quotes, but for a column behind AS."""
 _CLAUSES = (
     "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION", "QUALIFY", "WINDOW",
