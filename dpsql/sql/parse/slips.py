@@ -13,16 +13,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from dpsql.errors import ParseError
 from dpsql.sql.parse.dialect import bind_error, span_of
-from dpsql.sql.parse.tokens import CLOSING, token_error
+from dpsql.sql.parse.tokens import CLOSING, RESERVED_WORDS, token_error
 
-_RESERVED_WORDS = """
-    ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
-    DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO
-    LAMBDA LATERAL LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PIVOT_LONGER PIVOT_WIDER PLACING PRIMARY QUALIFY
-    REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE UNION UNIQUE UNPIVOT USING VARIADIC
-    WHEN WHERE WINDOW WITH"""
-_RESERVED = frozenset(_RESERVED_WORDS.split())
-"""DuckDB's reserved words: none is a name without quotes, but for a column behind AS."""
 _CLAUSES = (
     "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "INNER", "LEFT", "RIGHT", "UNION", "QUALIFY", "WINDOW",
     "USING",
@@ -88,7 +80,7 @@ def check_aliases(tree: exp.Expr, tokens: Sequence[Token]) -> None:
             continue
         word, table = tokens[at].text.upper(), isinstance(alias, exp.TableAlias)
         named = at > 0 and tokens[at - 1].token_type == TokenType.ALIAS
-        if word in _RESERVED or (word == "BY" and table and not named):
+        if word in RESERVED_WORDS or (word == "BY" and table and not named):
             if table or not named:
                 raise _refuse_word(tokens, at)
         elif table and not named and isinstance(alias.parent, exp.Table):
