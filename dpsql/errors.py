@@ -20,7 +20,7 @@ a plain traceback alike.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 Span = tuple[int, int]
 """Half-open character range ``(start, end)`` in the text of the cell."""
@@ -102,6 +102,8 @@ class BindError(Error):
     """
 
     name: str | None = None
+    decided: bool = False
+    """True where no other way to bind the statement is to be tried."""
 
 
 class PrivacyError(Error):
@@ -154,13 +156,13 @@ def clip(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the nearest known name, else with at most eight names that exist."""
+def did_you_mean(name: str, known: Iterable[str], write: Callable[[str], str] = str) -> str | None:
+    """Return a hint with the nearest known name, else with at most eight names that exist, each as ``write`` gives it."""
     known = list(known)
     close = find_nearest(name, known)
     if close:
-        return f"did you mean {close}?"
+        return f"did you mean {write(close)}?"
     if known:
-        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        shown = ", ".join(map(write, known[:8])) + (", ..." if len(known) > 8 else "")
         return f"there is {shown}."
     return None

@@ -61,7 +61,7 @@ def show(
         for name in kept:
             for values, value in zip(columns.values(), (name, "kept result", "", None, None), strict=True):
                 values.append(value)
-    return Result(pa.table(columns), cost_line="no charge")
+    return Result(pa.table(columns), cost_line="no charge", lasting=ledger.lasting or what != "BUDGET")
 
 
 def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
@@ -124,7 +124,7 @@ def _text(value: Any) -> str:
 _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
     "TABLES": _tables,
     "POLICY": _policy,
-    "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state())),
+    "BUDGET": lambda policy, ledger: _columns(*list_budget(ledger.state(), ledger.lasting)),
 }
 
 

@@ -379,6 +379,7 @@ class Pipeline:
             statement_id=max(statements, default=None),
             cost_line=self._cost_line(event, prepared.since, debit),
             confidence=plan.confidence,
+            lasting=self.ledger.lasting or (event is None and not prepared.stored),
             expected_error=prepared.expected_errors,
         )
 
@@ -446,6 +447,7 @@ class Pipeline:
             event=event,
             statement_id=ticket.statement_id,
             cost_line=self._cost_line(event),
+            lasting=self.ledger.lasting,
         )
 
     def close(self) -> None:

@@ -51,6 +51,7 @@ class Result:
         cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
         confidence: level of the intervals.
         whole: shown without cuts: it is text to read, like a plan.
+        lasting: False where the budget that paid for it lasts for one process only.
         expected_error: of output columns, where it is known.
 
     >>> r = Result(pa.table({"n": [1240]}), intervals={"n": [(1210.0, 1270.0)]}, loss="ε=0.1")
@@ -67,6 +68,7 @@ class Result:
     cost_line: str = ""
     confidence: float = 0.95
     whole: bool = False
+    lasting: bool = True
     _errors: tuple[tuple[str, float], ...] = ()
 
     def __init__(
@@ -81,6 +83,7 @@ class Result:
         cost_line: str = "",
         confidence: float = 0.95,
         whole: bool = False,
+        lasting: bool = True,
         expected_error: Mapping[str, float] | None = None,
     ) -> None:
         self.__dict__.update(
@@ -93,6 +96,7 @@ class Result:
             cost_line=cost_line,
             confidence=confidence,
             whole=whole,
+            lasting=lasting,
             _errors=tuple((expected_error or {}).items()),
         )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,67 @@ def test_your_own_data_in_five_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with space["session"]:
         (patients,) = eval(last, space).fetchone()
     assert abs(patients - 50) < 100
+
+
+def test_the_five_lines_are_paid_for_once(tmp_path: Path) -> None:
+    """Run three times in one folder, the second and the third are free, and give the same answer; changed data are asked anew."""
+    lines = fenced("## Your own data in five lines", "python").strip()
+    *before, last = lines.split("\n")
+    told = "\n".join(
+        [
+            *before,
+            f"r = {last}",
+            "print(r.item(), r.event is None, session.sql('SHOW BUDGET')['spent_epsilon'][0])",
+        ]
+    )
+    environment = {**os.environ, "DPSQL_STATE": str(tmp_path / "state")}
+
+    def run() -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", told],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    (tmp_path / "visits.csv").write_text("patient_id\n" + "\n".join(str(i % 50) for i in range(300)))
+    first, second, third = run(), run(), run()
+    assert first[1:] == ["False", "0.5"]
+    assert second == third == [first[0], "True", "0.5"]
+    (tmp_path / "visits.csv").write_text("patient_id\n" + "\n".join(str(i % 51) for i in range(300)))
+    assert run()[1:] == ["False", "1.0"]
+
+
+def test_without_a_ledger_each_footer_says_so() -> None:
+    policy = dpsql.Policy.loads(
+        '[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "person"\nmax_rows = 1'
+    )
+    asked = "SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits"
+    said = "this budget lasts for this process only"
+    with dpsql.connect({"visits": pa.table({"person": [1, 2]})}, policy=policy) as session:
+        for _ in range(2):  # a stored answer, too
+            answer = session.sql(asked)
+            assert said in repr(answer)
+            assert said in answer._repr_mimebundle_()["text/html"]
+        budget = session.sql("SHOW BUDGET")
+        assert said in repr(budget)
+        assert budget["lasts"] == ["for this process only"]
+        assert said not in repr(session.sql("SHOW TABLES"))
+
+
+def test_with_a_ledger_no_footer_says_so(tmp_path: Path) -> None:
+    policy = dpsql.Policy.loads(
+        '[budget]\nepsilon = 1\n[tables.visits]\nprivacy_unit = "person"\nmax_rows = 1'
+    )
+    frames = {"visits": pa.table({"person": [1, 2]})}
+    with dpsql.connect(frames, policy=policy, ledger=tmp_path / "visits.ledger") as session:
+        answer = session.sql("SELECT WITH DP OPTIONS (epsilon = 0.5) COUNT(*) AS n FROM visits")
+        budget = session.sql("SHOW BUDGET")
+        assert "this process only" not in repr(answer) + repr(budget)
+        assert budget["lasts"] == ["in the ledger"]
 
 
 def test_links_lead_to_files() -> None:

@@ -79,7 +79,9 @@ class Engine(abc.ABC):
         self._spill = make_spill_directory(self._resources.pop("temp_directory", None))
         self._sandbox = sandbox.Sandbox(self._spill.subdirectory("apart"), self._resources)
         self._replica: sandbox.SchemaReplica | None = None
-        self.versions, self._version = fingerprint_data(policy.tables.values(), self.files, self._token)
+        self.versions, self._version = fingerprint_data(
+            policy.tables.values(), self.files, self._token, self.digest_frame
+        )
 
     @property
     def time_zone(self) -> str:
@@ -224,6 +226,10 @@ class Engine(abc.ABC):
 
     def files(self, table: Table) -> Sequence[str] | None:
         """Return the local files that hold all of a table; None where there are none."""
+        return None
+
+    def digest_frame(self, table: Table) -> str | None:
+        """Return a digest of a table's rows where they are a frame that was given; None where they are not."""
         return None
 
     def relation(self, table: Table) -> str:
@@ -448,7 +454,10 @@ def find_files(table: Table, base: Path) -> list[str]:
 
 
 def fingerprint_data(
-    tables: Iterable[Table], files: Callable[[Table], Sequence[str] | None], token: str
+    tables: Iterable[Table],
+    files: Callable[[Table], Sequence[str] | None],
+    token: str,
+    digest: Callable[[Table], str | None] = lambda table: None,
 ) -> tuple[dict[str, str], str]:
     """Return a version of each table's data, and one of all data together.
 
@@ -459,6 +468,7 @@ def fingerprint_data(
         tables: the policy's tables.
         files: the local files that hold all of a table; None where there are none.
         token: a text for data that are in no file, new in each session.
+        digest: returns the digest of a frame's rows, which is its version.
     """
     held = {t.name: [] if t.version is not None else files(t) for t in tables}
     digests = hash_files({path for paths in held.values() for path in paths or ()})
@@ -469,6 +479,9 @@ def fingerprint_data(
         if table.version is not None:
             each[table.name] = DECLARED + table.version
             parts[f"{table.name} version {table.version}"] = None
+        elif paths is None and (content := digest(table)) is not None:
+            each[table.name] = content
+            parts[f"{table.name} frame {content}"] = None
         elif paths is None:
             each[table.name] = IN_NO_FILE + token
             parts[token] = None

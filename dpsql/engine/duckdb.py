@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpsql.engine import database_files, sandbox, sources
 from dpsql.engine.base import Engine, find_states, hash_lines, raise_unless_done
-from dpsql.engine.frames import list_object_columns, to_arrow
+from dpsql.engine.frames import digest_table, list_object_columns, to_arrow
 from dpsql.engine.instances import Cursors, Opened, SharedInstance, join_instance
 from dpsql.engine.little_queries import LittleQueries, estimate_rows
 from dpsql.engine.number_cursor import NumberCursor, ask_for_narrow_decimals
@@ -365,6 +365,11 @@ class DuckDBEngine(Engine):
     def files(self, table: Table) -> list[str] | None:
         found = self._sources.get(table.name)
         return found if found is not None or self._path is None else [self._path]
+
+    def digest_frame(self, table: Table) -> str | None:
+        """Return a digest of a table's rows as the frame has them when the session opens."""
+        frame = NameMapping(self._frames).get(table.source or table.name)
+        return None if frame is None or self._sources.get(table.name) else digest_table(frame)
 
     def hold_snapshot(
         self, sql: str

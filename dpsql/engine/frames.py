@@ -9,7 +9,9 @@ value by value, and the policy says what type it is read as.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import hashlib
 import json
 import numbers
 import uuid
@@ -238,6 +240,47 @@ def to_arrow(name: str, frame: Any) -> pa.Table:
         f"the table {name} is a {type(frame).__name__}, and that is no table.",
         hint="give a pandas, polars or Arrow table, or a dict of lists.",
     )
+
+
+_DIGESTED = 1 << 20
+"""Rows of a frame that are copied at once for its digest."""
+
+
+class _Hash:
+    """A file whose bytes are hashed and not kept."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.made = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        """Hash some bytes."""
+        self.made.update(content)
+        return len(content)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+
+def digest_table(table: pa.Table) -> str | None:
+    """Return the SHA-256 of a table's schema and rows; None where Arrow can't write them.
+
+    Equal digests mean equal rows. The same rows may have two digests, as where a missing value has other bytes behind it.
+    """
+    table, found = table.replace_schema_metadata(None), _Hash()
+    with contextlib.suppress(pa.ArrowException):
+        with pa.ipc.new_stream(pa.PythonFile(found, mode="w"), table.schema) as writer:
+            for start in range(0, table.num_rows, _DIGESTED):
+                rows = table.slice(start, _DIGESTED).combine_chunks()
+                if rows.num_rows < _DIGESTED:  # bits behind the last row may be anything
+                    rows = rows.take(pa.array(np.arange(rows.num_rows)))
+                writer.write_table(rows)
+        return found.made.hexdigest()
+    return None
 
 
 def list_object_columns(frame: Any) -> set[str] | None:

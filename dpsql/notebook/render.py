@@ -40,6 +40,7 @@ NOISY_DIGITS = 4
 NOISE_ONLY = "the interval is for the noise alone"
 EXACT_SQL = "Exact SQL:"
 """The line of an explanation below which its SQL stands."""
+NOT_LASTING = 'this budget lasts for this process only: dpsql.connect(..., ledger="name.ledger") keeps it'
 NO_INTERVAL = "no interval: computed after the release"
 _PRE = (
     "margin: 0; white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; text-align: left; "
@@ -188,10 +189,12 @@ def write_caption(result: Result, shown: int | None = None) -> tuple[str, ...]:
     parts = [rows if shown is None else f"{shown} of {rows}"]
     if result.cost_line:
         parts.append(result.cost_line)
+    if not result.lasting:
+        parts.append(NOT_LASTING)
     parts += result.notes
     below = _below_zero(result)
     if below is not None:
-        parts.append(f"{below} below 0 is noise around 0; GREATEST(..., 0) is free")
+        parts.append(f"{below} below 0 may be noise: its interval reaches above 0; GREATEST(..., 0) is free")
     if _is_ledger(result) and any(len(t or "") > LEDGER_TEXT for name in _TEXTS for t in result[name]):
         parts.append(f"texts are shown up to {LEDGER_TEXT} characters; .df() has them whole")
     if result.ends:

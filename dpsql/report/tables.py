@@ -253,17 +253,17 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
     return (float(event.mu) if mu else None), (float(event.rho) if rho else None)
 
 
-def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
+def list_budget(state: BudgetState, lasting: bool = True) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
 
     What is left of a share is what its own limit leaves: a statement needs room in both rows.
 
     ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
-    share alone (``own``).
+    share alone (``own``). ``lasts`` says whether a ledger keeps the budget, or only this process.
     """
     names = ("whose", "accountant", "epsilon", "delta", "spent_epsilon", "spent_delta", "left_epsilon", "left_delta",
              "more_at_default", "mechanism_delta", "rule_used", "currency", "amount", "amount_spent",
-             "amount_left", "answers")  # fmt: skip
+             "amount_left", "answers", "lasts")  # fmt: skip
     rows: list[tuple[_Value, ...]] = []
     for s in _states(state):
         left, room = s.left_epsilon if s.share_left is None else s.share_left, s.share_own or s.own
@@ -275,7 +275,8 @@ def list_budget(state: BudgetState) -> tuple[tuple[str, ...], list[tuple[_Value,
             own = (s.currency, room.limit, room.spent, room.left)
         rows.append(
             (s.analyst or "whole", s.accountant, *map(float, amounts), *rest, own[0], *map(float, own[1:]),
-             None if state.whole is None else state.answers)
+             None if state.whole is None else state.answers,
+             "in the ledger" if lasting else "for this process only")
         )  # fmt: skip
     return names, rows
 

@@ -21,6 +21,7 @@ from dpsql.mechanisms.window_widths import WindowWidths
 from dpsql.plan import IntervalColumns, Plan, PrivateBlock
 from dpsql.policy.model import Table
 from dpsql.sql.binder import StatementBinder
+from dpsql.sql.expressions.declared_values import Declared, check_released, note_in
 from dpsql.sql.expressions.lengths import one_statement
 from dpsql.sql.normalize import Cte, Finish, public_columns, renamed, spell
 from dpsql.sql.parse.advice import advise_on_function, advise_on_mechanism, advise_on_sign, is_aggregate_name
@@ -38,7 +39,7 @@ from dpsql.sql.relations.kept_results import NamedResult, name_kept_results, pre
 from dpsql.sql.relations.own_names import OwnNames, list_taken
 from dpsql.sql.relations.plan_size import refuse_public_joins, refuse_repeated_names, write_public
 from dpsql.sql.relations.relation import fold
-from dpsql.sql.relations.traced_columns import trace_columns
+from dpsql.sql.relations.traced_columns import FindColumn, trace_columns
 from dpsql.sql.relations.unit_rows import find_held_columns
 from dpsql.sql.relations.window_ends import WindowEnds
 
@@ -95,7 +96,7 @@ def _bind(
             raise BindError("only SELECT is answered.", hint="dpsql only answers questions: write a SELECT.")
         _refuse_other_names(tree, catalog.functions)
         refuse_repeated_names(tree)
-        with one_statement():
+        with one_statement(), note_in(binder.notes, binder.limits):
             if binder.query(tree, env, inner=False) is not None:
                 raise AssertionError("private rows left the statement")
             return _plan(binder, tree, text, kept)
@@ -139,6 +140,8 @@ def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
 def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedResult]) -> Plan:
     prepend_kept_results(tree, kept)
     refuse_public_joins(tree)
+    if binder.key_values:
+        _refuse_undeclared(tree, binder)
     for choose in binder.when_whole:
         choose(tree)
     levels = {item.kept.confidence for item in kept}
@@ -190,6 +193,25 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
             if columns.count(name) == 1 and (width := find_map_width(tree, tree, name, bins)) is not None
         ),
     )  # fmt: skip
+
+
+def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
+    """Refuse comparisons of released keys with constants that are not among their declared values.
+
+    Raises:
+        BindError: there is one.
+    """
+
+    def look(select: exp.Select, find: FindColumn) -> None:
+        def declared(node: exp.Column) -> Declared | None:
+            released = find(node)
+            return None if released is None else binder.key_values.get(released)
+
+        check_released(select, declared)
+
+    trace_columns(
+        tree, {block.name: [name for name, _ in block.columns] for block in binder.blocks}, look=look
+    )
 
 
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:

@@ -270,13 +270,37 @@ def test_a_declared_version_alone_counts(folder: Path, monkeypatch: pytest.Monke
     assert declared != fingerprint_data([Table()], never, "token")[1]  # type: ignore[list-item]
 
 
-def test_data_in_no_file_are_new_in_each_session(folder: Path) -> None:
+def test_a_frame_is_known_by_its_rows(folder: Path) -> None:
+    import pandas as pd
     import pyarrow as pa
 
-    engines = [
-        DuckDBEngine({"visits": pa.table({"person": [1]})}, Policy.loads(POLICY), folder) for _ in "ab"
-    ]
-    first, second = engines
-    assert first.version() == first.version() != second.version()
-    for engine in engines:
+    def version_of(frame: object, source: str = "") -> str:
+        policy = (
+            POLICY.replace("privacy_unit =", f'source = "{source}"\nprivacy_unit =') if source else POLICY
+        )
+        engine = DuckDBEngine({source or "visits": frame}, Policy.loads(policy), folder)
+        found = engine.versions["visits"]
         engine.close()
+        return found
+
+    rows = {"person": [1, 2, 3], "word": ["a", "b", None]}
+    first = version_of(pd.DataFrame(rows))
+    assert first == version_of(pd.DataFrame(rows)) == version_of(pd.DataFrame(rows), "frame")
+    assert first != version_of(pd.DataFrame({**rows, "person": [1, 2, 4]}))
+    assert first != version_of(pd.DataFrame({**rows, "word": ["a", None, "b"]}))
+    assert first != version_of(pd.DataFrame({"person": [1, 2, 3]}))
+    table = pa.table(rows)
+    assert version_of(table) == version_of(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
+    assert version_of(table) != version_of(table.slice(0, 2))
+
+
+def test_tables_of_an_open_connection_are_new_in_each_session(folder: Path) -> None:
+    import duckdb
+
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE visits AS SELECT 1 AS person")
+        engines = [DuckDBEngine(con, Policy.loads(POLICY), folder) for _ in "ab"]
+        first, second = engines
+        assert first.version() == first.version() != second.version()
+        for engine in engines:
+            engine.close()

@@ -122,7 +122,8 @@ PIVOT visits ON ward USING COUNT(*)
 -- answered
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*) GROUP BY urgent)
 
--- answered
+-- refused: the policy declares no value '' for ward.
+-- hint: for the rows outside of the declared values, write ward NOT IN ('A', 'B', 'C', 'D').
 SELECT * FROM (PIVOT visits ON ward IN ('A', '') USING COUNT(*) GROUP BY urgent)
 
 -- refused: the columns of a PIVOT are named where it is written.
@@ -1177,7 +1178,8 @@ SELECT SUM(SUM(cost)) FROM visits
 -- hint: there is visit, patient, ward, day, seen, cost, score, u8, ....
 SELECT ward, COUNT(*) FROM visits GROUP BY wing
 
--- refused: GROUP BY counts the columns of the SELECT from 1.
+-- refused: GROUP BY counts the columns of the SELECT from 1, and it has 2 columns.
+-- hint: write a number from 1 to 2.
 SELECT ward, COUNT(*) FROM visits GROUP BY ward, 7
 
 -- refused: COUNT can't be a group.

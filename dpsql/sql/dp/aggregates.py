@@ -295,7 +295,7 @@ class AggregateCall:
         self.require_number(typed, place, kinds)
         if per_row == "AUTO":
             what = f"AUTO bounds are for SUM, AVG, VARIANCE, STDDEV and quantiles, not for {call.name}."
-            raise privacy_error(call.node, what, "write contribution_bounds_per_row => (0, 100).")
+            raise privacy_error(call.node, what, advise_bounds(typed))
         for key in ("contribution_bounds_per_row", "contribution_bounds_per_group"):
             if self.options.get(key) is not None:
                 _require_kind(typed, call.named[key][0])
@@ -307,14 +307,13 @@ class AggregateCall:
         if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
             return typed.bounds.low, typed.bounds.high, self._origin(typed)
         source, asked = to_sql(place), ", ".join(map(to_sql, call.args))
-        low, high = _EXAMPLES.get(typed.type.kind, ("0", "100"))
-        private = ", or => AUTO to find them privately" if call.name in _AUTO and typed.type.numeric else ""
-        raise privacy_error(
-            call.node,
-            f"{call.name}({asked}) needs bounds for {source}; the policy declares none.",
-            f"write {call.name}({asked}, contribution_bounds_per_row => ({low}, {high})){private}, clip it with "
-            f"LEAST(GREATEST({source}, {low}), {high}), or ask the data owner for bounds.",
-        )
+        known = "give bounds that you know, contribution_bounds_per_row => (lowest, highest)"
+        hint = f"{known}, or ask the data owner for them."
+        if call.name in _AUTO and typed.type.numeric:
+            found = f"{call.name}({asked}, contribution_bounds_per_row => AUTO)"
+            hint = f"write {found} to find them privately, or {hint}"
+        what = f"{call.name}({asked}) needs bounds for {source}; the policy declares none."
+        raise privacy_error(call.node, what, hint)
 
     def _origin(self, typed: Typed) -> str:
         """Say where the bounds of an expression come from."""
@@ -399,13 +398,15 @@ _AUTO = (
     "MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILES", "MIN", "MAX",
 )  # fmt: skip
 """Aggregates of numbers that need no bounds to be given."""
-_EXAMPLES = {
-    "DATE": ("DATE '2020-01-01'", "DATE '2024-12-31'"),
-    "TIMESTAMP": ("TIMESTAMP '2020-01-01 00:00:00'", "TIMESTAMP '2024-12-31 23:59:59'"),
-    "TIME": ("TIME '08:00:00'", "TIME '18:00:00'"),
-    "INTERVAL": ("INTERVAL 0 DAY", "INTERVAL 30 DAY"),
-}
-"""Bounds that a hint shows, by the kind of the value."""
+
+
+def advise_bounds(typed: Typed) -> str:
+    """Return what to write for AUTO bounds where these can't be found: nothing where bounds are declared."""
+    if typed.bounds is not None and typed.bounds.low is not None and typed.bounds.high is not None:
+        return "leave it out: bounds are known."
+    return "give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them."
+
+
 _BOUND_KINDS = {"DATE": ("DATE", "TIMESTAMP"), "TIMESTAMP": ("DATE", "TIMESTAMP"), "TIME": ("TIME",),
                 "INTERVAL": ("INTERVAL", "number")}  # fmt: skip
 

@@ -18,9 +18,10 @@ from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
 from dpsql.sql.expressions.exits import come_back, leave
 from dpsql.sql.expressions.types import Type, Typed
+from dpsql.sql.expressions.declared_values import list_values
 from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.advice import nearest_aggregate
-from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql
+from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql, write_name
 from dpsql.sql.parse.functions import names_of
 from dpsql.sql.parse.options import Call, Options, call_of
 from dpsql.sql.relations import fan_out, relation
@@ -234,6 +235,8 @@ class AggregatingBlock(ABC):
                 key = GroupKey(name, to_sql(typed.node), typed.type.sql)
                 self.keys[text], self.key_sources[key.name] = key, node
                 self.own_types[key.name] = bound.type
+                if (values := list_values(typed)) is not None:
+                    self.binder.key_values[self.name, key.name] = (to_sql(node), values)
                 pairs.append((key, typed))
         self.key_nodes = [typed.node for _, typed in pairs]
         return tuple(key for key, _ in pairs), pairs
@@ -388,14 +391,18 @@ class AggregatingBlock(ABC):
         if not asked and fan_out.meets_whole_groups(found, self.public_key_nodes, lost):
             return
         shown = ((r, f) for r in self.bound.relations if r.private for f in r.fields)
-        counted = (f"COUNT({r.alias}.{f.name})" for r, f in shown if _place(f) in lost)
-        more = next((f", or {count}, which counts the rows that meet." for count in counted), ".")
+        counted = (
+            f"COUNT({write_name(r.alias)}.{write_name(f.name)})" for r, f in shown if _place(f) in lost
+        )
         side = str(found.join.args["side"]).upper()
-        hint = (
+        plain = (
             f"write JOIN instead of {side} JOIN" if side != "FULL" else "keep the private table's rows only"
         )
-        if (key := self.public_key(found.join)) is not None:
-            more = f"{more[:-1]}, or GROUP BY {key}, the public side's key."
+        count = next(counted, None)
+        # By JOIN groups are private again, which may be what an earlier hint led away from.
+        hint = plain if count is None else f"write {count}, which counts the rows that meet"
+        key = self.public_key(found.join)
+        more = "." if key is None else f", or GROUP BY {key}, the public side's key."
         what = (
             "public rows that no private row meets would count here, and private rows decide which these are."
         )
@@ -442,18 +449,16 @@ class AggregatingBlock(ABC):
         call = node.find_ancestor(exp.Anonymous)
         if call is not None and (meant := nearest_aggregate(call.name)) is not None:
             return privacy_error(call, f"{call.name} is not an aggregate.", f"did you mean {meant}?")
-        numeric = self.names.find(node).typed.type.numeric
-        one = f"AVG({node.name})" if numeric else f"COUNT(DISTINCT {node.name})"
+        numeric, named = self.names.find(node).typed.type.numeric, to_sql(node)
+        one = f"AVG({named})" if numeric and not self.is_unit(node) else f"COUNT(DISTINCT {named})"
         what = f"{node.name} must be a group or stand inside an aggregate."
         if any(map(self._has_aggregate, items)) and not (grouped is not None and grouped.args.get("all")):
-            keys = (
-                f"{to_sql(grouped).strip()}, {node.name}" if grouped is not None else f"GROUP BY {node.name}"
-            )
+            keys = f"{to_sql(grouped).strip()}, {named}" if grouped is not None else f"GROUP BY {named}"
             return privacy_error(node, what, f"write {one}, or add it to the groups: {keys}.")
-        hint = f"write {one}, or {node.name}, COUNT(*) ... GROUP BY {node.name}."
+        hint = f"write {one}, or {named}, COUNT(*) ... GROUP BY {named}."
         holder = self.select.parent
         if isinstance(holder.parent if isinstance(holder, exp.Subquery) else holder, exp.In):
-            hint = f"release the list: IN (SELECT {node.name} ... GROUP BY {node.name} HAVING COUNT(*) > 0)."
+            hint = f"release the list: IN (SELECT {named} ... GROUP BY {named} HAVING COUNT(*) > 0)."
         return privacy_error(node, what, hint)
 
 

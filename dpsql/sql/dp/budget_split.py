@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -172,7 +173,9 @@ def within_limits(catalog: Catalog, asked: Amount, place: exp.Expr | None) -> No
     epsilon = asked.bound_epsilon(budget.at_delta)
     if not held.has_rule or not (budget.delta or budget.own):
         why = f"the accountant {held.name} does" if not held.has_rule else "a budget without delta does"
-        about = write_number(round_significant(epsilon, 2, up=True))
+        # A small mu or rho is within delta alone, and an epsilon of 0 can't be asked for.
+        least = Fraction(math.sqrt(asked.total)) if asked.currency == "mu" else asked.total
+        about = write_number(round_significant(max(epsilon, least), 2, up=True))
         raise privacy_error(
             place, f"{why} not count in {asked.currency}.",
             f"write epsilon = {about}" + (f", delta = {write_number(suggest_delta(budget.delta))}" if budget.delta else "")
@@ -357,5 +360,6 @@ def refuse_elsewhere(node: exp.Expr) -> None:
     if isinstance(argument, exp.Order):
         argument = argument.this
     shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
+    written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
     hint = _INSTEAD.get(name, "SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.")
-    raise privacy_error(node, f"{name} has no noisy form.", hint.format(x=shown))
+    raise privacy_error(node, f"{written} has no noisy form.", hint.format(x=shown))

@@ -18,7 +18,7 @@ from dpsql.mechanisms.auto_bounds import AutoKind
 from dpsql.mechanisms.histograms import DistinctCount, DistinctSum, bound_distinct_sum
 from dpsql.mechanisms.moments import PAIR_KINDS, Axis, Count, Mean, Output, Pair, Sum, Variance
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic
-from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula
+from dpsql.sql.dp.aggregates import Aggregate, AggregateCall, Bounded, Formula, advise_bounds
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.own_queries import bind_auto_bounds
 from dpsql.sql.dp.quantile_calls import write_histogram
@@ -197,7 +197,8 @@ def _distinct_sum(asked: AggregateCall) -> Aggregate:
     asked.call.require(1)
     if asked.options.get("contribution_bounds_per_row") == "AUTO":
         what = "AUTO bounds are for SUM(x), not for SUM(DISTINCT x)."
-        raise privacy_error(asked.call.node, what, "write contribution_bounds_per_row => (0, 100).")
+        typed = asked.block.expression(asked.call.args[0])
+        raise privacy_error(asked.call.node, what, advise_bounds(typed))
     asked.require_rows()
     typed = asked.block.expression(asked.call.args[0])
     low, high, origin = asked.bounds(typed)

@@ -8,17 +8,18 @@ that TRY does not catch); functions that raise on purpose.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import PrivacyError, did_you_mean
+from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import coercion, lists, operators, temporal, types
 from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.parse.dialect import NAMED, bind_error, privacy_error, restore_logarithm
+from dpsql.sql.parse.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 NUM: tuple[types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
@@ -373,8 +374,7 @@ def bind_function(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
         coercion.refuse_rest(node, *keys)
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
     else:
-        named = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
-        raise _unknown(node, REFUSED_CLASSES.get(type(node), named))
+        raise _unknown(node, REFUSED_CLASSES.get(type(node), name_called(node)))
     name = ROW_ALIASES.get(name, name)
     if name in _SPECIAL:
         return _SPECIAL[name](node, arguments, bind)
@@ -492,8 +492,10 @@ def _unknown(node: exp.Expr, name: str) -> PrivacyError:
         hint = "write DATE '2024-12-31', or a parameter, $today." if NOT_LISTED[name] == _CLOCK else None
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
-    return privacy_error(
-        node,
-        f"the function {name} is not on the list of those that can't fail or leak.",
-        did_you_mean(name, sorted(known)),
-    )
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]}?" if near else _OTHERWISE
+    what = f"the function {name} is not on the list of those that can't fail or leak."
+    return privacy_error(node, what, hint)
+
+
+_OTHERWISE = "SELECT WITH SUBSAMPLE runs a registered Python function on blocks of rows; else compute it before, in the data."

@@ -23,6 +23,14 @@ from dpsql.numerics.interval_arithmetic import (
     enclose_power,
 )
 from dpsql.sql.expressions import coercion, types
+from dpsql.sql.expressions.declared_values import (
+    EQUALITIES,
+    change_case,
+    check_comparison,
+    check_list,
+    list_values,
+    note_impossible,
+)
 from dpsql.sql.parse.dialect import bind_error, privacy_error
 
 _MOMENTS = {"DATE", "TIMESTAMP", "INTERVAL", "TIME"}
@@ -32,6 +40,10 @@ def bind_comparison(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind a comparison of two values of one family."""
     parts = _read_numbers([bind(node.this), bind(node.expression)])
     met = coercion.meet(parts, "the comparison", compared=True)
+    if isinstance(node, EQUALITIES):
+        check_comparison(parts[0], parts[1], lambda side: _list_values(side, bind))
+    left, right = _read_moments(parts)
+    note_impossible(node, (type(node), left, right))
     never = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ) and met.safe
     return coercion.make_boolean(
         _apply(node, *met.nodes), parts, False if never else None if met.safe else True
@@ -42,6 +54,8 @@ def bind_between(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind BETWEEN."""
     parts = _read_numbers([bind(place) for place in (node.this, node.args["low"], node.args["high"])])
     met = coercion.meet(parts, "BETWEEN", compared=True)
+    asked, least, most = _read_moments(parts)
+    note_impossible(node, (exp.GTE, asked, least), (exp.LTE, asked, most))
     value, low, high = (types.parenthesise(part) for part in met.nodes)
     return coercion.make_boolean(
         exp.Between(this=value, low=low, high=high), parts, None if met.safe else True
@@ -52,8 +66,29 @@ def bind_in(node: exp.Expr, bind: coercion.Bind) -> types.Typed:
     """Bind IN with a list of values."""
     parts = _read_numbers([bind(place) for place in (node.this, *node.expressions)])
     met = coercion.meet(parts, "IN", compared=True)
+    check_list(parts[0], parts[1:], lambda side: _list_values(side, bind))
     made = exp.In(this=types.parenthesise(met.nodes[0]), expressions=met.nodes[1:])
     return coercion.make_boolean(made, parts, None if met.safe else True)
+
+
+def _read_moments(parts: list[types.Typed]) -> list[types.Typed]:
+    """Return the values, with texts read as the days or moments that they are compared with."""
+    kinds = [part.type for part in parts if part.type.kind in ("DATE", "TIMESTAMP")]
+    out = []
+    for part in parts:
+        if kinds and part.constant and part.type.kind == "TEXT" and isinstance(part.node, exp.Literal):
+            with contextlib.suppress(BindError):
+                part = coercion.read_constant(part.node, kinds[0], part.place or part.node)
+        out.append(part)
+    return out
+
+
+def _list_values(side: types.Typed, bind: coercion.Bind) -> tuple[object, ...] | None:
+    """Return the declared values that a side of a comparison can have, in the case that the analyst asks for."""
+    place = side.place.unnest() if side.place is not None else None
+    if side.values is None and isinstance(place, exp.Upper | exp.Lower):
+        return change_case(place, _list_values(bind(place.this), bind))
+    return list_values(side)
 
 
 def _read_numbers(parts: list[types.Typed]) -> list[types.Typed]:

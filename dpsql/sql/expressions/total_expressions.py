@@ -21,7 +21,7 @@ from sqlglot import exp
 from dpsql.errors import BindError, PrivacyError
 from dpsql.sql.expressions import coercion, functions, lengths, lists, operators, patterns, temporal, types
 from dpsql.sql.expressions.fixed_point import MOMENT_KINDS
-from dpsql.sql.parse.dialect import bind_error, privacy_error
+from dpsql.sql.parse.dialect import bind_error, name_called, privacy_error
 
 MAX_EXPRESSION_DEPTH = 100
 """Nodes below one another; chains of AND and OR count once."""
@@ -120,7 +120,7 @@ def _refusal(node: exp.Expr) -> PrivacyError:
     if isinstance(node, exp.AggFunc):
         return privacy_error(
             node,
-            f"{node.sql_name()} can't stand here.",
+            f"{name_called(node).upper()} can't stand here.",
             "aggregates stand in the SELECT list or in HAVING, not inside one another.",
         )
     hint = _HINTS.get(node.key)

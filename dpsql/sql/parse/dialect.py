@@ -13,6 +13,7 @@ Positions survive, so every error can draw its caret.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from dpsql.sql.parse.functions import CLAMPED_PER_GROUP, ONE_ARGUMENT, mode_of_a
 from dpsql.sql.parse.modes import gather_modes
 from dpsql.sql.parse.tokens import (
     HALF_CHARACTER,
+    RESERVED_WORDS,
     find_closing,
     is_open,
     is_word,
@@ -360,6 +362,29 @@ def _spell(tree: exp.Expr) -> str:
         return write_whole(tree)
     except UnsupportedError:
         return repr(tree)
+
+
+def name_called(node: exp.Expr) -> str:
+    """Return the name of a function as the analyst wrote it, in small letters; an operator's sign where it is one."""
+    written = node.meta.get("called")
+    if written is not None:
+        return str(written)
+    if isinstance(node, exp.JSONExtractScalar | exp.JSONExtract):
+        return "->>" if isinstance(node, exp.JSONExtractScalar) else "->"
+    return str(node.sql_name() if isinstance(node, exp.Func) else node.key).lower()
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def write_name(name: str) -> str:
+    """Return a column's or a table's name as SQL reads it: in quotes where it must have them.
+
+    >>> write_name("age"), write_name("my id"), write_name("group")
+    ('age', '"my id"', '"group"')
+    """
+    quoted = _PLAIN_NAME.fullmatch(name) is None or name.upper() in RESERVED_WORDS
+    return to_sql(exp.to_identifier(name, quoted=quoted))
 
 
 def span_of(node: exp.Expr | None) -> Span | None:

@@ -16,6 +16,7 @@ from dpsql.parameters import Params, name_parameters
 from dpsql.sql.parse import synthetic_table
 from dpsql.sql.parse.dialect import parse_tokens, span_of, to_sql
 from dpsql.sql.parse.parameters import list_parameters_named, make_literal, put_values
+from dpsql.sql.parse.slips import check_aliases, check_places
 from dpsql.sql.parse.tokens import CLOSING, OPENING, read_limit, replace_token, token_error, tokenize
 
 StatementKind = Literal["query", "explain", "show", "declare", "close"]
@@ -187,6 +188,8 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
     _check_selects(tokens)
     tree = _write_out_pivots(parse_tokens(_enclose_pivot(tokens), text))
     check_clauses(tree)
+    check_places(tree)
+    check_aliases(tree, tokens)
     put_joins_in_place(tree)
     if isinstance(tree, exp.Values) and not tree.args.get("joins"):
         tree.set("alias", exp.TableAlias(this=exp.to_identifier("valueslist")))

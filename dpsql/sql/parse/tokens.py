@@ -45,7 +45,21 @@ _PARAMETER = re.compile(
 """The texts that may hold a dollar sign that is no parameter's, or one that is."""
 _STAND_IN = "\\"
 """The sign that is read in place of a parameter's dollar sign: always a token of its own."""
+_RESERVED = """
+    ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE DEFAULT
+    DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN INITIALLY INTERSECT INTO
+    LAMBDA LATERAL LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PIVOT_LONGER PIVOT_WIDER PLACING PRIMARY QUALIFY
+    REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO TRAILING TRUE UNION UNIQUE UNPIVOT USING VARIADIC
+    WHEN WHERE WINDOW WITH"""
+RESERVED_WORDS = frozenset(_RESERVED.split())
+"""DuckDB's reserved words: none is a name without quotes, but for a column behind AS."""
 _CLAUSES = (TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.WHERE, TokenType.HAVING)
+_UNFINISHED = (
+    TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.JOIN, TokenType.UNION, TokenType.INTERSECT,
+    TokenType.EXCEPT, TokenType.QUALIFY, TokenType.WINDOW, TokenType.AND, TokenType.OR,
+)  # fmt: skip
+"""Further words that need something after them, unless they are a name behind AS or a point."""
+_AS_NAMES = (TokenType.ALIAS, TokenType.DOT, TokenType.WITH)
 _ENDS = (TokenType.R_PAREN, TokenType.SEMICOLON)
 _TEMPLATE = re.compile(r"\{\{\s*(\w+).*\}\}", re.DOTALL)
 _WRITES = {"INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "CREATE", "DROP", "ALTER"}
@@ -187,7 +201,9 @@ def _check(tokens: list[Token], text: str) -> None:
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
             raise _template(template[1], token_span(token), before)
-        if token.token_type in _CLAUSES and (after is None or after.token_type in _ENDS):
+        named = before is not None and before.token_type in _AS_NAMES
+        unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not named)
+        if unfinished and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
         if token.token_type == TokenType.PLACEHOLDER:

@@ -27,6 +27,7 @@ from dpsql.policy.model import Column, Policy, Table
 from dpsql.policy.tables import Hop
 from dpsql.policy.unit_guess import suggest_unit
 from dpsql.privacy.amounts import Amount
+from dpsql.sql.expressions.declared_values import Declared
 from dpsql.sql.expressions.fixed_point import read_declared_bounds as declared_bounds
 from dpsql.sql.expressions.lengths import column_length
 from dpsql.sql.expressions.total_expressions import make_total
@@ -380,6 +381,8 @@ class Binder(ABC):
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)
     """The steps of the noise of those that are exact numbers with noise, by the name of the release."""
+    key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
+    """The declared values of released keys, by the name of the release and the column."""
     sources: list[Relation | None] = field(default_factory=list)
     """The relations that FROM items were found to be; the items bear their places here."""
     once: dict[str, Relation] = field(default_factory=dict)

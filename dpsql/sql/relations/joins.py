@@ -18,7 +18,7 @@ from sqlglot import exp
 from dpsql.sql.expressions.coercion import take_value, unify
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql
+from dpsql.sql.parse.dialect import bind_error, join_word, parse_select, privacy_error, to_sql, write_name
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.fan_out import (
     MetRelation,
@@ -357,7 +357,8 @@ class _Step:
         alike = mine is not None and theirs is not None and meets_exactly(mine, theirs)
         if link and alike:
             written = self.join.args.get("on") or self.using or outer
-            hint = f"add {link} to {'ON' if written else 'WHERE'}."
+            clause = "ON" if written else "WHERE"
+            hint = f"different people's rows can't meet; for each person's own rows, add {link} to {clause}."
         elif alike:
             hint = "keep the privacy unit's own column on both sides, unchanged, and join on it."
         what = "private tables are joined on something other than their privacy unit."
@@ -408,7 +409,10 @@ def _link(left: list[Relation], right: Relation) -> str | None:
     by_path = [(r, f, g) for r, f, g in pairs if not (f.is_unit and g.is_unit)]
     for relation, here, there in [*units, *by_path, *pairs]:
         sides = ((relation.alias, here), (right.alias, there))
-        shown = [f.name if alias.startswith(INTERNAL) else f"{alias}.{f.name}" for alias, f in sides]
+        shown = [
+            write_name(f.name) if alias.startswith(INTERNAL) else f"{write_name(alias)}.{write_name(f.name)}"
+            for alias, f in sides
+        ]
         return " = ".join(shown)
     return None
 

@@ -11,6 +11,7 @@ to its unit, as the rows of a join with a public table do; how many there are is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -33,6 +34,7 @@ from dpsql.sql.parse.dialect import (
     privacy_error,
     stand_in,
     to_sql,
+    write_name,
 )
 from dpsql.sql.parse.options import mode_of
 from dpsql.sql.relations.aggregate_bounds import bound_rows
@@ -82,6 +84,7 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
         BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
     """
     inputs: list[Input] = []
+    _refuse_unquoted(node, names)
     node = node.copy()
     extra = dict(names.extra)
     for query in list(outer_queries(node)):
@@ -98,6 +101,22 @@ def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> T
     typed = total_expressions.make_total(node, replace(names, extra=extra))
     binder.lent_inputs.update(dict.fromkeys(inputs))
     return typed
+
+
+def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
+    """Refuse a column's name with parentheses that is written without quotes: SQL reads it as a call.
+
+    Raises:
+        BindError: with the name in quotes.
+    """
+    calls = [call for call in node.find_all(exp.Func) if "called" in call.meta]
+    if not calls:
+        return
+    odd = {re.sub(r"\s", "", f.name).lower(): f.name for _, f in names.fields() if "(" in f.name}
+    for call in calls if odd else ():
+        if (name := odd.get(re.sub(r"\s", "", to_sql(call)).lower())) is not None:
+            what = f"{call.meta['called']} is no function here, and a column's name with parentheses stands in quotes."
+            raise bind_error(call, what, f"did you mean {write_name(name)}?")
 
 
 def _answered(query: exp.Expr) -> exp.Expr:
@@ -336,6 +355,7 @@ class _Place:
         ]
         if pairs and not relations[0].alias.startswith(INTERNAL) and self._unit_around is not None:
             alias, name, around, other = pairs[0]
+            name, other = write_name(name), write_name(other)
             called = f"call it {alias}2 and " if fold(alias) == fold(around) else ""
             alias = f"{alias}2" if called else alias
             hint = (

@@ -25,6 +25,9 @@ TracedColumn = tuple[str, tuple[Trace, ...]]
 
 NameWindow = Callable[[exp.Select, exp.Window], str | None]
 """Returns the relation whose one number is the error of a window's sums; None where nothing is known of it."""
+FindColumn = Callable[[exp.Column], tuple[str, str] | None]
+"""Returns the name of a release and the column of it that a name means; None for anything else."""
+LookAt = Callable[[exp.Select, FindColumn], None]
 _Sum = Mapping[tuple[str, str], float]
 _Column = tuple[str, tuple[_Sum, ...]]
 
@@ -35,6 +38,8 @@ class _Scope:
 
     relations: Mapping[str, Sequence[_Column]]
     name_window: NameWindow
+    look: LookAt | None = None
+    """Called with each SELECT, and what finds the one released column that a name in it means."""
 
 
 _Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
@@ -48,7 +53,10 @@ MAX_TRACES = 256
 
 
 def trace_columns(
-    tree: exp.Expr, releases: Mapping[str, Sequence[str]], name_window: NameWindow = lambda select, node: None
+    tree: exp.Expr,
+    releases: Mapping[str, Sequence[str]],
+    name_window: NameWindow = lambda select, node: None,
+    look: LookAt | None = None,
 ) -> tuple[TracedColumn, ...]:
     """Return the output columns of a statement, in order, with their traces; nothing where its columns are not known.
 
@@ -56,9 +64,10 @@ def trace_columns(
         tree: the statement, whose private blocks are relations of these names already.
         releases: the columns of each.
         name_window: names the errors of windows.
+        look: called with each SELECT that is walked.
     """
     known = {fold(name): [(c, ({(name, c): 1.0},)) for c in columns] for name, columns in releases.items()}
-    found = _query(tree, _Scope(known, name_window))
+    found = _query(tree, _Scope(known, name_window, look))
     listed = []
     for name, sums in found or ():
         traces = tuple(tuple((*place, factor) for place, factor in one.items()) for one in sums)
@@ -74,10 +83,10 @@ def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
     if with_ is not None:
         inner = dict(scope.relations)
         for cte in with_.expressions:
-            around = _Scope(inner, scope.name_window)
+            around = _Scope(inner, scope.name_window, scope.look)
             body = None if with_.args.get("recursive") else _query(cte.this, around)
             inner[fold(cte.alias)] = _rename(body or [], cte.alias_column_names)
-        scope = _Scope(inner, scope.name_window)
+        scope = _Scope(inner, scope.name_window, scope.look)
     if isinstance(tree, exp.Subquery):
         return _query(tree.this, scope)
     if isinstance(tree, exp.SetOperation):
@@ -92,6 +101,8 @@ def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
 def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
     sources = _sources(select, scope)
     named = _name_columns(sources)
+    if scope.look is not None:
+        scope.look(select, lambda node: _find_released(node, named))
     aggregates = bool(select.args.get("group"))
     found: list[_Column] = []
     for item in select.expressions:
@@ -178,6 +189,12 @@ def _trace_value(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scop
 def _find(node: exp.Column, named: _Named) -> tuple[_Sum, ...]:
     meant = named.get((fold(node.table) if node.table else None, fold(node.name)), ())
     return meant[0] if len(meant) == 1 else ()
+
+
+def _find_released(node: exp.Column, named: _Named) -> tuple[str, str] | None:
+    sums = _find(node, named)
+    terms = list(sums[0].items()) if len(sums) == 1 else []
+    return terms[0][0] if len(terms) == 1 and terms[0][1] == 1.0 else None
 
 
 def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:

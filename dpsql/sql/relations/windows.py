@@ -21,7 +21,7 @@ from dpsql.sql.expressions.fixed_point import SMALL_INTEGERS, bound_any_sum, wri
 from dpsql.sql.expressions.total_expressions import make_total
 from dpsql.sql.expressions.types import BIGINT, DOUBLE, HUGEINT, TEXT, Bounds, Typed
 from dpsql.sql.normalize import Env
-from dpsql.sql.parse.dialect import bind_error, expression_of, privacy_error, stand_in
+from dpsql.sql.parse.dialect import bind_error, expression_of, name_called, privacy_error, stand_in
 from dpsql.sql.parse.statements import PIVOT_HINT
 from dpsql.sql.relations.catalog import Binder
 from dpsql.sql.relations.relation import From, Names, column
@@ -154,7 +154,7 @@ class Windows:
             where, function = function.expression.this, function.this
         kinds = (*_PLACES, *_TAKEN, *_ADDED) if where is None else _ADDED
         if type(function) not in kinds:
-            what = function.sql_name().lower() if isinstance(function, exp.Func) else "this window function"
+            what = name_called(function) if isinstance(function, exp.Func) else "this window function"
             what = f"{what} is not known over private rows."
             raise privacy_error(window, what, f"those of one unit take {WINDOW_FUNCTIONS}.")
         typed = self._call(function, function.sql_name().lower())

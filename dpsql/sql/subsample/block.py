@@ -293,6 +293,8 @@ def _exact(this: Sampling) -> _Found:
     try:
         return _lifted(this)
     except (BindError, PrivacyError) as error:
+        if isinstance(error, BindError) and error.decided:
+            raise
         refused = error
     del this.binder.limits[limits:]
     this.binder.lent_inputs.clear()

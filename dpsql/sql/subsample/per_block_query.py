@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import BindError
 from dpsql.mechanisms.subsample.blocks import BlockRows
 from dpsql.sql.expressions import total_expressions
+from dpsql.sql.expressions.declared_values import Declared, check_released, list_values
 from dpsql.sql.expressions.fixed_point import unify_zeros
 from dpsql.sql.expressions.functions import DATE_PART_FUNCTIONS, NOT_LISTED, ROW_FUNCTIONS
 from dpsql.sql.expressions.types import Type, Typed
@@ -116,6 +117,7 @@ class PerBlockQuery:
         self._visit(tree, {})
         if not self.rows:
             raise privacy_error(tree, "a query inside SUBSAMPLE needs private rows.")
+        self._refuse_undeclared(tree)
         _one_kind_of_unit(self.private, tree)
         _one_kind_of_row(self.private, tree)
         sql = to_sql(tree)
@@ -132,6 +134,25 @@ class PerBlockQuery:
         )
         listed = ", ".join(column_name(place) for place in range(len(names)))
         return f"SELECT * FROM ({sql}) AS answer({listed})", fields
+
+    def _refuse_undeclared(self, tree: exp.Expr) -> None:
+        """Refuse comparisons of a column with a constant that is not among its declared values, where its name is of one column.
+
+        Raises:
+            BindError: there is one.
+        """
+        named: dict[str, list[Field]] = {}
+        for relation in self.private:
+            for f in relation.fields:
+                named.setdefault(fold(f.name), []).append(f)
+
+        def declared(node: exp.Column) -> Declared | None:
+            found = named.get(fold(node.name), [])
+            values = list_values(found[0].typed) if len(found) == 1 else None
+            return None if values is None else (to_sql(node), values)
+
+        for query in tree.find_all(exp.Select):
+            check_released(query, declared)
 
     def _schemas(self) -> dict[str, Schema]:
         known: dict[str, Schema] = schemas(self.binder.blocks)

@@ -399,9 +399,10 @@ BindError: there is no table a above the private part.
 -- case: an order by a place beyond the last
 SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
 ----
-BindError: ORDER BY counts the columns of the SELECT from 1.
+BindError: ORDER BY counts the columns of the SELECT from 1, and it has 2 columns.
   1 |   SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY 7
-                                                        ^^^^^^^^
+                                                                 ^
+Hint: write a number from 1 to 2.
 ====
 -- case: a named argument of a function
 SELECT foo(1, epsilon => 1) FROM wards
