@@ -48,6 +48,8 @@ class Values:
     """A unit where the values are times, each standing for all the times of that unit."""
     cyclic: bool = False
     """True where they are the times of one day, standing for those of every day."""
+    ranged: bool = False
+    """True where bounds make the values: many of them may have no rows."""
 
     @property
     def sql(self) -> str:
@@ -73,8 +75,9 @@ def _counted(
         return None
     number = f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)"
     return Values(
-        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic
-    )
+        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic,
+        ranged=True,
+    )  # fmt: skip
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
@@ -94,9 +97,8 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
     size = last - first + 1
     origin = "the days that the policy declares"
-    return Values(
-        name, f"range({size}) AS s(i)", size, origin, day, step="DAY" if kind == "TIMESTAMP" else ""
-    )
+    step = "DAY" if kind == "TIMESTAMP" else ""
+    return Values(name, f"range({size}) AS s(i)", size, origin, day, step=step, ranged=True)
 
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:

@@ -53,6 +53,8 @@ class PublicGroups:
     """True where a key of a group may be NULL: then it is the group of the rows without that value."""
     complete: bool = False
     """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
+    ranged: frozenset[str] = frozenset()
+    """The keys that bounds make: an answer shows those of their groups that differ from a group without rows."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None
