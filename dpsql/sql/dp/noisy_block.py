@@ -447,7 +447,7 @@ class NoisyBlock(AggregatingBlock):
             )  # fmt: skip
         keys = self.exact.names
         parts: tuple[Part, ...] = (
-            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),
+            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups, self.confidence),
             *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),
         )
         if self.options.get("report_cut") and share.apart is not None:
@@ -481,7 +481,9 @@ class NoisyBlock(AggregatingBlock):
         own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
 
         def price(dealt: list[tuple[Aggregate, Fraction]]) -> Event:
-            quantiles = quantile_parts(self.exact, self.exact.names, dealt, self.per_unit_groups)
+            quantiles = quantile_parts(
+                self.exact, self.exact.names, dealt, self.per_unit_groups, self.confidence
+            )
             parts = (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
             return compose_events(part.event for part in (*quantiles, *parts))
 
