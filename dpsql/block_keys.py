@@ -65,6 +65,7 @@ _ADDED = {"determines", "privacy_period"}
 _ADDED_FIELDS = {
     "asked_again",
     "bases",
+    "confidence",
     "declared",
     "form",
     "geometric",

@@ -92,8 +92,8 @@ class Explanation:
             )
             return "\n\n".join([self.price, *told])
         rows = [self.price, *(f"{i}. {sentence}" for i, sentence in enumerate(self.sentences, 1))]
-        if self.mean_errors:
-            rows.append(self._say_mean_errors())
+        if said := self._say_mean_errors():
+            rows.append(said)
         if self.errors is not None:
             rows += ["", *self.errors.lines()]
         return "\n".join(rows)
@@ -117,16 +117,22 @@ class Explanation:
         if self.sentences:
             items = join(tag("li", sentence) for sentence in self.sentences)
             parts.append(tag("ol", items, style="list-style: decimal; padding-left: 2em"))
-        if self.mean_errors:
-            parts.append(tag("p", self._say_mean_errors()))
+        if said := self._say_mean_errors():
+            parts.append(tag("p", said))
         if self.errors is not None:
             parts += [tag("p", self.errors.title), self.errors.sheet.html()]
         return join(parts)
 
     def _say_mean_errors(self) -> str:
+        """Return a sentence on the columns without an error in the table; empty where the table has all of them."""
+        listed = () if self.errors is None else tuple(name for name, _ in self.errors.rows)
         by_name = {
-            name: [dict(errors)[name] for _, errors in self.mean_errors] for name, _ in self._first_errors
+            name: [dict(errors)[name] for _, errors in self.mean_errors]
+            for name, _ in self._first_errors
+            if not any(row == name or row.startswith(f"{name}, of ") for row in listed)
         }
+        if not by_name:
+            return ""
         fixed = {name: errors[0] for name, errors in by_name.items() if len(set(errors)) == 1}
         told = [f"{name} ±{_short(error)}" for name, error in fixed.items()]
         for name, errors in by_name.items():

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from dpsql.mechanisms.base import Operator, Release
 from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.mean_errors import TYPICAL_ROWS
 from dpsql.mechanisms.missing_values import find_null_reasons
 from dpsql.mechanisms.strategies import StrategyChoice
@@ -202,6 +203,8 @@ class Plan:
     """Relations of half widths that ``finish`` reads beside the releases."""
     window_errors: tuple[WindowWidths, ...] = ()
     """The windows that output columns are traced to, whose errors are told."""
+    ranged: tuple[RangedGroups, ...] = ()
+    """The blocks with groups that a range makes: an answer shows those that differ from a group without rows."""
     size: int = field(default=0, compare=False, repr=False)
     """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 

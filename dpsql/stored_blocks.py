@@ -21,6 +21,7 @@ from dpsql.errors import BindError, PostprocessingError
 from dpsql.ledger.answers import StoredRelease, hash_release
 from dpsql.ledger.ledger import KeptReleases, Ledger
 from dpsql.mechanisms.base import Release
+from dpsql.mechanisms.empty_groups import choose_groups
 from dpsql.mechanisms.kept_tree import KeptTree
 from dpsql.mechanisms.strategies import EVEN, StrategyChoice
 from dpsql.mechanisms.subsample.blocks import LiftedBlocks
@@ -117,8 +118,8 @@ class PreparedPlan:
 
     @property
     def relations(self) -> dict[str, pa.Table]:
-        """The releases that are there, by their blocks' names."""
-        return {item.block.name: item.release.table for item in self.asked if item.release is not None}
+        """The releases that are there, by their blocks' names, with the groups that are shown."""
+        return _show_groups(self.plan, self.asked)
 
     @property
     def answered(self) -> Plan:
@@ -142,6 +143,7 @@ class PreparedPlan:
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
         said += [_say_dropped(item) for item in self.asked if item.dropped]
         said += [item.note for item in self.asked if item.note]
+        said += [note for _, note in _choose_groups(self.plan, self.asked).values() if note]
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
 
     def sentences(self) -> tuple[str, ...]:
@@ -288,7 +290,7 @@ class StoredBlocks:
         """Return digests of a block's public relations; and their rows, where all are known."""
         tables: dict[str, pa.Table] = {}
         contents = []
-        relations = {name: item.release.table for name, item in known.items() if item.release is not None}
+        relations = _show_groups(plan, known.values())
         for item in block.inputs:
             mentioned = [name for name in known if re.search(rf"\b{re.escape(name)}\b", item.sql)]
             if all(name in relations for name in mentioned) and FORETOLD not in item.sql:
@@ -412,6 +414,19 @@ class StoredBlocks:
                 item.stored = self.ledger.replay(next(iter(found[0].blocks)))
                 if item.stored is not None:
                     item.release = _unpack_answer(item, item.stored.release)
+
+
+def _choose_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, tuple[pa.Table, str]]:
+    """Return the groups that are shown of blocks with ranged groups, and sentences on the others."""
+    answered = {i.block.name: (i.block.operator, i.release) for i in asked if i.release is not None}
+    return choose_groups(plan.ranged, answered)
+
+
+def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Table]:
+    """Return the releases that are there, by their blocks' names, with the groups that are shown."""
+    listed = list(asked)
+    whole = {item.block.name: item.release.table for item in listed if item.release is not None}
+    return {**whole, **{name: table for name, (table, _) in _choose_groups(plan, listed).items()}}
 
 
 def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:

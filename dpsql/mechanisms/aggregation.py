@@ -28,15 +28,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpsql.mechanisms import base
+from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.fast import FastRoute
 from dpsql.mechanisms.fast.packed_aggregation import PackedAggregation
 from dpsql.mechanisms.mean_errors import expect_mean_error, read_mean_error
-from dpsql.mechanisms.moments import Count, Noisy, Output, Sum
+from dpsql.mechanisms.moments import Count, Mean, Noisy, Output, Pair, Sum, Variance
 from dpsql.mechanisms.ordered_noise import OrderedNoise, StepRows, add_noise
 from dpsql.mechanisms.per_group import GroupSelector, JointGaussianNoise, Statistic
 from dpsql.mechanisms.unit_parts import read_totals
 from dpsql.noise.entropy import Entropy
-from dpsql.numerics.exact_numbers import pack_integers, read_integers, to_mask, unpack_integers, write_number
+from dpsql.numerics.exact_numbers import (
+    Integers,
+    pack_integers,
+    read_integers,
+    to_mask,
+    unpack_integers,
+    write_number,
+)
 from dpsql.privacy.events import Event, compose_events
 
 Group = tuple[object, ...]
@@ -207,11 +215,29 @@ class Aggregation(base.Operator):
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
         keys = {key: released.column(key) for key in self.keys}
-        if noisy is None:  # the columns are the noisy integers
-            found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
-        else:
-            found = {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
-        return self._show(keys, found)
+        return self._show(keys, self.read_noisy(released, noisy))
+
+    def read_noisy(self, released: pa.Table, noisy: pa.Table | None) -> dict[Statistic, Integers]:
+        """Return the released integers; where none are beside the columns, the columns are the noisy integers."""
+        if noisy is None:
+            return {o.statistics[0]: read_integers(released.column(o.name)) for o in self.outputs}
+        return {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.statistics)}
+
+    @cached_property
+    def counts(self) -> frozenset[Statistic]:
+        """The statistics whose exact integers are never negative."""
+        outputs = self.outputs
+        alone = (o.statistic for o in outputs if isinstance(o, Count))
+        return frozenset([*alone, *(o.count for o in outputs if isinstance(o, Mean | Variance | Pair))])
+
+    def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
+        whole = all(output.shows_integers for output in self.outputs)
+        if not self.outputs or (release.noisy is None and not whole):
+            return None
+        noisy = self.read_noisy(release.table, release.noisy)
+        columns = [(s.noise, noisy[s]) for s in self.statistics]
+        counting = [s in self.counts for s in self.statistics]
+        return find_significant(columns, counting, release.table.num_rows, doubt)
 
     def draw(self, read: base.Reader, entropy: Entropy) -> tuple[pa.Table, pa.Table | None]:
         """Return the released columns, and the noisy integers behind them where the columns do not hold these."""
@@ -469,6 +495,9 @@ class Together(base.Operator):
         for part in self.parts:
             columns |= part.redraw(released)
         return pa.table(columns)
+
+    def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
+        return None if self.aggregation is None else self.aggregation.find_filled(release, keys, doubt)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         first = () if self.aggregation is None else self.aggregation.sentences(confidence)

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dpsql.errors import EngineError, PrivacyError
 from dpsql.mechanisms.packed_claims import CodesClaim as CodesClaim
@@ -31,6 +33,8 @@ from dpsql.mechanisms.progress import report_progress as report_progress
 from dpsql.mechanisms.progress import watch_progress as watch_progress
 from dpsql.noise.entropy import Entropy
 from dpsql.privacy.events import Event
+
+Booleans = NDArray[np.bool_]
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -437,6 +441,16 @@ class Operator(TextReader):
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
         """Return the released columns with intervals at this operator's confidence, or raise a ValueError: post-processing."""
         raise ValueError("the intervals of this release can't be made again")
+
+    def find_filled(self, release: Release, keys: tuple[str, ...], doubt: float) -> Booleans | None:
+        """Return which groups of a release differ significantly from a group without rows; None where no number tells.
+
+        Args:
+            release: of this operator.
+            keys: the columns whose values a range makes; rows that are grouped by none of them are always kept.
+            doubt: the probability that any group without rows is found, at most.
+        """
+        return None
 
     @abstractmethod
     def sentences(self, confidence: float) -> tuple[str, ...]:

@@ -294,6 +294,12 @@ class CapSearch(base.Operator):
         place, inner = _unmark(noisy)
         return self.choices[place].show_again(released, inner)
 
+    def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
+        if release.noisy is None:
+            return None
+        place, inner = _unmark(release.noisy)
+        return self.choices[place].find_filled(replace(release, noisy=inner), keys, doubt)
+
     def sentences(self, confidence: float) -> tuple[str, ...]:
         what, top = _WHAT[self.option], self.caps[-1]
         many = "half of the units"

@@ -193,12 +193,12 @@ class MarginalNoise(Noise):
     def mean_error(self) -> float:
         if self._is_one:
             return self.parts[0].noise.mean_error
-        if self._is_gaussian:
+        if self.is_gaussian:
             return math.sqrt(2 / math.pi * self.variance)
         return self.variance if self.variance < _NEGLIGIBLE else find_mean_distance(self)
 
     @property
-    def _is_gaussian(self) -> bool:
+    def is_gaussian(self) -> bool:
         return isinstance(self.parts[0].noise, GaussianNoise)
 
     @property
@@ -208,7 +208,7 @@ class MarginalNoise(Noise):
     def half_width(self, confidence: float) -> float:
         if self._is_one:
             return self.parts[0].noise.half_width(confidence)
-        if not self._is_gaussian:
+        if not self.is_gaussian:
             return (
                 0.0 if self.variance < _NEGLIGIBLE * (1 - confidence) else find_half_width(self, confidence)
             )
@@ -239,7 +239,7 @@ class MarginalNoise(Noise):
         return to_integers(divide_rounded(total, whole))
 
     def _describe(self, steps: float, shared: str) -> str:
-        kind = "rounded Gaussian" if self._is_gaussian else "discrete Laplace"
+        kind = "rounded Gaussian" if self.is_gaussian else "discrete Laplace"
         deviation = math.sqrt(self.variance) / steps
         return (
             f"noise of deviation {deviation:.6g}, from {len(self.parts)} residuals with {kind} noise{shared}"

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation, list_groups, sort_by_key
+from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.marginal_noise import (
     KeyPlaces,
     MarginalNoise,
@@ -43,7 +44,6 @@ from dpsql.numerics.exact_numbers import (
     pack_integers,
     read_integers,
     to_integers,
-    unpack_integers,
     write_number,
 )
 from dpsql.privacy.events import Event, compose_events
@@ -304,10 +304,7 @@ class Marginals(base.Operator):
         return True
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        if noisy is None:  # the columns are the noisy integers
-            found = {o.statistics[0]: read_integers(released.column(o.name)) for o in self.table.outputs}
-        else:
-            found = {s: unpack_integers(noisy.column(i)) for i, s in enumerate(self.table.statistics)}
+        found = self.table.read_noisy(released, noisy)
         sets = read_integers(released.column(SET_COLUMN))
         parts = []
         for at in range(len(self.marginals)):
@@ -315,6 +312,23 @@ class Marginals(base.Operator):
             keys = released.select(self.table.keys).take(pa.array(own))
             parts.append(self._show(at, keys, {s: to_integers(v[own]) for s, v in found.items()}))
         return pa.concat_tables(parts, promote_options="permissive")
+
+    def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
+        noisy = self.table.read_noisy(release.table, release.noisy)
+        sets = read_integers(release.table.column(SET_COLUMN))
+        ranged = {i for i, key in enumerate(self.table.keys) if key in keys}
+        own = [at for at, marginal in enumerate(self.marginals) if ranged & set(marginal.places)]
+        found = np.ones(len(sets), dtype=np.bool_)
+        many = int(np.isin(sets, own).sum())
+        counting = [s in self.table.counts for s in self.table.statistics]
+        for at in own:
+            rows = np.nonzero(sets == at)[0]
+            columns = [
+                (self.noise_of(self.marginals[at], s), to_integers(noisy[s][rows]))
+                for s in self.table.statistics
+            ]
+            found[rows] = find_significant(columns, counting, many, doubt)
+        return found
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         noise = self.table.statistics[0].noise

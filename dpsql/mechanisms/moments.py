@@ -215,7 +215,7 @@ class Mean(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total about {float(self.centre):g} with"
+        about = f"a total of the values less {float(self.centre):g} with"
         return (
             Moment(about, self.total, self.steps * self.whole),
             Moment("divided by a count with", self.count, Fraction(self.whole)),
@@ -279,7 +279,7 @@ class Variance(Output):
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        about = f"a total about {float(self.centre):g} with"
+        about = f"a total of the values less {float(self.centre):g} with"
         per_square = (self.square_steps or self.steps**2) * self.whole
         return (
             Moment("a sum of squares with", self.squares, per_square),
@@ -379,7 +379,10 @@ class Pair(Output):
     @property
     def moments(self) -> tuple[Moment, ...]:
         axes, whole = (self.y, self.x), self.whole
-        totals = (Moment(f"a total about {float(a.centre):g} with", a.total, a.steps * whole) for a in axes)
+        totals = (
+            Moment(f"a total of the values less {float(a.centre):g} with", a.total, a.steps * whole)
+            for a in axes
+        )
         squares = ((a.squares, a.steps**2 * whole) for a in axes)
         return (
             Moment("a sum of products with", self.product, self.y.steps * self.x.steps * whole),

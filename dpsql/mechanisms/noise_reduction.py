@@ -30,12 +30,20 @@ import pyarrow as pa
 
 from dpsql.mechanisms import base
 from dpsql.mechanisms.aggregation import Aggregation
+from dpsql.mechanisms.empty_groups import find_significant
 from dpsql.mechanisms.mean_errors import expect_mean_error
 from dpsql.mechanisms.moments import Estimate, Noisy, Output
 from dpsql.mechanisms.per_group import LaplaceNoise, Statistic, change_noise
 from dpsql.noise.entropy import Entropy
 from dpsql.noise.gradual import NoiseChain
-from dpsql.numerics.exact_numbers import Floats, Integers, add_integers, round_significant, write_number
+from dpsql.numerics.exact_numbers import (
+    Floats,
+    Integers,
+    add_integers,
+    read_integers,
+    round_significant,
+    write_number,
+)
 from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.gradual import NoiseReduction
 
@@ -122,6 +130,14 @@ class NoiseReducedAggregation(Aggregation):
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
         return base.Operator.show_again(self, released, noisy)
+
+    def find_filled(self, release: base.Release, keys: tuple[str, ...], doubt: float) -> base.Booleans | None:
+        whole = [output for output in self._fixed if output.shows_integers]
+        if not whole:
+            return None
+        columns = [(o.statistics[0].noise, read_integers(release.table.column(o.name))) for o in whole]
+        counting = [o.statistics[0] in self.counts for o in whole]
+        return find_significant(columns, counting, release.table.num_rows, doubt)
 
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         table = self.read_kept(base.Reader.over(read), entropy)

@@ -437,16 +437,18 @@ def _cut_runs(
 
 def choose_step(
     values: Integers, counts: Integers, low: int, high: int, rank: WantedRank, rate: Fraction, entropy: Entropy,
-    inward: int = 0, weights: PointWeights | None = None,
+    inward: int = 0, weights: PointWeights | None = None, target: int | None = None,
 ) -> int:  # fmt: skip
     """Choose a grid step with probability proportional to ``exp(rate * scaled utility)``, and to its weight, exactly.
 
     Some grid point always has utility 0, so those of a utility below ``-reach`` are together so improbable that they are
     hardly ever looked at. They take part as two runs of utility ``-reach``; a point drawn from one of these is kept with
     probability ``exp(rate * (its own utility + reach))``, else all is drawn anew: rejection, so the law is the same.
+
+    ``target`` is a scaled rank in place of that of ``rank``, between 0 and ``scale`` times the number of values.
     """
     n, upto = _accumulate(counts, rank.scale)
-    scale, target = rank.scale, rank.target(n, inward)
+    scale, target = rank.scale, rank.target(n, inward) if target is None else target
     size = high - low + 1 if weights is None else weights.total
     reach = max(0, min(math.ceil((math.log(size) + _NEVER) / rate), scale * n + 1))
     # Points up to values[first - 1] have too few values up to them, points from values[last] on too many below.

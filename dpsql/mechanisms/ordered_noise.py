@@ -140,11 +140,19 @@ class OrderedNoise(Noise):
         return float(self._variances.mean())
 
     @property
+    def largest_variance(self) -> float:
+        return float(self._variances.max())
+
+    @property
+    def is_gaussian(self) -> bool:
+        return self.base.is_gaussian
+
+    @property
     def mean_error(self) -> float:
         return math.sqrt(2 / math.pi * self.variance)
 
     def half_width(self, confidence: float) -> float:
-        return self.widen(float(self._variances.max()), confidence)
+        return self.widen(self.largest_variance, confidence)
 
     def widen(self, variance: float, confidence: float) -> float:
         """Return the half width of an interval of a sum of such noise, with this variance."""

@@ -62,6 +62,16 @@ class Noise(ABC):
         """The variance of one draw, in squared grid steps."""
 
     @property
+    def largest_variance(self) -> float:
+        """The largest variance of a draw, where groups have draws of several variances."""
+        return self.variance
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True where it is Gaussian noise, or a fixed sum of such; otherwise it is made of Laplace noise."""
+        return isinstance(self, GaussianNoise)
+
+    @property
     @abstractmethod
     def mean_error(self) -> float:
         """The expected distance of one draw from 0, in grid steps."""

@@ -15,6 +15,9 @@ Noise of a node that nobody looks at is not drawn: it is independent of all that
 law that they have where all of the tree is drawn. Grids of millions of points, and thousands of groups, are read this way. A tree
 that is kept with its answers (:mod:`dpsql.mechanisms.kept_tree`) is drawn as a whole.
 
+The ends of an interval are read from the same tree, at the ranks that lie so far below and above the quantile's as an answer
+may be off: they cost nothing.
+
 Reading starts from the top. The children of a node get what they lack of its sum in equal parts; their sums from the left are
 held between those at the node's ends, and made ascending: the mean of the running maximum and of the running minimum from the
 right. The child in which the wanted rank is reached is looked at next. None of the three steps moves the sums further from the
@@ -39,7 +42,7 @@ from dpsql.mechanisms.aggregation import Answered, Group, index_groups
 from dpsql.mechanisms.histograms import GRID_STEP, STEP_ROWS, read_histogram
 from dpsql.mechanisms.order_statistics import WantedRank
 from dpsql.mechanisms.per_group import LaplaceNoise
-from dpsql.mechanisms.quantiles import ENDS_DOUBT, RANK_CONFIDENCE, Quantiles, note_rank_error
+from dpsql.mechanisms.quantiles import BETWEEN, ENDS_DOUBT, RANK_CONFIDENCE, Quantiles, note_rank_error
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers, read_integers
 from dpsql.privacy.events import DiscreteLaplace, Event, PureDP, compose_events
@@ -153,7 +156,7 @@ class QuantileTree(Quantiles):
         return look
 
     def _read_part(self, look: Look, groups: int) -> list[list[int]]:
-        ranks = len(self.ranks)
+        ranks = len(self.ranks) + len(self.ends)
         group = np.repeat(np.arange(groups, dtype=np.int64), ranks)
         start = np.zeros(groups * ranks, dtype=np.int64)
         low, high = np.zeros(groups * ranks), np.zeros(groups * ranks)
@@ -174,11 +177,12 @@ class QuantileTree(Quantiles):
             low, high = before[own, child], before[own, child + 1]
             start += child * width
         points = start.reshape(groups, ranks)
-        empty = target.reshape(groups, ranks).max(axis=1) <= 0
-        points[empty] = [round(float(rank.p) * (self._points - 1)) for rank in self.ranks]
-        order = sorted(range(ranks), key=lambda i: self.ranks[i].p)
-        sorted_points = np.empty_like(points)
-        sorted_points[:, order] = np.sort(points, axis=1)  # the ends are passed by some rows
+        own = len(self.ranks)
+        empty = target.reshape(groups, ranks)[:, :own].max(axis=1) <= 0
+        points[empty, :own] = [round(float(rank.p) * (self._points - 1)) for rank in self.ranks]
+        order = sorted(range(own), key=lambda i: self.ranks[i].p)
+        sorted_points = points.copy()
+        sorted_points[:, order] = np.sort(points[:, :own], axis=1)  # the ends are passed by some rows
         return [[int(v) + self.low for v in row] for row in sorted_points]
 
     def _find_sums(self, look: Look, nodes: PointPlaces, width: int) -> tuple[Floats, PointPlaces]:
@@ -201,6 +205,10 @@ class QuantileTree(Quantiles):
                 continue
             inner = np.minimum(float(self.inward), totals / 2)
             found.append(inner if rank.end == "min" else totals - inner)
+        for place, side in self.ends:
+            rank = self.ranks[place]
+            off = self.bound_error(rank, 1 - self._find_doubt(rank)) + BETWEEN
+            found.append(totals * float(rank.p) + side * off)
         return np.stack(found, axis=1).reshape(-1)
 
     # -- how far off --------------------------------------------------------------------------------------------
@@ -226,10 +234,13 @@ class QuantileTree(Quantiles):
         """Explain that there is no interval: one error in rank for all quantiles between the ends."""
         by_kind: dict[bool, dict[str, float]] = {}
         for name, places in self._places().items():
+            if self.confidence is not None and len(places) == 1:
+                continue
             ends = any(self.ranks[i].end for i in places)
             off = max(self._bound_miss(self.ranks[i], RANK_CONFIDENCE) for i in places)
             by_kind.setdefault(ends, {})[name] = off
-        return tuple(note_rank_error(list(own), max(own.values())) for own in by_kind.values())
+        told = (note_rank_error(list(own), max(own.values())) for own in by_kind.values())
+        return (*told, *self._note_ends())
 
     def measure_rank(self, rank: WantedRank, rows: float = math.inf) -> float:
         """Return the root mean squared error in rank, in rows, where so many rows are spread over many points."""
@@ -392,5 +403,5 @@ def make_tree_of(part: Quantiles, epsilon: Fraction, power: int) -> QuantileTree
     branches, levels = choose_shape(points, power)
     return QuantileTree(
         part.query, part.keys, part.names, part.ranks, part.low, part.high, epsilon, part.rows, part.groups, part.steps,
-        part.whole, part.column, part.geometric, part.in_all, branches, levels,
+        part.whole, part.column, part.geometric, part.in_all, part.confidence, branches, levels,
     )  # fmt: skip

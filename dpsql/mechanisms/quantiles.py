@@ -14,14 +14,24 @@ bound the rows of a unit in each group and the groups of a unit.
 
 The least value is asked for as the rank ``min(k, n / 2)`` for a public k, so large that the points outside the data have
 negligible weight: at rank 0 every point below the data would be as good as the true minimum.
+
+Intervals. A quantile that is shown alone has an interval, whose ends are two more choices of the same mechanism. Each end takes
+:data:`END_SHARE` of the quantile's epsilon, so the quantile's own error in rank grows by a third at most. The lower end is
+aimed at b rows below the wanted rank, of the data with b rows more at the lower bound; the upper end likewise. So some grid
+point always has utility 0, and every point on the wrong side of the quantile misses by b rows. With W for the weight of all
+points beside that of the lightest, an end is on the wrong side with a probability of at most ``W exp(-rate b)``: this gives b,
+for any data. Rows that everybody knows move no score, so the sensitivity is as above. The least value's lower end is the lower
+bound, and the greatest value's upper end the upper bound: no private number tells more, since one row may be anywhere.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +46,7 @@ from dpsql.mechanisms.order_statistics import GeometricGrid, WantedRank, choose_
 from dpsql.noise.entropy import Entropy
 from dpsql.numerics import interval_arithmetic as ia
 from dpsql.numerics.exact_numbers import Integers, read_integers
-from dpsql.privacy.events import BoundedRange, Event
+from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 RANK_CONFIDENCE = 0.95
 """The confidence of the note beside a released quantile."""
@@ -45,6 +55,12 @@ ENDS_DOUBT = Fraction(1, 1000)
 """The approximate chance that a least or greatest value falls outside the data after all."""
 OUTSIDE = Fraction(1, 10**9)
 """The chance that another quantile falls outside the data, from :meth:`Quantiles.count_needed` rows on."""
+
+END_SHARE = Fraction(1, 8)
+"""The part of a quantile's epsilon that each end of its interval takes."""
+BETWEEN = 2
+"""The rows by which quantiles between two neighbouring values, and those of rounded ranks, may differ."""
+_SAY_ENDS = "Each end of an interval is a choice of its own, which takes ε={:g} of this in each group."
 
 _NO_ROWS = np.zeros(0, dtype=np.intp)
 
@@ -67,6 +83,7 @@ class Quantiles(Part):
         column: gives :data:`GRID_STEP` of every row, where nothing is grouped: not clamped yet, NULL where missing.
         geometric: what steps stand for, where they are not even: utilities and charge are the same on any grid.
         in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
+        confidence: the level of the intervals; None where none is shown.
     """
 
     assumes_rows = True
@@ -85,6 +102,7 @@ class Quantiles(Part):
     column: str | None = None
     geometric: GeometricGrid | GradedGrid | None = None
     in_all: bool = False
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         if self.low > self.high or self.epsilon <= 0 or min(self.rows, self.groups, len(self.names)) < 1:
@@ -94,7 +112,23 @@ class Quantiles(Part):
 
     @property
     def event(self) -> Event:
-        return BoundedRange(self.epsilon, self.groups * len(self.ranks))
+        parts = Counter([*map(self.part_of, range(len(self.ranks))), *([self._end_part] * len(self.ends))])
+        many = ((part, self.groups * count) for part, count in parts.items())
+        return compose_events(BoundedRange(part * count, count) for part, count in many)
+
+    @cached_property
+    def ends(self) -> tuple[tuple[int, int], ...]:
+        """The ends of intervals that are released: the place of the rank, and -1 for the lower end, 1 for the upper."""
+        if self.confidence is None:
+            return ()
+        alone = [places[0] for places in self._places().values() if len(places) == 1]
+        open_end = {"min": -1, "max": 1}
+        return tuple((i, s) for i in alone for s in (-1, 1) if open_end.get(self.ranks[i].end or "") != s)
+
+    def _find_doubt(self, rank: WantedRank) -> float:
+        """Return the probability that one end of a rank's interval may fail with: an equal part of the doubt."""
+        assert self.confidence is not None
+        return (1 - self.confidence) / (1 if rank.end else 2)
 
     def claims(self) -> Iterator[ClaimedText]:
         claim = RowsClaim(self.rows, self.groups, self.keys, in_all=self.in_all)
@@ -132,18 +166,44 @@ class Quantiles(Part):
         return self._points if weights is None else weights.total
 
     @property
-    def part(self) -> Fraction:
-        """The epsilon of one quantile in one group."""
+    def _each(self) -> Fraction:
+        """The epsilon of one quantile in one group, with that of its interval."""
         return self.epsilon / (self.groups * len(self.ranks))
+
+    @property
+    def _end_part(self) -> Fraction:
+        """The epsilon of one end of an interval in one group."""
+        return self._each * END_SHARE
+
+    def part_of(self, place: int) -> Fraction:
+        """Return the epsilon of the choice of one quantile in one group."""
+        return self._each * (1 - END_SHARE * sum(own == place for own, _ in self.ends))
+
+    @cached_property
+    def _parts(self) -> Mapping[WantedRank, Fraction]:
+        """The least epsilon of the choice of a rank in one group."""
+        found: dict[WantedRank, Fraction] = {}
+        for place, rank in enumerate(self.ranks):
+            found[rank] = min(self.part_of(place), found.get(rank, self._each))
+        return found
 
     @property
     def inward(self) -> int:
         """The number of values by which the least and the greatest are passed, so that they stay within the data."""
-        return math.ceil(2 * self.rows / float(self.part) * math.log(self._points / float(ENDS_DOUBT)) + 0.5)
+        return math.ceil(
+            2 * self.rows / float(min(self._parts.values())) * math.log(self._points / float(ENDS_DOUBT))
+            + 0.5
+        )
 
     def rate(self, rank: WantedRank) -> Fraction:
         """Return the log-weight of one step of scaled utility."""
-        return self.part / (2 * rank.sensitivity * self.rows)
+        return self._parts.get(rank, self._each) / (2 * rank.sensitivity * self.rows)
+
+    def _find_rows_off(self, rank: WantedRank) -> int:
+        """Return the rows b by which the ends of a rank's interval are aimed beside it."""
+        rate = self._end_part / (2 * rank.sensitivity * self.rows)
+        log = math.log(self._total(rank)) - math.log(self._find_doubt(rank))
+        return math.ceil(log * (1 + 1e-9) / float(rate * rank.scale)) + BETWEEN
 
     def count_needed(self, rank: WantedRank) -> int | None:
         """Count the rows that keep the answer between the least and the greatest value; None if no number does.
@@ -193,7 +253,23 @@ class Quantiles(Part):
             columns[name] = (
                 pa.array([v for (v,) in lists], kind) if alone else pa.array(lists, pa.list_(kind))
             )
+            if alone and self.confidence is not None:
+                columns |= self._show_ends(name, places[0], steps, shown)
         return Answered(columns, self.event, self._notes())
+
+    def _show_ends(
+        self, name: str, place: int, steps: list[list[int]], shown: Callable[[int], float]
+    ) -> dict[str, pa.Array]:
+        """Return the columns of one quantile's interval, which holds its value; ends lie a grid step farther out."""
+        first = len(self.ranks)
+        at = {side: first + i for i, (own, side) in enumerate(self.ends) if own == place}
+        farther = 0 if self.whole and self.steps == 1 and self.geometric is None else 1
+        found = {}
+        for end, side, outmost, choose in (("low", -1, self.low, min), ("high", 1, self.high, max)):
+            held = [choose(row[place], row[at[side]]) if side in at else outmost for row in steps]
+            held = [min(max(step + side * farther, self.low), self.high) for step in held]
+            found[f"{name}__{end}"] = pa.array([float(shown(step)) for step in held], pa.float64())
+        return found
 
     def _places(self) -> Mapping[str, list[int]]:
         """Return the ranks of each released column, by their places."""
@@ -206,13 +282,25 @@ class Quantiles(Part):
         """Explain that there is no interval: only the error in rank is known."""
         by_error: dict[int, list[str]] = {}
         for name, places in self._places().items():
+            if self.confidence is not None and len(places) == 1:
+                continue
             off = max(math.ceil(self._bound_miss(self.ranks[i], RANK_CONFIDENCE)) for i in places)
             by_error.setdefault(off, []).append(name)
-        return tuple(note_rank_error(names, off) for off, names in by_error.items())
+        told = (note_rank_error(names, off) for off, names in by_error.items())
+        return (*told, *self._note_ends())
+
+    def _note_ends(self) -> Iterator[str]:
+        """Say of the least and the greatest value among how few rows another quantile is the better answer."""
+        for name, places in self._places().items():
+            rank = self.ranks[places[0]]
+            if len(places) == 1 and rank.end and self.confidence is not None:
+                off = math.ceil(self._bound_miss(rank, RANK_CONFIDENCE))
+                yield note_far_end(name, rank, off)
 
     def _choose(self, values: Integers, counts: Integers, entropy: Entropy) -> list[int]:
         """Choose once per rank, and sort the choices by quantile: free, and never out of order."""
         rest = (entropy, self.inward)
+        outer = [self._choose_end(values, counts, i, side, entropy) for i, side in self.ends]
         chosen = [
             choose_step(values, counts, self.low, self.high, rank, self.rate(rank), *rest, self.weights(rank))
             for rank in self.ranks
@@ -221,7 +309,17 @@ class Quantiles(Part):
         out = [0] * len(chosen)
         for i, value in zip(order, sorted(chosen), strict=True):
             out[i] = value
-        return out
+        return [*out, *outer]
+
+    def _choose_end(self, values: Integers, counts: Integers, place: int, side: int, entropy: Entropy) -> int:
+        """Choose an end of an interval, among the data with some rows more at the bound on its side."""
+        rank = self.ranks[place]
+        rate, off = self._end_part / (2 * rank.sensitivity * self.rows), self._find_rows_off(rank)
+        wanted = {None: rank.p.numerator, "min": 0, "max": rank.scale}[rank.end] * int(counts.sum())
+        target = wanted + rank.scale * (off if side > 0 else 0)
+        padded = _add_rows(values, counts, self.high if side > 0 else self.low, off)
+        weights = self.weights(rank)
+        return choose_step(*padded, self.low, self.high, rank, rate, entropy, 0, weights, target)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
         shared = f", shared by {len(self.ranks)} quantiles of one column" if len(self.ranks) > 1 else ""
@@ -230,6 +328,7 @@ class Quantiles(Part):
             f"Choose {', '.join(self._places())} among {self._points} grid points by the exponential mechanism "
             f"(ε={float(self.epsilon):g}{shared})."
         ]
+        said += [_SAY_ENDS.format(float(self._end_part))] if self.ends else []
         if self.geometric is not None:
             said.append(self.geometric.describe())
         for name, places in self._places().items():
@@ -283,6 +382,25 @@ class Quantiles(Part):
     def _expect_miss(self, rank: WantedRank, rows: int) -> float:
         """Return the mean absolute error in rank, in rows, among so many rows of a group."""
         return 1 / float(self.rate(rank) * rank.scale) + (self.inward if rank.end else 0)
+
+
+def note_far_end(name: str, rank: WantedRank, off: int) -> str:
+    """Say for how few rows the least or greatest value misses its rank by more than a tenth, and which quantile does not."""
+    side, p = ("below", "0.1") if rank.end == "min" else ("above", "0.9")
+    return (
+        f"{name} may have {off:,} rows {side} it, more than a tenth of fewer than {10 * off:,} rows: QUANTILE_CONT at {p} is "
+        "nearer to its own rank there"
+    )
+
+
+def _add_rows(values: Integers, counts: Integers, step: int, rows: int) -> tuple[Integers, Integers]:
+    """Return a histogram with more rows at its first or last grid step."""
+    if len(values) and step in (values[0], values[-1]):
+        counts = counts.copy()
+        counts[0 if step == values[0] else -1] += rows
+        return values, counts
+    place = 0 if not len(values) or step < values[0] else len(values)
+    return np.insert(values, place, step), np.insert(counts, place, rows)
 
 
 def note_rank_error(names: Sequence[str], off: float) -> str:

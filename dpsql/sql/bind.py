@@ -185,7 +185,7 @@ def _plan(binder: StatementBinder, tree: exp.Expr, text: str, kept: list[NamedRe
         text, tuple(binder.blocks), finish, columns, tuple(binder.public), tuple(intervals), confidence,
         tuple(dict.fromkeys([*binder.notes, *missing])), tuple(binder.adjustments), direct,
         limits=tuple(dict.fromkeys(binder.limits)), shared=tuple(binder.shared),
-        traced=traced, size=binder.written.size, widths=tuple(windows.widths.values()),
+        traced=traced, ranged=tuple(binder.ranged), size=binder.written.size, widths=tuple(windows.widths.values()),
         window_errors=tuple(windows.named.values()),
         spreads=tuple(
             (name, width)

@@ -150,7 +150,7 @@ def test_rate_shares_epsilon_among_quantiles_and_groups() -> None:
         rows=3,
         groups=5,
     )
-    assert part.part == Fraction(1, 10)
+    assert part.part_of(0) == part.part_of(1) == Fraction(1, 10)
     assert part.rate(part.ranks[0]) == Fraction(1, 10) / (2 * 3 * 3)
     assert part.rate(part.ranks[1]) == Fraction(1, 10) / (2 * 2 * 3)
     assert part.event == BoundedRange(Fraction(1), 10)

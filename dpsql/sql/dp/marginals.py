@@ -76,7 +76,7 @@ class JointBlock(NoisyBlock):
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Cross the values of all keys, each with a group for the rows beyond them where there may be such."""
         placed, queries, origins = [], [], []
-        nullable = False
+        nullable, ranged = False, frozenset[str]()
         for key, pair in zip(keys, typed, strict=True):
             own = find_public_groups(self, [pair], self.range_groups())
             if own is None or own.size is None:
@@ -87,6 +87,7 @@ class JointBlock(NoisyBlock):
             self.sizes.append(own.size + beyond)
             self.others.append(beyond)
             nullable = nullable or beyond or own.nullable
+            ranged |= own.ranged
             origins.append(own.origin)
             query = own.sql
             if beyond:
@@ -104,7 +105,8 @@ class JointBlock(NoisyBlock):
         crossed = " CROSS JOIN ".join(f"({query}) AS d{i}" for i, query in enumerate(queries))
         names = ", ".join(key.name for key in placed)
         origin = " and ".join(dict.fromkeys(origins))
-        self.domain = PublicGroups(f"SELECT {names} FROM {crossed}", whole, origin, nullable)
+        domain = f"SELECT {names} FROM {crossed}"
+        self.domain = PublicGroups(domain, whole, origin, nullable, ranged=ranged)
         self.keys = dict(zip(self.keys, placed, strict=True))
         return tuple(placed)
 

@@ -14,6 +14,7 @@ from dpsql.errors import PrivacyError
 from dpsql.mechanisms.aggregation import Aggregation, Part, Together
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.cut_report import CUT_SHARE
+from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.noise_reduction import NoiseReducedAggregation
 from dpsql.mechanisms.strategies import TREE
 from dpsql.privacy.amounts import Amount
@@ -42,11 +43,14 @@ from dpsql.sql.parse.dialect import join_word, privacy_error, to_sql
 from dpsql.sql.parse.options import Call, Options, call_of, refuse_equals
 from dpsql.sql.relations.relation import INTERNAL
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection, name_unit
+from dpsql.sql.relations.window_sums import WindowFinder
 
 NOISY_AGGREGATES: dict[str, Callable[[AggregateCall], Aggregate]] = {**MOMENTS, **OWN_QUERIES}
 """Every noisy aggregate: to add one is to add a row to one of the two."""
 
 
+_SOME_SHOWN = "those that differ from a group without rows appear"
+_STEPS_SHOWN = "all of them appear, since a window goes by their order"
 _CLOSE = 1 - Fraction(1, 10**7)
 """The part of its amount that a block must use at least."""
 
@@ -112,6 +116,34 @@ class NoisyBlock(AggregatingBlock):
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
         self.bind_clauses()
+        self.binder.when_whole.append(self._show_filled)
+
+    def _show_filled(self, tree: exp.Expr) -> None:
+        """Show, of groups that a range makes, those that differ from a group without rows.
+
+        A window in the order of such a key needs all steps, and cells of grouping sets add up only where all are there.
+        """
+        there = any(block.name == self.name for block in self.binder.blocks)
+        if self.domain is None or not self._hides() or not there:
+            return
+        ranged = self.domain.ranged
+        if not WindowFinder(tree, self.name, ranged, frozenset()).has_ordered(ranged):
+            keys = tuple(key.name for key, _ in self.key_types if key.name in ranged)
+            self.binder.ranged.append(RangedGroups(self.name, keys))
+            return
+        self.binder.blocks[:] = [
+            replace(
+                block, sentences=tuple(line.replace(_SOME_SHOWN, _STEPS_SHOWN) for line in block.sentences)
+            )
+            if block.name == self.name
+            else block
+            for block in self.binder.blocks
+        ]
+
+    def _hides(self) -> bool:
+        """Return whether groups of ranges that look empty are left out where no window needs them."""
+        every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or bool(self.within)
+        return self.domain is not None and bool(self.domain.ranged) and not every
 
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""
@@ -420,7 +452,7 @@ class NoisyBlock(AggregatingBlock):
             )  # fmt: skip
         keys = self.exact.names
         parts: tuple[Part, ...] = (
-            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups),
+            *quantile_parts(self.exact, keys, dealt, self.per_unit_groups, self.confidence),
             *(a.part(epsilon) for a, epsilon in dealt if a.part is not None),
         )
         if self.options.get("report_cut") and share.apart is not None:
@@ -454,7 +486,9 @@ class NoisyBlock(AggregatingBlock):
         own = [(a, amount) for a, amount in zip(aggregates, share.amounts, strict=False) if a.formula is None]
 
         def price(dealt: list[tuple[Aggregate, Fraction]]) -> Event:
-            quantiles = quantile_parts(self.exact, self.exact.names, dealt, self.per_unit_groups)
+            quantiles = quantile_parts(
+                self.exact, self.exact.names, dealt, self.per_unit_groups, self.confidence
+            )
             parts = (a.part(epsilon) for a, epsilon in dealt if a.part is not None)
             return compose_events(part.event for part in (*quantiles, *parts))
 
@@ -482,7 +516,8 @@ class NoisyBlock(AggregatingBlock):
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
         if self.domain is not None:
-            shown = f"Groups are public ({self.domain.origin}): all of them appear"
+            which = _SOME_SHOWN if self._hides() else "all of them appear"
+            shown = f"Groups are public ({self.domain.origin}): {which}"
         if self.caps is not None:
             return (*said, f"{shown}.")
         if (shared := self.exact.shared_rows) is not None:

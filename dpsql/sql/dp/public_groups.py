@@ -146,7 +146,10 @@ def _find(block: AggregatingBlock, keys: Pairs, ranges: bool) -> PublicGroups | 
     origin = " and ".join(dict.fromkeys([*origins, *(f"the rows of {table}" for table in known.kept)]))
     size = None if size is None else max(1, size)
     complete = all(part.complete for part in parts)
-    return PublicGroups(f"SELECT {names} FROM {sources}", size, origin, nullable, complete, tuple(left_out))
+    made = (part for part in parts if any(values.ranged for values in part.places.values()))
+    ranged = frozenset(key.name for part in made for key, _ in part.keys)
+    query = f"SELECT {names} FROM {sources}"
+    return PublicGroups(query, size, origin, nullable, complete, tuple(left_out), ranged)
 
 
 def _left_out(part: KeyGroup) -> Iterator[str]:

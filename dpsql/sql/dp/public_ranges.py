@@ -63,6 +63,8 @@ class Values:
             return replace(self, source=source, size=size, missing=True)
         value = f"CASE WHEN i < {self.size} THEN {self.value} END"
         return replace(self, source=f"range({size}) AS s(i)", value=value, size=size, missing=True)
+    ranged: bool = False
+    """True where bounds make the values: many of them may have no rows."""
 
     @property
     def sql(self) -> str:
@@ -88,8 +90,9 @@ def _counted(
         return None
     number = f"CAST(i AS BIGINT) + ({low})" if low else "CAST(i AS BIGINT)"
     return Values(
-        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic
-    )
+        name, f"range({size}) AS s(i)", size, origin, value.format(i=number), step=step, cyclic=cyclic,
+        ranged=True,
+    )  # fmt: skip
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
@@ -109,9 +112,8 @@ def list_days(name: str, typed: Typed, columns: list[exp.Column]) -> Values | No
     day = f"CAST(CAST('{start.isoformat()}' AS DATE) + CAST(i AS INTEGER) AS {kind})"
     size = last - first + 1
     origin = "the days that the policy declares"
-    return Values(
-        name, f"range({size}) AS s(i)", size, origin, day, step="DAY" if kind == "TIMESTAMP" else ""
-    )
+    step = "DAY" if kind == "TIMESTAMP" else ""
+    return Values(name, f"range({size}) AS s(i)", size, origin, day, step=step, ranged=True)
 
 
 def list_range(name: str, typed: Typed, columns: list[exp.Column]) -> Values | None:

@@ -133,7 +133,13 @@ def _quantile(asked: AggregateCall) -> Aggregate:
     points = grid.high - grid.low + 1 if graded is None else graded.last - graded.first + 1
     said = f"{many}among {points} grid points, bounds {origin}"
     request = QuantileRequest(y, narrow, grid, ranks, whole, graded)
-    return asked.make(kind + "[]" * (len(ranks) > 1), said, quantile=request, shown=back)
+    return asked.make(
+        kind + "[]" * (len(ranks) > 1),
+        said,
+        quantile=request,
+        shown=back,
+        intervals=len(ranks) == 1 and back is None,
+    )
 
 
 def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedRank, ...]) -> Aggregate:
@@ -156,11 +162,12 @@ def _unbounded_quantile(asked: AggregateCall, typed: Typed, ranks: tuple[WantedR
         return Quantiles(
             query, exact.names, names, ranks, -grid.last, grid.last, epsilon, exact.rows_per_unit, asked.groups,
             whole=whole, geometric=grid, in_all=exact.budgeted,
+            confidence=asked.block.options.confidence if len(ranks) == 1 else None,
         )  # fmt: skip
 
     kind = ("BIGINT" if whole else "DOUBLE") + "[]" * (len(ranks) > 1)
     said = f"{asked.source()} among the {2 * grid.last + 1} points of a geometric grid"
-    return asked.make(kind, said, part=part, intervals=False)
+    return asked.make(kind, said, part=part, intervals=len(ranks) == 1)
 
 
 _MAX_QUANTILES = 1000
@@ -228,7 +235,11 @@ _Points = tuple[str, str, grids.Grid, bool, GradedGrid | None]
 
 
 def quantile_parts(
-    exact: Exact, keys: tuple[str, ...], asked: Sequence[tuple[Aggregate, Fraction]], groups: int
+    exact: Exact,
+    keys: tuple[str, ...],
+    asked: Sequence[tuple[Aggregate, Fraction]],
+    groups: int,
+    confidence: float,
 ) -> tuple[Quantiles, ...]:
     """Return one part for each column asked about: its quantiles share the histogram and the sum of their shares."""
     by_column: dict[_Points, list[tuple[str, WantedRank, Fraction]]] = {}
@@ -243,10 +254,11 @@ def quantile_parts(
         if graded is not None:
             low, high, each = graded.first, graded.last, Fraction(1)
         names, ranks, shares = zip(*items, strict=True)
+        bars = any(item.intervals for item, _ in asked if item.name in names)
         parts.append(
             Quantiles(
                 query, keys, names, ranks, low, high, sum(shares, Fraction(0)), exact.rows_per_unit, groups,
-                each, whole, values, graded, exact.budgeted,
+                each, whole, values, graded, exact.budgeted, confidence if bars else None,
             )
         )  # fmt: skip
     return tuple(parts)

@@ -55,6 +55,8 @@ class PublicGroups:
     """True where no row has other values than those of the groups: truths, and outcomes of a CASE that are written out."""
     left_out: tuple[str, ...] = ()
     """Names of the keys that may be NULL without a group for that."""
+    ranged: frozenset[str] = frozenset()
+    """The keys that bounds make: an answer shows those of their groups that differ from a group without rows."""
 
     def holds(
         self, values: Sequence[str], keys: Sequence[GroupKey], alias: str, groups: str | None = None

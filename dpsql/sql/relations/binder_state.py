@@ -11,7 +11,7 @@ from typing import Any
 
 from dpsql.sql.relations.catalog import Binder
 
-LISTS = ("blocks", "notes", "limits", "adjustments", "when_whole", "ordered_releases")
+LISTS = ("blocks", "notes", "limits", "adjustments", "ranged", "when_whole", "ordered_releases")
 """The lists of a binder that grow with its blocks."""
 DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_values")
 """The dicts that do."""

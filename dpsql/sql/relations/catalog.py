@@ -21,6 +21,7 @@ from dpsql.engine.base import Engine
 from dpsql.errors import BindError, EngineError, Error, PolicyError, Span, did_you_mean
 from dpsql.mechanisms.base import Operator
 from dpsql.mechanisms.consistency import Consistent
+from dpsql.mechanisms.empty_groups import RangedGroups
 from dpsql.mechanisms.subsample.blocks import RegisteredFunction
 from dpsql.plan import Input, PrivateBlock
 from dpsql.policy.model import Column, Policy, Table
@@ -377,6 +378,8 @@ class Binder(ABC):
     limits: list[str] = field(default_factory=list)
     """Sentences of EXPLAIN on what of a unit's rows counts."""
     adjustments: list[Consistent] = field(default_factory=list)
+    ranged: list[RangedGroups] = field(default_factory=list)
+    """The blocks with groups that a range makes, of which an answer shows some."""
     intervals: dict[str, ShownEnds] = field(default_factory=dict)
     """Columns with intervals, by the name of the release."""
     noise_steps: dict[str, dict[str, Fraction]] = field(default_factory=dict)

@@ -167,6 +167,18 @@ class WindowFinder:
         name = self.trace(select, inner)
         return (name, factor, cast or self._cast) if name in self.values else None
 
+    def has_ordered(self, keys: Collection[str]) -> bool:
+        """Return whether a window of the statement goes by the order of one of these keys."""
+        for select in self.tree.find_all(exp.Select):
+            orders = [
+                node.args.get("order") for node in (*_list_own(select), *(select.args.get("windows") or []))
+                if isinstance(node, exp.Window)
+            ]  # fmt: skip
+            columns = (found for order in orders if order is not None for found in order.find_all(exp.Column))
+            if any(self.trace(select, found, strict=False) in keys for found in columns):
+                return True
+        return False
+
     def _read_key(self, select: exp.Select, node: exp.Expr) -> str | None:
         name = self.trace(select, node) if isinstance(node, exp.Column) else None
         return name if name in self.keys else None

@@ -6,7 +6,6 @@ Would cost ε=0.1; ε=10 of ε=10 left. Nothing has been spent and no private da
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 100 (ε=0.1); within ±300 with 0.95 probability.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Small keys are summed in memory: same result, faster.
-Expected absolute error: n ±100.
 
 Expected error, with 0.95 probability, at other epsilons:
       ε=0.01   ε=0.02   ε=0.05   [ε=0.1]   ε=0.2   ε=0.5   ε=1
@@ -18,9 +17,8 @@ SELECT WITH DP OPTIONS (epsilon = 1) ward, AVG(amount) AS mean FROM visits GROUP
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in one group; rows whose patient_id is NULL count nowhere.
 2. Groups are public (declared by the policy): all of them appear; one patient_id counts in at most 3 of them.
-3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
+3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total of the values less 250 with discrete Laplace noise of scale 15000 (ε=0.5, over 3 groups); within ±55333.2 with 0.975 probability. Divided by a count with discrete Laplace noise of scale 60 (ε=0.5, over 3 groups); within ±221.333 with 0.975 probability.
 4. Small keys are summed in memory: same result, faster.
-Expected absolute error (rows spread evenly between the bounds): mean ±16.77 of 1,000 rows, ±1.677 of 10,000, ±0.1677 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                            ε=0.1    ε=0.2    ε=0.5    [ε=1]       ε=2       ε=5
@@ -38,7 +36,6 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 5. Noise: AUTO takes Laplace noise: its expected error is 0.52 times that of Gaussian noise of ε=0.5, δ=5e-07.
 6. groups are selected by their number of units (optimal at Rényi order 41.6 for 3 groups of a unit together, ε=0.5, δ=1e-06): a group appears with probability 1.7e-07 from 1 unit, above one half from 61, above 0.999 from 99; smaller groups are left out
-Expected absolute error: n ±60.
 
 Expected error, with 0.95 probability, at other epsilons:
        ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -50,7 +47,6 @@ SELECT WITH DP OPTIONS (epsilon = 1) SUM(bid) AS total FROM bids
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each row of bids is protected.
 2. total: add bid, held to [0, 10] (from the policy); one row moves this by at most 10 in all. The sum has discrete Laplace noise of scale 10 (ε=1); within ±29.96 with 0.95 probability.
-Expected absolute error: total ±10.
 
 Expected error, with 0.95 probability, at other epsilons:
            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2     ε=5
@@ -66,7 +62,6 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 5. Gaussian noise is calibrated once for all of its numbers together (ε=1, δ=1e-06, by the analytic formula): each has noise for what one patient_id moves it by.
 6. Small keys are summed in memory: same result, faster.
-Expected absolute error: n ±47.67, total ±23 840.
 
 Expected error, with 0.95 probability, at other epsilons:
              ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
@@ -81,19 +76,19 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 2. Groups are private: each is shown by the number of its privacy units; one patient_id counts in at most 3 of them.
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 186.219 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±365 with 0.95 probability.
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has rounded Gaussian noise of deviation 93109.7 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±182492 with 0.95 probability.
-5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total about 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
+5. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together. A total of the values less 250 with rounded Gaussian noise of deviation 65838.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±147571 with 0.975 probability. Divided by a count with rounded Gaussian noise of deviation 263.354 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±590.282 with 0.975 probability.
 6. r: CORR from 6 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in one group weigh less, and count as 10 together.
 7. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 8. Noise: AUTO takes Gaussian noise of ε=0.8, δ=5e-07: its expected error is 0.54 times that of Laplace noise.
 9. groups are selected by their number of units (optimal at Rényi order 107 for 3 groups of a unit together, ε=0.2, δ=5e-07): a group appears with probability 8.3e-08 from 1 unit, above one half from 149, above 0.999 from 241; smaller groups are left out
 10. Gaussian noise is calibrated once for all of its numbers together (ε=0.8, δ=5e-07, by the analytic formula): each has noise for what one patient_id moves it by.
 11. r: a sum of products with rounded Gaussian noise of deviation 6.84214e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1.80513e+07 with 0.9917 probability.
-12. r: a total about 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
-13. r: a total about 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
+12. r: a total of the values less 60 with rounded Gaussian noise of deviation 27368.5 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±72205.3 with 0.9917 probability.
+13. r: a total of the values less 250 with rounded Gaussian noise of deviation 114036 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±300855 with 0.9917 probability.
 14. r: a sum of squares with rounded Gaussian noise of deviation 1.64211e+06 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±4.33232e+06 with 0.9917 probability.
 15. r: a sum of squares with rounded Gaussian noise of deviation 2.85089e+07 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±7.52138e+07 with 0.9917 probability.
 16. r: and a count with rounded Gaussian noise of deviation 456.142 (jointly ε=0.8, δ=5e-07, over 3 groups); within ±1203.42 with 0.9917 probability.
-Expected absolute error (rows spread evenly between the bounds): n ±148.6; total ±74 290; mean ±58.73 of 1,000 rows, ±5.873 of 10,000, ±0.5873 of 100,000; r ±1 of 1,000 rows, ±0.1365 of 10,000, ±0.01365 of 100,000.
+Expected absolute error (rows spread evenly between the bounds): r ±1 of 1,000 rows, ±0.1365 of 10,000, ±0.01365 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                                ε=0.1      ε=0.2      ε=0.5      [ε=1]       ε=2       ε=5
@@ -111,7 +106,6 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Noise: AUTO takes Laplace noise: only a delta in the statement's own OPTIONS allows Gaussian noise.
 5. Small keys are summed in memory: same result, faster.
-Expected absolute error: n ±9.983.
 
 Expected error, with 0.95 probability, at other epsilons:
       ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -126,7 +120,6 @@ Would cost ε=1 (ε=0.1 of it tells what caps and bounds cut); ε=10 of ε=10 le
 3. n: count the rows; one patient_id moves this by at most 10 in one group; rows of one patient_id beyond 10 are missing. The count has discrete Laplace noise of scale 66.6667 (ε=0.45, over 3 groups); within ±200 with 0.95 probability.
 4. total: add amount, held to [0, 500] (from the policy); one patient_id moves this by at most 5000 in one group; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 33333.3 (ε=0.45, over 3 groups); within ±99857.7 with 0.95 probability.
 5. What caps and bounds cut is told in notes, for ε=0.1 of the whole: rows beyond 10 of one patient_id in one group (±1 800); amount beyond [0, 500], added up (±899 000), with 0.95 probability. Of one patient_id no more counts than the caps let it add.
-Expected absolute error: n ±66.66, total ±33 330.
 
 Expected error, with 0.95 probability, at other epsilons:
              ε=0.1      ε=0.2      ε=0.5     [ε=1]       ε=2       ε=5
@@ -147,7 +140,6 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 2. total: add LEAST(amount, 100) - 10, held to [-10, 90] (from the policy); one patient_id moves this by at most 900 in all; what the sum of one patient_id has beyond is missing. The sum has discrete Laplace noise of scale 900 (ε=1); within ±2696.16 with 0.95 probability.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Small keys are summed in memory: same result, faster.
-Expected absolute error: total ±900.
 
 Expected error, with 0.95 probability, at other epsilons:
             ε=0.1     ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
@@ -162,8 +154,8 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 3. c: COVAR_POP from 4 noisy moments, age held to [0, 120] (from the policy) and amount held to [0, 500] (from the policy); the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together.
 4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 5. c: a sum of products with discrete Laplace noise of scale 1.2e+06 (ε=0.125); within ±5.25843e+06 with 0.9875 probability.
-6. c: a total about 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
-7. c: a total about 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
+6. c: a total of the values less 60 with discrete Laplace noise of scale 4800 (ε=0.125); within ±21033.7 with 0.9875 probability.
+7. c: a total of the values less 250 with discrete Laplace noise of scale 20000 (ε=0.125); within ±87640.5 with 0.9875 probability.
 8. c: and a count with discrete Laplace noise of scale 80 (ε=0.125); within ±350.562 with 0.9875 probability.
 Expected absolute error (rows spread evenly between the bounds): h ±19.99; c ±1 500 of 1,000 rows, ±150 of 10,000, ±15 of 100,000.
 
@@ -198,7 +190,7 @@ Would cost at most ε=1; ε=10 of ε=10 left. Nothing has been spent and no priv
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. ±100 at 0.95 confidence takes ε=0.29809. The count has discrete Laplace noise of scale 33.5469 (ε=0.29809); within ±100 with 0.95 probability.
 3. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than 10 rows in all weigh less, and count as 10 together. Noise is reduced step by step until every interval ends within 100 of its value, at 0.95 confidence, or ε=0.70191 is used up. Sums of ε are charged what was used, rules for many statements the stages that were begun.
 4. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-Expected absolute error: n ±33.54, mean ±33.38.
+Expected absolute error: mean ±33.38.
 
 Expected error, with 0.95 probability, at other epsilons:
        ε=0.1   ε=0.2   ε=0.5   [ε=1]   ε=2   ε=5
@@ -219,22 +211,23 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
 2. spread: the upper quartile less the lower one, of age held to [0, 120] (from the policy). k is at most 623.3, with 0.95 probability; no delta is needed, and it is never NULL.
 3. middle: the mean without the lowest and the highest 0.1 of the rows, of age held to [0, 120] (from the policy). k is at most 1122, with 0.95 probability; no delta is needed, and it is never NULL.
-4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 311.7 rows, with 0.95 probability. From 2042 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+4. median(age): among 121 grid points, bounds from the policy. The value that 0.5 of the rows lie below, within 415.5 rows, with 0.95 probability. From 2723 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 5. mode(ward): choose among the 3 public values of ward by how many rows have each. At most 163.8 rows behind the most frequent value, with 0.95 probability.
 6. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
-7. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
+7. median(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±19.2 / ±1.92 / ±0.192; PTR (δ=1e-07) NULL / NULL / exact; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 8. iqr(age), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR (δ=1e-07) NULL / NULL / ±60; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 9. trimmed_mean(age, 0.1), three ways at 0.95, for 1,000 / 10,000 / 100,000 rows spread evenly between the bounds (both are assumed): inverse sensitivity ±14.4 / ±1.44 / ±0.144; PTR takes it as AVG with trim, and how far off only the data tell; noise for the whole range ±1.44e+03, more than the bounds are apart, however many rows there are.
 10. mode(ward), three ways at 0.95: inverse sensitivity, at most 163.8 rows behind the most frequent value; PTR (δ=1e-07), exact from a lead of 730 rows, else NULL; noise on each count, at most 327.5 rows behind.
 11. Choose median(age) among 121 grid points by the exponential mechanism (ε=0.25).
-12. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-13. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
-14. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
-Expected absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000.
+12. Each end of an interval is a choice of its own, which takes ε=0.03125 of this in each group.
+13. Choose iqr(age) (the upper quartile less the lower one) among 121 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+14. Choose trimmed_mean(age, 0.1) (the mean without the lowest and the highest 0.1 of the rows) among 61441 public answers by inverse sensitivity (ε=0.25): each weighs exp(-0.0125 k), where k is how many rows would have to come or go for the exact answer to reach it.
+15. Choose mode(ward) among 3 public values by the exponential mechanism (ε=0.25).
+Expected absolute error (rows spread evenly between the bounds): spread ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; middle ±4.8 of 1,000 rows, ±0.48 of 10,000, ±0.048 of 100,000; median(age) ±6.4 of 1,000 rows, ±0.64 of 10,000, ±0.064 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                            ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  median(age), in rows    ±3 117   ±1 558   ±623.3   ±311.7   ±155.8   ±62.33
+  median(age), in rows    ±4 155   ±2 078   ±831.1   ±415.5   ±207.8   ±83.11
   spread, in rows         ±6 233   ±3 117   ±1 247   ±623.3   ±311.7   ±124.7
   middle, in rows        ±11 220   ±5 609   ±2 243   ±1 122   ±560.9   ±224.3
   mode(ward), in rows     ±1 638   ±818.9   ±327.5   ±163.8   ±81.89   ±32.75
@@ -296,14 +289,15 @@ SELECT WITH DP OPTIONS (epsilon = 1) QUANTILE_CONT(weight, 0.9, contribution_bou
 ----
 Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data were read.
 1. Each patient_id in visits is protected, with at most 10 rows in all; rows whose patient_id is NULL count nowhere.
-2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 272.9 rows, with 0.95 probability. From 5921 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
+2. q: weight among the 192513 points of a geometric grid. The value that 0.9 of the rows lie below, within 363.9 rows, with 0.95 probability. From 7894 rows on, it falls outside the data with a chance of at most 1e-09; with fewer it may fall anywhere between the bounds.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Choose quantile_cont(weight, 0.9) among 192513 grid points by the exponential mechanism (ε=1).
-5. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
+5. Each end of an interval is a choice of its own, which takes ε=0.125 of this in each group.
+6. The points lie a part 2^-10 of their size apart, up to 2^64 of either sign: no bounds are needed.
 
 Expected error, with 0.95 probability, at other epsilons:
-                ε=0.1    ε=0.2    ε=0.5    [ε=1]      ε=2      ε=5
-  q, in rows   ±2 729   ±1 365   ±545.9   ±272.9   ±136.5   ±54.59
+                ε=0.1    ε=0.2    ε=0.5    [ε=1]    ε=2      ε=5
+  q, in rows   ±3 639   ±1 820   ±727.9   ±363.9   ±182   ±72.79
 ====
 -- case: the mean of the values in the middle
 EXPLAIN SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) AVG(amount) AS a, STDDEV(age, trim => 0.01) AS s, AVG(age, local_sensitivity => 0.5) AS p FROM visits
@@ -369,7 +363,6 @@ Would cost μ=0.5; μ=1 of μ=1 left. It uses 25% of the gdp rule. Nothing has b
 2. n: count the rows; one patient_id moves this by at most 10 in all; rows of one patient_id beyond 10 are missing. The count has rounded Gaussian noise of deviation 20 (μ=0.5); within ±39 with 0.95 probability.
 3. What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and max_rows_contributed = 20 lets more count, with more noise.
 4. Small keys are summed in memory: same result, faster.
-Expected absolute error: n ±15.96.
 
 Expected error, with 0.95 probability, at other mu:
       μ=0.05   μ=0.1   μ=0.25   [μ=0.5]
@@ -386,10 +379,10 @@ Would cost ε=1; ε=10 of ε=10 left. Nothing has been spent and no private data
 4. mean: average amount, held to [0, 500] (from the policy), as a noisy sum over a noisy count; the rows of a privacy unit with more than the cap weigh less, and count as many together.
 5. max_rows_contributed is found privately among 1, 2, 4, 8, ..., 1048576, by ABOVE_THRESHOLD (ε=0.25): it climbs as long as more than about 8 units have rows beyond the cap.
 6. With max_rows_contributed = 1: count_star(): the count has discrete Laplace noise of scale 2.66667 (ε=0.375); within ±8 with 0.95 probability.
-7. With max_rows_contributed = 1: avg(amount): a total about 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
+7. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with discrete Laplace noise of scale 1333.33 (ε=0.1875); within ±4918.51 with 0.975 probability.
 8. With max_rows_contributed = 1: avg(amount): divided by a count with discrete Laplace noise of scale 5.33333 (ε=0.1875); within ±19.674 with 0.975 probability.
 9. Noise grows with max_rows_contributed.
-Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): n ±2.605; mean ±1.491 of 1,000 rows, ±0.1491 of 10,000, ±0.01491 of 100,000.
+Expected absolute error, with caps of 1 (noise grows in proportion to those that are found): n ±2.605.
 
 Expected error, with 0.95 probability, at other epsilons:
                                                            ε=0.1     ε=0.2     ε=0.5      [ε=1]        ε=2        ε=5
@@ -449,20 +442,20 @@ Would cost ε=1, δ=1e-06; ε=10 of ε=10 left. Nothing has been spent and no pr
 16. With max_rows_contributed = 1: sum(amount): the sum has rounded Gaussian noise of deviation 7173.64 (jointly ε=0.875, δ=1e-06); within ±14060.1 with 0.95 probability.
 17. With max_rows_contributed = 1: sum(age): the sum has rounded Gaussian noise of deviation 1721.67 (jointly ε=0.875, δ=1e-06); within ±3374 with 0.95 probability.
 18. With max_rows_contributed = 1: sum(week): the sum has rounded Gaussian noise of deviation 760.406 (jointly ε=0.875, δ=1e-06); within ±1490 with 0.95 probability.
-19. With max_rows_contributed = 1: avg(amount): a total about 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
+19. With max_rows_contributed = 1: avg(amount): a total of the values less 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±8806.84 with 0.975 probability.
 20. With max_rows_contributed = 1: avg(amount): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
-21. With max_rows_contributed = 1: avg(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
+21. With max_rows_contributed = 1: avg(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2113.64 with 0.975 probability.
 22. With max_rows_contributed = 1: avg(age): divided by a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±35.2274 with 0.975 probability.
-23. With max_rows_contributed = 1: avg(week): a total about 27 with rounded Gaussian noise of deviation 527.543 (jointly ε=0.875, δ=1e-06); within ±1182.44 with 0.975 probability.
+23. With max_rows_contributed = 1: avg(week): a total of the values less 27 with rounded Gaussian noise of deviation 527.543 (jointly ε=0.875, δ=1e-06); within ±1182.44 with 0.975 probability.
 24. With max_rows_contributed = 1: avg(week): divided by a count with rounded Gaussian noise of deviation 20.2901 (jointly ε=0.875, δ=1e-06); within ±45.4783 with 0.975 probability.
 25. With max_rows_contributed = 1: var_pop(amount): a sum of squares with rounded Gaussian noise of deviation 1.55314e+06 (jointly ε=0.875, δ=1e-06); within ±3.71818e+06 with 0.9833 probability.
-26. With max_rows_contributed = 1: var_pop(amount): a total about 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±9406.34 with 0.9833 probability.
+26. With max_rows_contributed = 1: var_pop(amount): a total of the values less 250 with rounded Gaussian noise of deviation 3929.16 (jointly ε=0.875, δ=1e-06); within ±9406.34 with 0.9833 probability.
 27. With max_rows_contributed = 1: var_pop(amount): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 28. With max_rows_contributed = 1: var_pop(age): a sum of squares with rounded Gaussian noise of deviation 89460.8 (jointly ε=0.875, δ=1e-06); within ±214167 with 0.9833 probability.
-29. With max_rows_contributed = 1: var_pop(age): a total about 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
+29. With max_rows_contributed = 1: var_pop(age): a total of the values less 60 with rounded Gaussian noise of deviation 942.999 (jointly ε=0.875, δ=1e-06); within ±2257.52 with 0.9833 probability.
 30. With max_rows_contributed = 1: var_pop(age): and a count with rounded Gaussian noise of deviation 15.7167 (jointly ε=0.875, δ=1e-06); within ±37.6254 with 0.9833 probability.
 31. Noise grows with max_rows_contributed.
-Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; avg(amount) ±3.505 of 1,000 rows, ±0.3505 of 10,000, ±0.03505 of 100,000; avg(age) ±0.8412 of 1,000 rows, ±0.08412 of 10,000, ±0.008412 of 100,000; avg(week) ±0.4706 of 1,000 rows, ±0.04706 of 10,000, ±0.004706 of 100,000; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
+Expected absolute error (rows spread evenly between the bounds), with caps of 1 (noise grows in proportion to those that are found): count_star() ±11.45; sum(amount) ±5 724; sum(age) ±1 374; sum(week) ±606.7; var_pop(amount) ±1 468 of 1,000 rows, ±146.8 of 10,000, ±14.68 of 100,000; var_pop(age) ±84.54 of 1,000 rows, ±8.454 of 10,000, ±0.8454 of 100,000.
 
 Expected error, with 0.95 probability, at other epsilons:
                                                                    ε=0.1     ε=0.2      ε=0.5      [ε=1]        ε=2         ε=5

@@ -533,7 +533,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(weight, contribution_bounds_per_row 
 ----
 columns: m
 cost: ε=1
-block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a mu, in equal parts of its square
@@ -551,8 +551,8 @@ note: values are clamped: amount to [0, 500]
 SELECT WITH DP OPTIONS (rho = 0.01, noise = LAPLACE) COUNT(*) AS n, MEDIAN(age) AS middle FROM visits
 ----
 columns: n, middle
-cost: ε=0.301733148
-block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "5001389/25000000", "kind": "bounded_range"}], "kind": "composed"}
+cost: ε=0.361296672
+block: Together {"events": [{"count": 1, "epsilon": "25419397/250000000", "kind": "discrete_laplace", "sensitivity": 10}, {"count": 1, "epsilon": "194714313/1000000000", "kind": "bounded_range"}, {"count": 2, "epsilon": "64904771/1000000000", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: a cap on rows that is found
@@ -618,4 +618,4 @@ SELECT WITH DP OPTIONS (epsilon = 1, max_rows_contributed = AUTO) ward, MEDIAN(a
 ----
 columns: ward, m, s
 cost: ε=1
-block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "3/8", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}
+block: CapSearch {"events": [{"epsilon1": "1/8", "epsilon2": "1/8", "hits": null, "kind": "sparse_vector", "max_hits": 1, "refresh": false}, {"count": 1, "epsilon": "9/32", "kind": "bounded_range"}, {"count": 2, "epsilon": "3/32", "kind": "bounded_range"}, {"count": 1, "epsilon": "9/160", "kind": "discrete_laplace", "sensitivity": 1}, {"count": 1, "epsilon": "51/160", "kind": "discrete_laplace", "sensitivity": 1073741824}], "kind": "composed"}

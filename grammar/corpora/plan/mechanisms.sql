@@ -95,7 +95,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(age), TRIMMED_MEAN(amount, 0.1) AS 
 ----
 columns: iqr(age), t, median(age), quantile_disc(age, 0.9), mode(ward), quantile_cont(age, [0.5])
 cost: ε=1
-block: Together {"events": [{"count": 2, "epsilon": "1/3", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
+block: Together {"events": [{"count": 2, "epsilon": "1/4", "kind": "bounded_range"}, {"count": 4, "epsilon": "1/12", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/8", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/24", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}, {"count": 1, "epsilon": "1/6", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: stable answers by public groups
@@ -125,7 +125,7 @@ SELECT WITH DP OPTIONS (epsilon = 1) MEDIAN(age) AS middle FROM visits
 ----
 columns: middle
 cost: ε=1
-block: Together {"count": 1, "epsilon": "1", "kind": "bounded_range"}
+block: Together {"events": [{"count": 1, "epsilon": "3/4", "kind": "bounded_range"}, {"count": 2, "epsilon": "1/4", "kind": "bounded_range"}], "kind": "composed"}
 note: at most 10 rows of one patient_id count: what is beyond is missing
 ====
 -- case: bounds found privately

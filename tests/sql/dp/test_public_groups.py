@@ -18,6 +18,8 @@ d = { bounds = [2020-01-01, 2024-12-31] }
 ts = { bounds = [2020-01-01, 2024-12-31] }
 """)
 
+_ALL = "OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
+
 
 @pytest.fixture(scope="module")
 def con() -> duckdb.DuckDBPyConnection:
@@ -143,7 +145,7 @@ def test_private_conditions_and_filters_leave_no_group_out(session: dpsql.Sessio
 
 def test_a_time_within_a_day_keeps_the_day(session: dpsql.Session) -> None:
     found = session.sql(
-        "SELECT ts::DATE AS day, COUNT(*) FROM v WHERE ts > TIMESTAMP '2020-01-05 12:00' AND ts < '2020-01-06 09:00' GROUP BY 1"
+        f"SELECT WITH DP {_ALL} ts::DATE AS day, COUNT(*) FROM v WHERE ts > TIMESTAMP '2020-01-05 12:00' AND ts < '2020-01-06 09:00' GROUP BY 1"
     )
     assert [str(row[0]) for row in sorted(found.fetchall())] == ["2020-01-05", "2020-01-06"]
     found = session.sql("SELECT ts::DATE, COUNT(*) FROM v WHERE date_part('hour', ts) = 10 GROUP BY 1")
@@ -194,7 +196,7 @@ def test_groups_beyond_the_most_are_still_refused(session: dpsql.Session) -> Non
     with pytest.raises(dpsql.PrivacyError, match="public groups"):
         session.sql("SELECT d, ts::DATE, COUNT(*) FROM v GROUP BY ALL")
     kept = session.sql(
-        "SELECT d, ts::DATE, COUNT(*) FROM v WHERE d < '2020-01-03' AND ts < '2020-01-03' GROUP BY ALL"
+        f"SELECT WITH DP {_ALL} d, ts::DATE, COUNT(*) FROM v WHERE d < '2020-01-03' AND ts < '2020-01-03' GROUP BY ALL"
     )
     assert len(kept) == 4
 

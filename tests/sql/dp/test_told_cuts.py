@@ -188,7 +188,7 @@ def test_hints_are_what_may_be_written(session: Session) -> None:
 
 def test_moments_of_alike_columns_are_all_told(session: Session) -> None:
     said = str(session.explain("SELECT CORR(late, late + 0) AS r FROM trips"))
-    assert "r: twice a total about 30" in said
+    assert "r: twice a total of the values less 30" in said
     assert "r: twice a sum of squares" in said
 
 

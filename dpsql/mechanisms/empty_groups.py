@@ -1,0 +1,140 @@
+"""The groups of a range that differ significantly from an empty group, decided from released numbers alone.
+
+Bounds make every whole number or day between them a public group, and most of these may have no rows. All of them are
+computed and stored. An answer shows the groups that an empty group would hardly look like.
+
+Every exact integer of an empty group is 0, so its released integers are noise of a known law. A statement has a doubt of
+:data:`FALSE_GROUPS`. Its blocks with such groups get equal parts of it, so do the groups of a block, and the integers of a
+group. An integer is significant where the law gives noise so far from 0 with no more than that probability. So no group
+without rows is shown in an answer, but with probability :data:`FALSE_GROUPS` at most (the union bound; no independence is
+needed). Counts are never negative, so for them noise above 0 alone is significant.
+
+Laplace and Gaussian noise on each group have their exact tails. Noise in the order of a key, and the cells of marginals, are
+fixed sums of independent noise. A sum of Gaussian noise is Gaussian. For a sum S of Laplace noise with variance ``2 b^2``,
+
+    Pr[|S| > T b] <= exp(-T) + 0.93 / T^2 * exp(-T^2 / 6).
+
+Proof: Laplace noise is Gaussian noise whose variance is ``2 E`` times the squared scale, with E exponential. So given the E's
+the sum is Gaussian with variance ``2 b^2 W``, and W is a mean of exponentials, which the convex order places below a single
+one. The tail ``erfc(T / (2 sqrt(w)))`` is convex in w up to ``T^2 / 6``, and below its tangent there from then on. That
+convex majorant has its largest expectation for a single exponential: the Laplace tail, and what the tangent adds, which is its
+slope times ``exp(-T^2 / 6)``. Discrete Laplace noise with a fraction of its own added is Laplace noise; one step more allows
+for that and for rounding.
+
+Relation and guarantee: none of its own. This is post-processing of what was released, and it draws no randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.mechanisms.base import Booleans, Operator, Release
+from dpsql.mechanisms.per_group import GaussianNoise, LaplaceNoise, Noise
+from dpsql.numerics.exact_numbers import Integers
+
+FALSE_GROUPS = Fraction(1, 20)
+"""The probability that an answer shows any group without rows, at most."""
+_MARGIN = 1e-9
+
+
+def find_reach(noise: Noise, doubt: float) -> float:
+    """Return the steps that noise stays within, on either side of 0, but with a probability of ``doubt`` at most."""
+    if isinstance(noise, LaplaceNoise | GaussianNoise):
+        return noise.half_width(1 - doubt)
+    deviation = math.sqrt(noise.largest_variance)
+    if noise.is_gaussian:
+        reach = -NormalDist().inv_cdf(doubt / 2)
+    else:
+        reach = _find_laplace_reach(doubt) / math.sqrt(2)
+    return float(math.ceil(reach * deviation * (1 + _MARGIN))) + (deviation > 0)
+
+
+def _find_laplace_reach(doubt: float) -> float:
+    """Return the least T, rounded up, for which the bound on a sum of Laplace noise is at most ``doubt``."""
+    low, high = 0.0, 1.0 - 2 * math.log(doubt)
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        tail = math.exp(-middle) + 0.93 / max(middle, 1e-9) ** 2 * math.exp(-(middle**2) / 6)
+        low, high = (low, middle) if tail <= doubt else (middle, high)
+    return high
+
+
+def find_significant(
+    noisy: Iterable[tuple[Noise, Integers]], counts: Iterable[bool], groups: int, doubt: float
+) -> Booleans:
+    """Return which groups have an integer that noise alone hardly gives.
+
+    Args:
+        noisy: the noise of each statistic, and its released integers.
+        counts: for each of them, whether its exact integer is never negative.
+        groups: how many groups the doubt is for.
+        doubt: the probability that any of these is found while all are empty, at most.
+    """
+    columns = list(zip(noisy, counts, strict=True))
+    found = np.zeros(len(columns[0][0][1]), dtype=np.bool_)
+    part = doubt / (max(groups, 1) * len(columns))
+    for (noise, values), counting in columns:
+        reach = find_reach(noise, min(2 * part, 0.5) if counting else part)
+        sized = values if counting else np.abs(values)
+        found |= np.asarray(sized > reach, dtype=np.bool_)
+    return found
+
+
+@dataclass(frozen=True)
+class RangedGroups:
+    """A block of a plan with groups that a range makes, of which those without significant numbers are not shown.
+
+    Args:
+        relation: the block's name.
+        keys: the columns of its release that are made of ranges.
+    """
+
+    relation: str
+    keys: tuple[str, ...]
+
+    def choose(self, operator: Operator, release: Release, blocks: int) -> tuple[pa.Table, str]:
+        """Return the groups that are shown, and a sentence on the others; empty where all are shown.
+
+        Args:
+            operator: what the block was answered with.
+            release: its whole answer.
+            blocks: how many blocks of the statement have such groups.
+        """
+        found = operator.find_filled(release, self.keys, float(FALSE_GROUPS) / blocks)
+        total = release.table.num_rows
+        if found is None:
+            return release.table, ALL_SHOWN.format(total) if total else ""
+        hidden = total - int(found.sum())
+        if not hidden:
+            return release.table, ""
+        return release.table.filter(pa.array(found)), NOT_SHOWN.format(hidden, total)
+
+
+SHOW_ALL = "OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
+NOT_SHOWN = (
+    "{:,} of {:,} groups of the range are not shown: their noisy numbers could be those of groups without rows; "
+    f"{SHOW_ALL} shows all of them, at no further charge"
+)
+ALL_SHOWN = (
+    "all {:,} groups of the range are shown, with rows or without, since no count or sum here tells them apart: add COUNT(*), "
+    "which leaves out groups without rows"
+)
+
+
+def choose_groups(
+    ranged: Iterable[RangedGroups], answered: Mapping[str, tuple[Operator, Release]]
+) -> dict[str, tuple[pa.Table, str]]:
+    """Return the groups that are shown of each block with ranged groups that is answered already, and sentences on the others."""
+    listed = list(ranged)
+    return {
+        item.relation: item.choose(*answered[item.relation], len(listed))
+        for item in listed
+        if item.relation in answered
+    }

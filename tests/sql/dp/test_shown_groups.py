@@ -1,0 +1,109 @@
+"""Groups that bounds make are shown as DuckDB shows them: those without rows are left out, at no further charge."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.support.both import plan_of
+from tests.support.plain import policy_of
+
+POLICY = policy_of("""
+code = { bounds = [0, 99] }
+d = { bounds = [2024-01-01, 2024-03-31] }
+x = { bounds = [-10, 10] }
+""")
+ALL = "OPTIONS (group_selection_strategy = PUBLIC_GROUPS)"
+
+
+@pytest.fixture(scope="module")
+def con() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("""
+        CREATE TABLE v AS SELECT i AS id, CASE WHEN i % 3 = 0 THEN 'A' ELSE 'B' END AS w, [3, 50, 77][i % 3 + 1] AS code,
+            DATE '2024-01-10' + (i % 4 * 7)::INTEGER AS d, (i % 21) - 10 AS x
+        FROM range(4200) AS t(i)""")
+    con.execute("CREATE TABLE plans AS SELECT 'A' AS w")
+    return con
+
+
+def _rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    shown = [tuple(round(v, 3) if isinstance(v, float) else v for v in row) for row in rows]
+    return sorted(shown, key=repr)
+
+
+ALIKE = [
+    "SELECT code, COUNT(*) AS n FROM v GROUP BY code",
+    "SELECT code, SUM(x + 20) AS s FROM v GROUP BY code",
+    "SELECT code, AVG(x) AS m, VAR_POP(x) AS s FROM v GROUP BY code",
+    "SELECT d, COUNT(*) AS n FROM v GROUP BY d",
+    "SELECT w, code, COUNT(*) AS n FROM v GROUP BY w, code",
+    "SELECT code // 10 AS tens, COUNT(*) AS n FROM v GROUP BY code // 10",
+    "SELECT date_trunc('week', d) AS week, COUNT(*) AS n FROM v GROUP BY week",
+    "SELECT AVG(n) AS m FROM (SELECT code, COUNT(*) AS n FROM v GROUP BY code)",
+    "SELECT COUNT(*) AS many FROM (SELECT code, COUNT(*) AS n FROM v GROUP BY code)",
+    "SELECT code, n, RANK() OVER (ORDER BY n) AS r FROM (SELECT code, COUNT(*) AS n FROM v GROUP BY code)",
+    "SELECT code, COUNT(*) AS n FROM v GROUP BY ROLLUP (code)",
+    "SELECT w, code, COUNT(*) AS n FROM v GROUP BY CUBE (w, code) HAVING COUNT(*) > 1000",
+    "SELECT code, n FROM (SELECT code, COUNT(*) AS n FROM v GROUP BY code) JOIN (SELECT 50 AS code) USING (code)",
+]
+
+
+@pytest.mark.parametrize("text", ALIKE)
+def test_groups_are_those_of_duckdb(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    assert _rounded(session.sql(text).fetchall()) == _rounded(con.execute(text).fetchall())
+
+
+@pytest.mark.parametrize("strategy", ["EVEN", "MARGINALS"])
+def test_grouping_sets_show_a_total_and_the_sets_groups(session: dpsql.Session, strategy: str) -> None:
+    text = f"SELECT WITH DP OPTIONS (strategy = {strategy}) code, COUNT(*) AS n FROM v GROUP BY ROLLUP (code)"
+    assert sorted(row[0] or -1 for row in session.sql(text).fetchall()) == [-1, 3, 50, 77]
+
+
+def test_all_groups_are_there_and_free(session: dpsql.Session) -> None:
+    """The note says how many are not shown, and what it names shows them from the stored answer."""
+    shown = session.sql("SELECT code, COUNT(*) AS n FROM v GROUP BY code")
+    note = next(note for note in shown.notes if "97 of 100 groups" in note)
+    assert ALL in note
+    every = session.sql(f"SELECT WITH DP {ALL} code, COUNT(*) AS n FROM v GROUP BY code")
+    assert every.event is None and len(every.fetchall()) == 100
+    assert not any("not shown" in note for note in every.notes)
+    again = session.sql("SELECT code, COUNT(*) AS n FROM v GROUP BY code")
+    assert again.event is None and again.fetchall() == shown.fetchall()
+
+
+def test_the_loss_is_that_of_all_groups(session: dpsql.Session) -> None:
+    shown = plan_of(session, "SELECT code, COUNT(*) AS n FROM v GROUP BY code")
+    every = plan_of(session, f"SELECT WITH DP {ALL} code, COUNT(*) AS n FROM v GROUP BY code")
+    assert shown.event == every.event
+    assert shown.blocks[0].operator == every.blocks[0].operator
+
+
+def test_declared_values_all_appear(session: dpsql.Session) -> None:
+    rows = session.sql("SELECT w, COUNT(*) FILTER (WHERE x > 100) AS n FROM v GROUP BY w").fetchall()
+    assert sorted(row[0] for row in rows) == ["A", "B"]
+
+
+def test_a_window_in_the_order_of_a_range_has_all_steps(session: dpsql.Session) -> None:
+    text = "SELECT d, SUM(n) OVER (ORDER BY d) AS r FROM (SELECT d, COUNT(*) AS n FROM v GROUP BY d)"
+    rows = session.sql(text).fetchall()
+    assert len(rows) == 91 and max(row[1] for row in rows) == 4200
+    named = "SELECT d, SUM(n) OVER win AS r FROM (SELECT d, COUNT(*) AS n FROM v GROUP BY d) WINDOW win AS (ORDER BY d)"
+    assert len(session.sql(named).fetchall()) == 91
+    assert "since a window goes by their order" in str(session.sql(f"EXPLAIN {text}"))
+
+
+def test_without_a_count_all_groups_appear_and_a_note_says_why(session: dpsql.Session) -> None:
+    found = session.sql("SELECT code, MEDIAN(x) AS m FROM v GROUP BY code")
+    assert len(found.fetchall()) == 100
+    assert any("add COUNT(*)" in note for note in found.notes)
+    counted = session.sql("SELECT code, MEDIAN(x) AS m, COUNT(*) AS n FROM v GROUP BY code")
+    assert sorted(row[0] for row in counted.fetchall()) == [3, 50, 77]
+
+
+def test_later_private_blocks_see_the_groups_that_are_shown(session: dpsql.Session) -> None:
+    text = "SELECT COUNT(*) AS n FROM v JOIN (SELECT code, COUNT(*) AS many FROM v GROUP BY code) AS g ON v.x = g.code - 47"
+    assert session.sql(text).fetchall()[0][0] == 200  # of the codes that are shown, 50 alone is met
