@@ -168,7 +168,7 @@ class AggregateCall:
 
     @property
     def groups(self) -> int:
-        """The number of groups that have noise for all rows of a unit that count: one under a row budget, which they share."""
+        """The groups that have noise for all rows of a unit that count: one under a cap on all rows, which they share."""
         return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(
@@ -375,7 +375,7 @@ class AggregateCall:
             return ""
         if partial.adds is not None:
             return "; what the sum of one privacy unit has beyond is missing"
-        return f"; rows of one privacy unit beyond {self.exact.rows_per_unit:,} are missing"
+        return f"; rows of one privacy unit beyond {self.exact.rows_in_group:,} are missing"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
@@ -385,8 +385,8 @@ class AggregateCall:
             return (
                 "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
             )
-        rows = self.exact.rows_per_unit
-        where = "in one group" if self.block.keys and self.exact.row_budget is None else "in all"
+        rows = self.exact.rows_in_group
+        where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
         note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
         if note not in self.block.binder.notes:

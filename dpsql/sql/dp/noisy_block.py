@@ -22,7 +22,7 @@ from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, require_groups
+from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
 from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report, propose_more
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
@@ -99,16 +99,16 @@ class NoisyBlock(AggregatingBlock):
         self.options = without_auto(self.options, self.caps)
         groups = self._groups() if self.caps is None else self.caps.given
         size = self.domain.size if self.domain is not None else None
-        rows = self.options.get("max_rows_contributed")
-        free = size is not None and groups is not None and size <= groups and rows is None
+        rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
+        free = size is not None and groups is not None and size <= groups
         self.per_unit_groups = (
             min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
         )
-        if keys and self.domain is None and rows is not None and rows > 1:
-            self.binder.notes.append(self._say_many_groups(rows))
+        if keys and self.domain is None and self.per_unit_groups > 1 and groups is None:
+            self.binder.notes.append(self._say_many_groups(self.per_unit_groups))
         self.exact = Exact(
-            self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
-            self.domain, None if self.caps is None else self.caps.rows,
+            self.bound, condition, keys, each, None if free or not keys else groups, rows,
+            self.domain, None if self.caps is None else self.caps.ceiling,
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
         self.bind_clauses()
@@ -120,11 +120,9 @@ class NoisyBlock(AggregatingBlock):
 
     def _say_many_groups(self, rows: int) -> str:
         """Say that a cap on rows alone leaves a unit in many private groups, of which few are then large enough to be shown."""
-        groups = next((r.max_groups for r in self.bound.relations if r.private), None) or 1
-        unit = name_unit(self.bound)
         return (
-            f"private groups are chosen as if one {unit} were in {rows:,} of them, as many as its rows, so small groups are left "
-            f"out: max_groups_contributed = {groups} in place of max_rows_contributed shows smaller ones"
+            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, as many as its rows, so small "
+            "groups are left out: max_groups_contributed = 1 shows smaller ones, and counts it in one"
         )
 
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
@@ -195,17 +193,10 @@ class NoisyBlock(AggregatingBlock):
             )  # fmt: skip
 
     def _groups(self) -> int | None:
-        """Return how many groups a unit may touch; None where nothing needs to bound them."""
-        rows = self.options.get("max_rows_contributed")
-        if self.options.get("max_groups_contributed") is not None and rows is not None:
-            raise self.options.refuse(
-                "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
-                "give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each "
-                "at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.",
-            )  # fmt: skip
-        if not self.bound.row_level and (not self.keys or rows is not None):
+        """Return how many groups a unit may touch; None where nothing needs to bound them, or the cap on its rows does."""
+        if not self.bound.row_level and not self.keys:
             return None
-        return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
+        return find_groups(self.bound, self.options, self.select.args.get("group") or self.select)
 
     @property
     def public_key_nodes(self) -> Sequence[exp.Expr]:
@@ -467,12 +458,8 @@ class NoisyBlock(AggregatingBlock):
 
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
-        rows = (
-            (None, None)
-            if self.caps is not None and self.caps.rows
-            else (self.exact.max_rows, self.exact.row_budget)
-        )
-        said = describe_protection(self.bound, *rows, bool(self.keys))
+        found = self.caps is not None and self.caps.finds_rows
+        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys))
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
@@ -484,10 +471,9 @@ class NoisyBlock(AggregatingBlock):
             less = f"max_groups_contributed = {self.per_unit_groups} would leave out whole groups, at the same noise"
             return (*said, f"{shown}, and share {shared:,} rows of one privacy unit at most ({less}).")
         counted = f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them."
-        budget = self.exact.row_budget
-        if self.domain is not None or budget is None or budget == 1:
+        if self.domain is not None or self.exact.groups is not None or self.per_unit_groups == 1:
             return (*said, counted)
-        return (*said, counted, f"P{self._say_many_groups(budget)[1:]}.")
+        return (*said, counted, f"P{self._say_many_groups(self.per_unit_groups)[1:]}.")
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

@@ -230,6 +230,7 @@ COMMON_OPTIONS: Readers = {
     "privacy_unit_column": read_word,
     "max_groups_contributed": read_cap,
     "max_rows_contributed": read_cap,
+    "max_rows_per_group": read_cap,
     "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
     "min_privacy_units_per_group": read_whole,
     "group_selection_epsilon": read_epsilon,
@@ -327,7 +328,7 @@ def read_options(
     return values, nodes
 
 
-_UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_per_group")
+_UNSET = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group", "min_privacy_units_per_group")
 """Options that GoogleSQL lets be NULL, for none of their own."""
 
 

@@ -27,7 +27,7 @@ default_epsilon = 1e10
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "unit"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.t.columns]
 {COLUMNS_OF_T}
@@ -35,7 +35,7 @@ d = {{ bounds = [-1.5, 2] }}
 f = {{ bounds = [0, 1] }}
 [tables.w]
 privacy_unit = "u"
-max_rows = 10
+max_rows_per_group = 10
 max_groups = 2
 [tables.w.columns]
 v = {{ bounds = [-100, 1000] }}
