@@ -207,6 +207,11 @@ class AggregateCall:
         """Return an argument as the analyst would read it."""
         return to_sql(self.call.args[place])
 
+    @property
+    def together(self) -> bool:
+        """Whether other numbers of rows stand beside it, of which a unit may have more than count: all weigh its rows alike."""
+        return self.block.weighs_rows and self.exact.cuts_rows
+
     def require_rows(self) -> int:
         """Return how many rows of one unit may count in a group, and refuse where that is any number."""
         require_rows(self.block.bound, self.block.options, self.call.node)
@@ -371,7 +376,7 @@ class AggregateCall:
 
     def _say_missing(self, partial: Partial) -> str:
         """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
-        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None:
+        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None or partial.weighing:
             return ""
         if partial.adds is not None:
             return "; what the sum of one privacy unit has beyond is missing"

@@ -105,7 +105,9 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     size = block.domain.size if block.domain is not None else None
     rows, each = (None if cap == AUTO else cap for cap in bound.row_caps(options))
     groups = options.get(GROUPS, bound.max_groups)
-    bounded = rows is not None or ((each is not None or EACH in asked) and (not grouped or groups is not None))
+    bounded = rows is not None or (
+        (each is not None or EACH in asked) and (not grouped or groups is not None)
+    )
     if not bounded:
         asked.add(ROWS)
     if groups is None and private and rows is None:
@@ -113,7 +115,9 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     written = options.get(GROUPS)
     given = written if isinstance(written, int) else None
     if written is None or written == AUTO:
-        given = bound.max_groups if private or GROUPS in asked or rows is None and ROWS not in asked else None
+        given = (
+            bound.max_groups if private or GROUPS in asked or (rows is None and ROWS not in asked) else None
+        )
     given = rows if given is None and private else given
     given = None if given is None or not grouped or (size is not None and size <= given) else given
     most_groups = min((n for n in (given, size) if n is not None), default=MOST_GROUPS) if grouped else 1

@@ -80,6 +80,8 @@ class AggregatingBlock(ABC):
     """The analyst's own words for the keys, by their names in the exact query."""
     column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
+    weighs_rows: bool = False
+    """Whether several numbers of rows are asked for, which describe the same rows of a unit."""
     autos: int | None = None
     """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
 

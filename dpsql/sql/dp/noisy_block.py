@@ -111,7 +111,21 @@ class NoisyBlock(AggregatingBlock):
             self.domain, None if self.caps is None else self.caps.ceiling,
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
+        self.weighs_rows = self._has_several()
         self.bind_clauses()
+
+    def _has_several(self) -> bool:
+        """Tell whether several numbers of rows are asked for: counts, sums and what is made of them."""
+        clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
+        found: set[str] = set()
+        for place in (*self.select.expressions, *(node for node in clauses if node is not None)):
+            for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
+                call = None if isinstance(node, exp.Window) else self.call_of(node)
+                if call is None or call.name not in MOMENTS or call.distinct:
+                    continue
+                if "contribution_bounds_per_group" not in call.named:
+                    found.add(to_sql(call.node))
+        return len(found) > 1
 
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""

@@ -79,15 +79,17 @@ class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
     Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
-    rows of it that may count. Each of the n rows weighs ``w = floor(scale * min(1, m / n))``, in parts of ``scale``. All
-    moments of an aggregate (count, sum, squares, products) have the same ``y`` and ``scale``, so they describe the same
-    weighted rows: a mean is never drawn towards a bound by a cap, only the unit's say in it is smaller.
+    rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
+    products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
+    only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
+    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded towards 0 once.
 
-    Sensitivity: a unit adds w times the sum of n terms, each of size at most ``most``. So it moves a moment by at most
-    ``n * w * most <= n * floor(scale * m / n) * most <= scale * m * most``: the weight is rounded, once for a unit and
-    downwards, and nothing is rounded after it (a doubled sum is even: to halve it is exact). Where n <= m, w is ``scale``
-    and ``n * scale <= m * scale``. Under a row budget m is what is left of the budget in the group: these add up to the
-    budget at most, and so do the changes.
+    Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
+    ``scale * m * most``; to round towards 0 makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
+    A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
+    ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
+    stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
+    most, and so do the changes.
     """
 
     y: str
@@ -98,15 +100,23 @@ class Weighing:
         """The column of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
 
-    @property
-    def weight(self) -> str:
-        """The column of what each of them weighs."""
-        return f"{self.y}_weight{self.scale.bit_length() - 1}"
+    def sql(self, total: str, most: int | str) -> str:
+        """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
 
-    def sql(self, many: str, most: int | str) -> str:
-        """Write what each of ``many`` rows weighs where ``most`` count: rounded down, in parts of ``scale``."""
-        whole = self.scale * most if isinstance(most, int) else f"({self.scale} * {most})"
-        return f"{whole} // GREATEST({many}, {most})"
+        The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
+        """
+        count = f"GREATEST({self.rows}, {most})"
+        whole = (
+            f"CAST({self.scale * most} AS HUGEINT)"
+            if isinstance(most, int)
+            else f"(CAST({self.scale} AS HUGEINT) * {most})"
+        )
+        steps = f"({total} // {count})"
+        return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
+
+    def count(self, most: int | str) -> str:
+        """Write the number of a unit's rows that count, in parts of ``scale``."""
+        return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
 
 
 FINEST_WEIGHT = 1 << 20
@@ -253,7 +263,9 @@ class Exact:
     def _cut_groups(self, groups: int | None) -> int | None:
         """Return a cap on groups, unless as many rows count in all, so that it leaves out nothing more."""
         total = self.caps.total
-        return None if self.budgeted and total is not None and groups is not None and total <= groups else groups
+        return (
+            None if self.budgeted and total is not None and groups is not None and total <= groups else groups
+        )
 
     @property
     def _may_share(self) -> bool:
@@ -365,7 +377,9 @@ class Exact:
         if self.budgeted:
             free = self.shares and self.domain is not None
             most = None if free else self._cut_groups(self.groups)
-            each = self.per_group if self.per_group is not None and self.per_group < self.rows_per_unit else None
+            each = (
+                self.per_group if self.per_group is not None and self.per_group < self.rows_per_unit else None
+            )
         return write_bounded_rows(
             self.bound,
             self.where,
@@ -434,7 +448,8 @@ class Exact:
             most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
-        sums = (f"{sql} // 2" if p.doubled else sql for sql, p in zip(bounded, self.partials, strict=True))
+        pairs = zip(bounded, self.partials, strict=True)
+        sums = (f"{sql} // 2" if p.doubled and p.weighing is None else sql for sql, p in pairs)
         return self._totals(sums, f"({text}) AS kept")
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
@@ -442,14 +457,17 @@ class Exact:
         weighing = partial.weighing
         if weighing is None:
             return self._clamp(partial, budgeted)
-        value = weighing.rows if partial.counts_weighed_rows else partial.name
-        weight = f"({weighing.sql(weighing.rows, 'counted')})" if budgeted else weighing.weight
-        weighed = f"{value} * {weight}"
-        if not budgeted:
-            return weighed
+        most = "counted" if budgeted else self.rows_in_group
+        if partial.counts_weighed_rows:
+            weighed = weighing.count(most)
+        else:
+            total = f"CAST({partial.name} AS HUGEINT)"
+            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most)
         # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
         low, high = (
-            f"{end * weighing.scale * (2 if partial.doubled else 1)} * CAST(counted AS HUGEINT)"
+            f"{end * weighing.scale} * CAST(counted AS HUGEINT)"
+            if budgeted
+            else str(end * weighing.scale * self.rows_in_group)
             for end in (partial.low, partial.high)
         )
         return f"LEAST(GREATEST({weighed}, {low}), {high})"

@@ -328,7 +328,12 @@ def read_options(
     return values, nodes
 
 
-_UNSET = ("max_groups_contributed", "max_rows_contributed", "max_rows_per_group", "min_privacy_units_per_group")
+_UNSET = (
+    "max_groups_contributed",
+    "max_rows_contributed",
+    "max_rows_per_group",
+    "min_privacy_units_per_group",
+)
 """Options that GoogleSQL lets be NULL, for none of their own."""
 
 

@@ -28,13 +28,13 @@ from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
 from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.dp.quantile_calls import read_probability
 from dpsql.sql.exact.exact_query import write_bounded_rows
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.types import Typed
 from dpsql.sql.normalize import label_of
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, to_sql
 from dpsql.sql.relations.relation import column
-from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 
 PTR_OPTIONS: opt.Readers = {
@@ -174,7 +174,9 @@ class PtrBlock(AggregatingBlock):
             made.append(build(amount.find_epsilon(_price(build))))
         groups = domain.sql if domain else None
         operator = Stable(tuple(made), tuple(key.name for key in keys), groups, self.confidence)
-        sentences = describe_protection(self.bound, RowCaps(None, self.rows, self.groups), grouped=bool(self.keys))
+        sentences = describe_protection(
+            self.bound, RowCaps(None, self.rows, self.groups), grouped=bool(self.keys)
+        )
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )

@@ -18,11 +18,11 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env, inner_queries
 from dpsql.sql.parse.dialect import expression_of, join_word, to_sql
 from dpsql.sql.parse.options import Options, call_of, is_private_call, mode_of
-from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.relations.catalog import Catalog
 from dpsql.sql.relations.fan_out import choose_rows, floor_root, max_unit_rows, replace_source
 from dpsql.sql.relations.relation import Field, From, Names, Relation, fold

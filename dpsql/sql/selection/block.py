@@ -16,8 +16,8 @@ from dpsql.mechanisms.selection.exponential import CHOICE_METHODS, ExponentialCh
 from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.dp.strategies import refuse_unfit
-from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.exact.exact_query import write_bounded_rows
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import Env, Released, install, make_unique, spell
 from dpsql.sql.parse import options as opt
