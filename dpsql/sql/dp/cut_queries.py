@@ -8,7 +8,7 @@ What stands under every answer of what caps and bounds leave out is public, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -192,27 +192,6 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[s
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
         yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
-
-
-def propose_more(exact: Exact, notes: Iterable[str]) -> Iterator[str]:
-    """Yield what EXPLAIN proposes where caps leave something out.
-
-    Args:
-        exact: the block's exact query.
-        notes: what :func:`list_cuts` tells of it.
-    """
-    if not any(note.startswith(("at most", "a sum")) for note in notes):
-        return
-    rows = exact.caps.total
-    higher = (
-        f"max_rows_contributed = {2 * rows}"
-        if rows is not None
-        else f"max_groups_contributed = {2 * (exact.groups or 1)}"
-    )
-    yield (
-        f"What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and "
-        f"{higher} lets more count, with more noise."
-    )
 
 
 def is_surely_within(typed: Typed) -> bool:

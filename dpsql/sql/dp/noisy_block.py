@@ -23,7 +23,8 @@ from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
 from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
-from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report, propose_more
+from dpsql.sql.dp.cap_advice import describe_caps, note_costly_caps
+from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.ordered_steps import MAKERS, StepBlock, choose_order
@@ -135,8 +136,8 @@ class NoisyBlock(AggregatingBlock):
     def _say_many_groups(self, rows: int) -> str:
         """Say that a cap on rows alone leaves a unit in many private groups, of which few are then large enough to be shown."""
         return (
-            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, as many as its rows, so small "
-            "groups are left out: max_groups_contributed = 1 shows smaller ones, and counts it in one"
+            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, as many as its rows, so "
+            "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
         )
 
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
@@ -276,7 +277,8 @@ class NoisyBlock(AggregatingBlock):
         finds_groups = self.caps is not None and self.caps.groups is not None
         cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates), finds_groups))
         self.binder.notes += cuts
-        more = () if self.options.get("report_cut") else tuple(propose_more(self.exact, cuts))
+        more = tuple(describe_caps(self.exact, self.per_unit_groups))
+        self.binder.notes += note_costly_caps(self.exact, self.per_unit_groups)
         moments = any(item.formula is not None for item in aggregates)
         choice = NoiseChoice(
             self._maker, self.options, self.binder.catalog, private, moments, self.blocks, self.noise

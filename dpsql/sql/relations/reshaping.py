@@ -152,7 +152,8 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     )
     return Relation(
         alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
-        group_rows_bound=each, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
+        group_rows_bound=each, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
+        unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
 
 
