@@ -37,7 +37,7 @@ from dpsql.why import Why, WhyPart, end_sentence, say_refusal
 SHOWN_ANSWERS = 3
 """Answers whose errors are compared at other epsilons."""
 
-_ROWS = re.compile(r"at most ([\d,]+) rows in (?:one group|all)\b")
+_ROWS = re.compile(r"(?:at most|and) ([\d,]+) rows in (?:one group|all)\b")
 _GROUPS = re.compile(
     r"(?:one privacy unit counts in at most |max_groups_contributed = )([\d,]+)(?: of them| would leave out)"
 )
@@ -237,8 +237,8 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
             f"{len(noisy)} noisy numbers share the ε: a SELECT with fewer of them, or epsilon => in one aggregate, makes "
             "that one more exact at the same cost."
         )
-    capped = "max_rows_contributed" in asked.text.lower() or "max_groups_contributed" in asked.text.lower()
-    if not capped:
+    capped = ("max_rows_contributed", "max_rows_per_group", "max_groups_contributed")
+    if not any(option in asked.text.lower() for option in capped):
         yield from _advise_caps(" ".join(said for block in plan.blocks for said in block.sentences))
     if chooses_groups(event):
         yield (
@@ -266,8 +266,8 @@ def _advise_caps(told: str) -> Iterator[str]:
         )
     if groups > 1:
         yield (
-            f"One privacy unit counts for up to {groups:,} groups, and the noise hides that: OPTIONS "
-            "(max_groups_contributed = 1) would let it count in one."
+            f"One privacy unit counts for up to {groups:,} groups, and the noise hides that: a lower max_groups_contributed has "
+            "less noise, and leaves out more."
         )
 
 

@@ -59,17 +59,17 @@ def show(
         columns = _SHOWN[what](policy, ledger)
     if what == "TABLES":
         for name in kept:
-            for values, value in zip(columns.values(), (name, "kept result", "", None, None), strict=True):
+            for values, value in zip(columns.values(), (name, "kept result", "", None, None, None), strict=True):
                 values.append(value)
     return Result(pa.table(columns), cost_line="no charge", lasting=ledger.lasting or what != "BUDGET")
 
 
 def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
     rows = [
-        (t.name, "public" if t.public else "private", _unit(t), t.max_rows, t.max_groups)
+        (t.name, "public" if t.public else "private", _unit(t), t.max_rows, t.max_rows_per_group, t.max_groups)
         for t in policy.tables.values()
     ]
-    names = ("table", "kind", "privacy_unit", "max_rows", "max_groups")
+    names = ("table", "kind", "privacy_unit", "max_rows", "max_rows_per_group", "max_groups")
     return _columns(names, rows)
 
 
@@ -91,7 +91,8 @@ def _policy(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
         )
     for table in policy.tables.values():
         if not table.public:
-            caps = (("max_rows", table.max_rows), ("max_groups", table.max_groups))
+            names = ("max_rows", "max_rows_per_group", "max_groups")
+            caps = tuple((name, getattr(table, name)) for name in names)
             rows.append((table.name, "privacy_unit", table.unit_text or "ROW"))
             rows += [(table.name, name, str(cap)) for name, cap in caps if cap is not None]
         if table.period is not None:

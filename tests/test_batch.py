@@ -25,7 +25,7 @@ default_delta = 1e-7
 [tables.visits]
 source = "{VISITS}"
 privacy_unit = "person_id"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 5
 """)
 

@@ -29,7 +29,7 @@ default_epsilon = 0.01
 [tables.visits]
 source = "{demo}/visits.parquet"
 privacy_unit = "person_id"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 2
 [tables.visits.columns]
 age = {{ bounds = [0, 65] }}

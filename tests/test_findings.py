@@ -22,7 +22,7 @@ epsilon = 1e7
 default_epsilon = 1e6
 [tables.v]
 privacy_unit = "id"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 1
 [tables.v.columns]
 day = { bounds = [2024-01-01, 2024-03-31] }

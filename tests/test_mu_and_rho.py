@@ -24,7 +24,7 @@ TABLES = f"""
 [tables.visits]
 source = "{DEMO}/visits.parquet"
 privacy_unit = "person_id"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 2
 [tables.visits.columns]
 age = {{ bounds = [0, 65] }}

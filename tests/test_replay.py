@@ -33,7 +33,7 @@ default_delta = 1e-6
 [tables.visits]
 source = "visits.parquet"
 privacy_unit = "person"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 columns.age.bounds = [0, 120]
 columns.plan.values = ["basic", "full"]
@@ -41,7 +41,7 @@ columns.plan.values = ["basic", "full"]
 [tables.orders]
 source = "orders.parquet"
 privacy_unit = "person"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 
 [tables.plans]
@@ -256,7 +256,7 @@ def copied(folder: Path) -> None:
 
 OVER_PLANS = "SELECT p.cost, COUNT(*) AS n FROM visits v JOIN plans p ON v.plan = p.plan WHERE p.cost > 0 GROUP BY p.cost"
 CHANGED = [
-    ("fewer rows of a unit", BASE, policy_with("max_rows = 3", "max_rows = 2"), "max_rows of visits"),
+    ("fewer rows of a unit", BASE, policy_with("max_rows_per_group = 3", "max_rows_per_group = 2"), "max_rows of visits"),
     ("fewer groups of a unit", BASE, policy_with("max_groups = 2", "max_groups = 1"), "max_groups of visits"),
     ("other bounds", BASE, policy_with("[0, 120]", "[0, 100]"), "bounds of visits.age"),
     ("other values", BASE, policy_with('["basic", "full"]', '["basic"]'), "values of visits.plan"),

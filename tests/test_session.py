@@ -29,7 +29,7 @@ default_delta = 1e-8
 [tables.visits]
 source = "{DEMO}/visits.parquet"
 privacy_unit = "person_id"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 2
 [tables.visits.columns]
 plan = {{ values = ["free", "25%", "50%", "95%", "deductible"] }}

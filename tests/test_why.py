@@ -33,7 +33,7 @@ default_epsilon = 0.5
 default_delta = 1e-6
 [tables.visits]
 privacy_unit = "person"
-max_rows = 4
+max_rows_per_group = 4
 max_groups = 2
 [tables.visits.columns]
 person = { type = "BIGINT" }

@@ -1,4 +1,4 @@
-"""Caps on what one privacy unit adds, found privately: ``max_rows_contributed = AUTO``, ``max_groups_contributed = AUTO``.
+"""Caps on what one privacy unit adds, found privately: ``max_rows_contributed = AUTO`` and the like.
 
 A cap costs twice: what lies beyond it is lost, and the noise grows with it. From cap c to the next one, c', the statistics
 
@@ -171,7 +171,7 @@ class CapSearch(base.Operator):
     """A cap that is found privately, and the choice of an operator by it.
 
     Args:
-        option: what the cap is called: ``max_rows_contributed`` or ``max_groups_contributed``.
+        option: what the cap is called, such as ``max_rows_contributed``.
         query: gives :data:`SIZE` and :data:`UNITS`; each unit is in one row only.
         caps: as of :class:`CapLadder`.
         epsilon: of the search.
@@ -344,7 +344,11 @@ class CapSearch(base.Operator):
         return self.least.price_notes
 
 
-_WHAT = {"max_rows_contributed": "rows", "max_groups_contributed": "groups"}
+_WHAT = {
+    "max_rows_contributed": "rows",
+    "max_groups_contributed": "groups",
+    "max_rows_per_group": "rows in one group",
+}
 """The noun for what a cap counts, by its option."""
 _PLACES = b"dpsql_caps"
 

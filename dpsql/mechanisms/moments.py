@@ -37,6 +37,7 @@ from dpsql.numerics.exact_numbers import (
     make_doubles,
     make_longs,
     make_values,
+    to_integers,
 )
 from dpsql.numerics.interval_arithmetic import FloatIntervals, divide_steps
 
@@ -164,12 +165,17 @@ class Count(Output):
 
 @dataclass(frozen=True)
 class Sum(Output):
-    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1."""
+    """A sum on a grid of ``steps`` per unit, moved by a public ``offset`` (units); whole if steps is 1.
+
+    Where rows are weighed, it is in parts of a step, ``whole`` to each, and shown in whole steps: whole if ``steps`` is
+    ``whole``.
+    """
 
     name: str
     statistic: Statistic
     steps: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
+    whole: int = 1
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -181,6 +187,8 @@ class Sum(Output):
 
     def show(self, noisy: Noisy, confidence: float) -> Estimate:
         values, steps = noisy[self.statistic], self.steps
+        if self.whole > 1:
+            return self._show_steps(values, confidence)
         if self.offset:
             moved = self.offset * steps
             steps = steps * moved.denominator
@@ -188,6 +196,15 @@ class Sum(Output):
         width = self.statistic.noise.half_width(confidence) * float(steps / self.steps)
         span = FloatIntervals.around(values, width, steps)
         value = _make_whole(values) if steps == 1 else make_doubles(divide_steps(values, steps))
+        return Estimate(value, make_doubles(span.low), make_doubles(span.high))
+
+    def _show_steps(self, parts: Integers, confidence: float) -> Estimate:
+        """Return the nearest whole steps, and an interval that holds the exact sum in parts."""
+        steps, objects = self.steps / self.whole, parts.astype(object)
+        nearest = to_integers([(2 * int(v) + self.whole) // (2 * self.whole) for v in objects])
+        width = math.ceil(self.statistic.noise.half_width(confidence) / self.whole + 0.5)
+        span = FloatIntervals.around(nearest, float(width), steps)
+        value = _make_whole(nearest) if steps == 1 else make_doubles(divide_steps(nearest, steps))
         return Estimate(value, make_doubles(span.low), make_doubles(span.high))
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dpsql.engine.duckdb import DuckDBEngine
@@ -15,23 +16,33 @@ from dpsql.engine.sandbox import quote_identifier, quote_literal
 from dpsql.policy.column_checks import find_kind
 from dpsql.policy.model import Column, NameMapping, Table
 from dpsql.policy.validate import write_bound
+from dpsql.sql.exact.row_caps import RowCaps
 
 _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """Caps on the rows of a unit that are compared with the declared one."""
 _MOST_CAPS = 6
 
 
-def count_misfits(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]) -> Iterator[str]:
-    """Yield what of a private table's rows never counts, or counts as another value, in sentences."""
+def count_misfits(
+    engine: DuckDBEngine, table: Table, schema: Mapping[str, str], tables: Mapping[str, Table]
+) -> Iterator[str]:
+    """Yield what of a private table's rows never counts, or counts as another value, in sentences.
+
+    Args:
+        engine: reads the rows.
+        table: the table.
+        schema: its columns.
+        tables: all tables of the policy by name, to which the path of its unit may lead.
+    """
     if table.public:
         return
     unit = table.unit_path[0].column if table.unit_path else None
     if unit is not None and unit in NameMapping(schema):
         yield from _count_without_unit(engine, table, unit)
-        if len(table.unit_path) == 1 and table.period is None:
-            yield from _count_capped(engine, table, unit)
+        if table.period is None:
+            yield from _count_capped(engine, _Units.of(engine, table, tables), table)
         else:
-            yield f"{table.name}: rows of one unit are not counted here, for the unit is not a column alone"
+            yield f"{table.name}: rows of one unit are not counted here, for a period parts the units"
     yield from _count_outside(engine, table, schema)
 
 
@@ -41,13 +52,42 @@ def _count_without_unit(engine: DuckDBEngine, table: Table, unit: str) -> Iterat
         yield f"{table.name}: {_share(none, rows)} have no {unit}: they are in no answer"
 
 
-def _count_capped(engine: DuckDBEngine, table: Table, unit: str) -> Iterator[str]:
-    """Count what caps on the rows of a unit leave out, in all and in groups of declared values."""
-    name = quote_identifier(unit)
-    of_units = (
-        f"(SELECT COUNT(*) AS n FROM {engine.relation(table)} WHERE {name} IS NOT NULL GROUP BY {name})"
-    )
-    cap = table.max_rows
+@dataclass(frozen=True)
+class _Units:
+    """The rows of a table with the unit of each: ``rows`` stands in FROM, and ``unit`` in the SELECT."""
+
+    rows: str
+    unit: str
+
+    @classmethod
+    def of(cls, engine: DuckDBEngine, table: Table, tables: Mapping[str, Table]) -> _Units:
+        """Follow the path from a table's rows to their units, as statements do: to one row of each key."""
+        text, unit = (
+            f"{engine.relation(table)} AS rows",
+            f"rows.{quote_identifier(table.unit_path[0].column)}",
+        )
+        named = NameMapping(tables)
+        for place, hop in enumerate(table.unit_path[1:]):
+            key, column = quote_identifier(hop.key), quote_identifier(hop.column)
+            found = f"SELECT {key} AS k, MIN({column}) AS v FROM {engine.relation(named[hop.table])} GROUP BY {key}"
+            text += f" LEFT JOIN ({found}) AS hop{place} ON hop{place}.k = {unit}"
+            unit = f"hop{place}.v"
+        return cls(text, unit)
+
+
+def _count_capped(engine: DuckDBEngine, units_of: _Units, table: Table) -> Iterator[str]:
+    """Count what caps on the rows of a unit leave out, in all and in groups of declared values, beside their noise.
+
+    Args:
+        engine: reads the rows.
+        units_of: the rows with their units.
+        table: with its caps.
+    """
+    unit = units_of.unit
+    of_units = f"(SELECT COUNT(*) AS n FROM {units_of.rows} WHERE {unit} IS NOT NULL GROUP BY {unit})"
+    key, cap = "max_rows", table.max_rows
+    if cap is None:
+        key, cap = "max_rows_per_group", table.max_rows_per_group
     caps = sorted({*_CAPS, *([] if cap is None else [cap])})
     sums = ", ".join(f"COUNT(*) FILTER (WHERE n > {c}), SUM(GREATEST(n - {c}, 0))" for c in caps)
     units, rows, *found = _read(engine, f"SELECT COUNT(*), SUM(n), {sums} FROM {of_units}")
@@ -56,35 +96,48 @@ def _count_capped(engine: DuckDBEngine, table: Table, unit: str) -> Iterator[str
     above = dict(zip(caps, zip(found[::2], found[1::2], strict=True), strict=True))
     if cap is not None:
         yield (
-            f"{table.name}: {above[cap][0]:,} of {units:,} units have more than max_rows = {cap} rows; without groups "
-            f"{_share(above[cap][1], rows)} are left out"
+            f"{table.name}: {above[cap][0]:,} of {units:,} units have more than {key} = {cap} rows; without groups "
+            f"{_share(above[cap][1], rows)} are left out, and a count has {_say_noise(cap)}"
         )
     others = [c for c in caps if c != cap and above[c][0]][-_MOST_CAPS:]
     if others:
-        told = ", ".join(f"{_percent(above[c][1], rows)} above {c:,}" for c in others)
-        yield f"{table.name}: rows that other caps would leave out without groups: {told}"
+        told = ", ".join(f"{_percent(above[c][1], rows)} above {c:,} ({_say_noise(c)})" for c in others)
+        yield f"{table.name}: rows that other caps would leave out without groups, and their noise: {told}"
     for column, declared in table.columns.items():
-        if declared.values is not None and table.max_groups is not None and cap is not None:
-            yield from _count_grouped(engine, table, unit, column, declared)
+        if declared.values is not None and (table.max_rows is not None or table.max_groups is not None):
+            yield from _count_grouped(engine, units_of, table, column, declared)
+
+
+def _say_noise(rows: int) -> str:
+    """Return the noise of a count under a cap, where one unit moves it by so many rows and epsilon is 1."""
+    return (
+        f"noise of about ±{3 * rows:,} at ε=1"  # Laplace noise is within 3.0 of its scale in 95 of 100 draws
+    )
 
 
 def _count_grouped(
-    engine: DuckDBEngine, table: Table, unit: str, column: str, declared: Column
+    engine: DuckDBEngine, units_of: _Units, table: Table, column: str, declared: Column
 ) -> Iterator[str]:
-    """Count what is left out where a column's declared values are the groups: those of one unit share their rows."""
-    rows, most = table.max_rows or 0, table.max_groups or 0
-    name, key = quote_identifier(unit), quote_identifier(column)
-    wanted = f"{name} IS NOT NULL AND {_write_among(key, declared)}"
-    cells = f"(SELECT {name} AS u, COUNT(*) AS n FROM {engine.relation(table)} WHERE {wanted} GROUP BY {name}, {key})"
-    units = f"(SELECT COUNT(*) AS g, SUM(n) AS n, LEAST(SUM(LEAST(n, {rows})), {rows * most}) AS kept FROM {cells} GROUP BY u)"
-    count, many, total, kept = _read(
-        engine, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE g > {most}), SUM(n), SUM(kept) FROM {units}"
+    """Count what is left out where a column's declared values are the groups: those of one unit share its rows."""
+    caps = RowCaps(table.max_rows, table.max_rows_per_group, table.max_groups)
+    if caps.total is None or caps.each is None:
+        return
+    key, unit = f"rows.{quote_identifier(column)}", units_of.unit
+    wanted = f"{unit} IS NOT NULL AND {_write_among(key, declared)}"
+    cells = f"(SELECT {unit} AS u, COUNT(*) AS n FROM {units_of.rows} WHERE {wanted} GROUP BY {unit}, {key})"
+    sums = f"COUNT(*) AS g, SUM(n) AS n, LEAST(SUM(LEAST(n, {caps.each})), {caps.total}) AS kept"
+    units = f"(SELECT {sums} FROM {cells} GROUP BY u)"
+    more = "0" if caps.groups is None else f"COUNT(*) FILTER (WHERE g > {caps.groups})"
+    count, many, total, kept = _read(engine, f"SELECT COUNT(*), {more}, SUM(n), SUM(kept) FROM {units}")
+    if not total:
+        return
+    several = "" if caps.groups is None else (
+        f"{many:,} of {count:,} units are in more than max_groups = {caps.groups} groups; "
+    )  # fmt: skip
+    yield (
+        f"{table.name} by {column}: {several}{_share(total - kept, total)} are left out under the caps together, and a count has "
+        f"{_say_noise(caps.total)}"
     )
-    if total:
-        yield (
-            f"{table.name} by {column}: {many:,} of {count:,} units are in more than max_groups = {most} groups; "
-            f"{_share(total - kept, total)} are left out under both caps"
-        )
 
 
 def _count_outside(engine: DuckDBEngine, table: Table, schema: Mapping[str, str]) -> Iterator[str]:

@@ -105,7 +105,7 @@ def init_policy(source: Any, unit: str | None = None, output: str | Path | None 
 
     >>> import pyarrow as pa
     >>> print(init_policy({"visits": pa.table({"patient_id": [1], "amount": [9.5]})}).open)
-    ('visits.max_rows', 'visits.max_groups', 'visits.amount.bounds')
+    ('visits.max_rows', 'visits.amount.bounds')
     """
     base = Path.cwd() if output is None else Path(output).expanduser().absolute().parent
     named = read_schemas(source, base)
@@ -218,16 +218,12 @@ def _write_unit(table: TableSchema, unit: str | None, given: bool, still: list[s
     one = path[-1].column if path else "unit"
     if len(path) == 1 and fold(path[0].column) in table.unique:
         yield _line("max_rows", 1, f"rows of one {one} that count: it is a key of the table")
-        yield _line("max_groups", 1, f"groups that one {one} counts in")
         return
-    still += [f"{table.name}.max_rows", f"{table.name}.max_groups"]
+    still += [f"{table.name}.max_rows"]
     yield _line(
         "max_rows",
         TODO,
-        f"rows of one {one} that count in one group: more is noisier, less leaves more out",
-    )
-    yield _line(
-        "max_groups", TODO, f"groups of one answer that one {one} counts in, for instance wards or months"
+        f"how many rows may one {one} have in all? More is noisier, less leaves more out",
     )
 
 

@@ -9,7 +9,7 @@ the rows: the owner declares them once, and then no row decides them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -120,7 +120,7 @@ def check_policy(policy: str | Path, data: Any = ":memory:", rows: bool = False)
             units += [count for count in (count_possible_units(table, schema),) if count is not None]
             if rows:
                 _count_units(engine, table, schema, declared, findings)
-                findings.counted += count_misfits(engine, table, schema)
+                findings.counted += count_misfits(engine, table, schema, declared.tables)
             if rows and table.file:
                 _count_unreadable(engine, table, find_files(table, policy.parent), findings)
         if not findings.missing:
@@ -311,6 +311,18 @@ def _check_budget(policy: Policy, findings: Findings) -> None:
         )
 
 
+def _say_caps(table: Table) -> Iterator[str]:
+    """Yield what a reader of earlier policies should know of caps that meant something else there."""
+    rows, each, groups = table.max_rows, table.max_rows_per_group, table.max_groups
+    if rows is not None and rows > 1 and groups is not None and each is None:
+        yield (
+            f"{table.name}: max_rows = {rows} is now the rows of one unit in all, no longer those in each of "
+            f"max_groups = {groups} groups; for that meaning write max_rows_per_group = {rows}."
+        )
+    if None not in (rows, each, groups) and each * groups < rows:
+        yield f"{table.name}: max_rows = {rows} cuts nothing where {each} rows in each of {groups} groups count at most."
+
+
 def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, findings: Findings) -> None:
     if table.public:
         findings.declared.append(f"{table.name}: public, {len(schema)} columns")
@@ -318,11 +330,18 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
     unit = table.unit_text or ""
     part = "" if table.period is None else f" {table.period.words}"
     protected = "each row" if table.row_level else f"each {unit}{part}"
-    limits, groups = (
-        "" if most is None else f", at most {most} {what}{'' if most == 1 else 's'}{more}"
-        for most, what, more in ((table.max_rows, "row", " in a group"), (table.max_groups, "group", ""))
+    caps = (
+        (table.max_rows, "row", " in all"),
+        (table.max_rows_per_group, "row", " in a group"),
+        (table.max_groups, "group", ""),
     )
-    findings.declared.append(f"{table.name}: protects {protected}{limits}{groups}")
+    limits = "".join(
+        f", at most {most} {what}{'' if most == 1 else 's'}{more}"
+        for most, what, more in caps
+        if most is not None
+    )
+    findings.declared.append(f"{table.name}: protects {protected}{limits}")
+    findings.advice += _say_caps(table)
     names = {name.lower() for name in schema}
     path = table.unit_path
     column = path[0].column if path else ""
@@ -340,19 +359,19 @@ def _check_table(table: Table, schema: Mapping[str, str], undecided: Undecided, 
             findings.missing.append(f"{table.name}: {what} {_suggest(name, schema)}")
     if claimed and not table.row_level and any(name.lower() in names for name in claimed):
         findings.declared += _say_claims(table)
-    open_rows, open_groups = (
-        not table.row_level and getattr(table, key) is None and not undecided.has(key, table.name)
-        for key in ("max_rows", "max_groups")
-    )
-    if open_rows:
+    given = [
+        getattr(table, key) is not None or undecided.has(key, table.name)
+        for key in ("max_rows", "max_rows_per_group")
+    ]
+    if not table.row_level and not any(given):
         findings.advice.append(
-            f"{table.name}: max_rows, the rows of one {column} that count in one group; without it each statement names a "
-            "cap, or asks for one to be found: max_rows_contributed = AUTO. What reads rows as they are (PTR, STABLE, "
-            "EXPMECH, ABOVE_THRESHOLD) needs a number."
+            f"{table.name}: max_rows, the rows that one {column} may have in all; without it each statement names a cap, or asks "
+            "for one to be found: max_rows_contributed = AUTO. What reads rows as they are (PTR, STABLE, EXPMECH, "
+            "ABOVE_THRESHOLD) needs a number."
         )
-    if open_groups:
+    if not given[0] and given[1] and table.max_groups is None and not undecided.has("max_groups", table.name):
         findings.advice.append(
-            f"{table.name}: max_groups; without it each grouped statement must name it, or write AUTO."
+            f"{table.name}: max_rows or max_groups; without either each grouped statement must name a cap, or write AUTO."
         )
     for name in table.columns:
         if name.lower() not in names:

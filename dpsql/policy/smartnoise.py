@@ -212,11 +212,8 @@ def _table(
             hint="make one column of them in the data; a policy names one.",
         )
     if rows > 1:
-        notes.append(
-            f"{name}: max_ids = {rows} bounds a unit's rows in all. As max_rows and max_groups it holds for each group; "
-            f"OPTIONS (max_rows_contributed = {rows}) in a query bounds them in all again, with less noise."
-        )
-    return Table(name, source=source, privacy_unit=units[0], max_rows=rows, max_groups=rows, columns=columns)
+        notes.append(f"{name}: max_ids = {rows} bounds a unit's rows in all, and so does max_rows = {rows}.")
+    return Table(name, source=source, privacy_unit=units[0], max_rows=rows, columns=columns)
 
 
 def _bounds(where: str, item: Mapping[str, Any], notes: list[str]) -> tuple[Any, Any] | None:

@@ -308,9 +308,10 @@ class Table(Section):
             are open, under the same demand.
         privacy_period: a function of the row that parts each unit, as ``"date_trunc('month', day)"``: then one person's
             rows within one month are the unit. A table whose path leads here has the period of the row that it finds.
-        max_rows: how many rows of one unit count in one group (1 where the unit is ROW). Without it a query names a cap,
-            or finds one privately (``max_rows_contributed = AUTO``), of which this is a ceiling.
-        max_groups: how many groups one unit counts in, or whose rows its public groups share; a ceiling for a cap that is found.
+        max_rows: how many rows of one unit count in one statement in all (1 where the unit is ROW). A query starts from it,
+            and may name another; of a cap that is found privately (``max_rows_contributed = AUTO``) it is the ceiling.
+        max_rows_per_group: how many rows of one unit count in one group. Without groups, the whole is one group.
+        max_groups: in how many groups one unit counts; the rows of ``max_rows_per_group`` in so many groups are all that count.
         columns: types, bounds and public values, by column name.
         format: how a text source is written.
         version: which version of the data this is, for instance a date; without it, the files' sizes and times.
@@ -326,6 +327,7 @@ class Table(Section):
     determines: tuple[str, ...] = declare_field(settle_dependencies, (), only="private")
     privacy_period: str | None = declare_field(settle_period, only="private")
     max_rows: int | None = declare_field(validate.settle_whole, only="private", todo=True)
+    max_rows_per_group: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     max_groups: int | None = declare_field(validate.settle_whole, only="private", todo=True)
     columns: Mapping[str, Column] = declare_field(validate.settle_names, sections=Column)
     format: Format | None = declare_field(None, section=Format)
@@ -358,12 +360,13 @@ class Table(Section):
                 hint='add privacy_unit = "<the column that says whose row it is>", or public = true.',
             )
         elif self.row_level:
-            if self.max_rows not in (None, 1):
-                raise PolicyError(
-                    f"the privacy unit of {self.name} is the row, so max_rows is 1.",
-                    keys=("max_rows",),
-                    hint="remove max_rows, or name the column that says whose row it is.",
-                )
+            for key in ("max_rows", "max_rows_per_group"):
+                if getattr(self, key) not in (None, 1):
+                    raise PolicyError(
+                        f"the privacy unit of {self.name} is the row, so {key} is 1.",
+                        keys=(key,),
+                        hint=f"remove {key}, or name the column that says whose row it is.",
+                    )
             assign(self, "max_rows", 1)
         self._check_claims()
 

@@ -14,7 +14,8 @@ from dpsql.policy.validate import fold
 
 _DECISIONS = {
     "privacy_unit": 'the column that says whose row it is, or "ROW"',
-    "max_rows": "the rows of one unit that count in one group, as max_rows = 20",
+    "max_rows": "the rows that one unit may have in all, as max_rows = 20",
+    "max_rows_per_group": "the rows of one unit that count in one group, as max_rows_per_group = 5",
     "max_groups": "the groups of one answer that one unit counts in, as max_groups = 3",
     "bounds": "the lowest and the highest value that count, as bounds = [0, 100]; delete the line where nobody adds it up",
     "values": 'every value that there can be, as values = ["A", "B"]',

@@ -287,7 +287,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             sentences.append(f"{table.name} is public: nothing in it is protected.")
             continue
         rows = 1 if table.row_level else table.max_rows
-        limits = filter(None, (_rows(rows), _groups(table.max_groups)))
+        limits = filter(None, (_rows(table), _groups(table.max_groups)))
         sentences.append(f"{table.name} protects {table.unit_words}: {', '.join(limits)}.")
         columns = [
             {
@@ -298,7 +298,8 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
             for name, column in table.columns.items()
         ]
         tables.append({"name": table.name, "unit": _unit_text(table), "max_rows": rows,
-                       "max_groups": table.max_groups, "columns": columns})  # fmt: skip
+                       "max_rows_per_group": table.max_rows_per_group, "max_groups": table.max_groups,
+                       "columns": columns})  # fmt: skip
     sentences += _say_server(policy)
     sentences.append("Declared bounds and values are public: they must not be read off the data.")
     sentences.append(
@@ -396,10 +397,20 @@ def _bounds(column: Column) -> list[str | float] | None:
     return None if ends is None else [str(end) if isinstance(end, DateBound) else float(end) for end in ends]
 
 
-def _rows(count: int | None) -> str:
-    if count is None:
+def _rows(table: Table) -> str:
+    """Return the caps on the rows of one unit."""
+    rows, each = 1 if table.row_level else table.max_rows, table.max_rows_per_group
+    if rows is None and each is None:
         return "any number of rows"
-    return "one row each" if count == 1 else f"at most {count} rows of each count in a group"
+    in_all = (
+        "" if rows is None else "one row each" if rows == 1 else f"at most {rows} rows of each count in all"
+    )
+    in_group = (
+        ""
+        if each is None or table.row_level
+        else f"at most {each} row{'s' * (each > 1)} of each count in a group"
+    )
+    return ", ".join(filter(None, (in_all, in_group)))
 
 
 def _groups(count: int | None) -> str:

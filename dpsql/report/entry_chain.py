@@ -90,8 +90,10 @@ def _counts_units_alone(text: str, table: Table) -> bool:
 def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterator[str]:
     """Say what in the policy would let such statements cost less or err less."""
     for table in tables if event is not None else ():
-        if table.max_rows is not None and table.max_rows > 1 and not _counts_units_alone(text, table):
-            rows = f"max_rows = {table.max_rows:,} in {table.name}"
+        cap = "max_rows" if table.max_rows is not None else "max_rows_per_group"
+        most = getattr(table, cap)
+        if most is not None and most > 1 and not _counts_units_alone(text, table):
+            rows = f"{cap} = {most:,} in {table.name}"
             yield f"More exact at the same cost: fewer than {rows}, if so few rows of one unit are enough."
     if chooses_groups(event):
         yield "Cheaper: declare the values of the grouping column, if they are public; then no δ is spent on choosing groups."

@@ -19,7 +19,7 @@ default_epsilon = 0.1
 [tables.visits]
 source = "visits.parquet"
 privacy_unit = "patient_id"      # everything about one patient is hidden
-max_rows = 4                     # visits of one patient that count in one group
+max_rows = 16                    # visits of one patient that count in one statement, in all
 max_groups = 4                   # groups that one patient counts in
 
 [tables.visits.columns]

@@ -28,7 +28,7 @@ delta = 0.5
 accountant = "{accountant}"
 [tables.t]
 privacy_unit = "u"
-max_rows = 100
+max_rows_per_group = 100
 max_groups = 1000
 """
 

@@ -21,7 +21,7 @@ default_delta = 1e-6
 
 [tables.v]
 privacy_unit = "id"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 5
 [tables.v.columns]
 day = { bounds = [2024-01-01, 2024-02-09] }

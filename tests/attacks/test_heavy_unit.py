@@ -30,7 +30,7 @@ accountant = "zcdp"
 default_epsilon = 1
 [tables.t]
 privacy_unit = "u"
-max_rows = {ROWS}
+max_rows_per_group = {ROWS}
 max_groups = {GROUPS}
 [tables.t.columns]
 x = {{ bounds = [0, 10] }}

@@ -25,24 +25,24 @@ default_epsilon = 1e6
 default_delta = 1e-9
 [tables.t]
 privacy_unit = "uid"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.t.columns]
 x = { bounds = [0, 1] }
 k = { values = ["a", "b", "c"] }
 [tables.s]
 privacy_unit = "uid"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.s.columns]
 y = { bounds = [0, 1] }
 [tables.o]
 privacy_unit = "uid"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.i]
 privacy_unit = "oid -> o.oid, uid"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.pub]
 public = true

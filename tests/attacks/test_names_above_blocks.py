@@ -20,7 +20,7 @@ accountant = "basic"
 default_epsilon = 1e6
 [tables.t]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 columns.x.bounds = [0, 9]
 columns.dpsql_low_1.bounds = [0, 9]

@@ -31,7 +31,7 @@ accountant = "basic"
 default_epsilon = 1
 [tables.visits]
 privacy_unit = "patient_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 """
 ALARM = 4242

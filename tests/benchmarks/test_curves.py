@@ -35,14 +35,14 @@ default_delta = 1e-6
 [tables.integers]
 source = "visits"
 privacy_unit = "number"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 3
 columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 columns.amount.bounds = [0, 100]
 [tables.texts]
 source = "visits"
 privacy_unit = "text"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 3
 columns.c10.values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 columns.amount.bounds = [0, 100]

@@ -49,7 +49,7 @@ default_delta = 1e-8
 [tables.t]
 {source}
 privacy_unit = "{unit}"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 3
 [tables.t.columns]
 c10 = {{ values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }}

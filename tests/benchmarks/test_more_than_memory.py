@@ -38,14 +38,14 @@ default_delta = 1e-6
 source = "part*.parquet"
 version = "1"
 privacy_unit = "unit"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 5
 COLUMNS
 [tables.people]
 source = "part*.parquet"
 version = "1"
 privacy_unit = "who"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 5
 COLUMNS
 [tables.rows]

@@ -34,7 +34,7 @@ amount = { bounds = [0, 100] }
 [tables.users]
 source = "visits"
 privacy_unit = "user_id"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 3
 [tables.users.columns]
 c10 = { values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }

@@ -21,7 +21,7 @@ default_epsilon = 1
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "u"
-max_rows = {rows}
+max_rows_per_group = {rows}
 max_groups = {groups}
 columns.x.bounds = [0, 40]
 """

@@ -23,13 +23,13 @@ default_epsilon = 1e6
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 3
 columns.k.values = [0, 1, 2]
 columns.x.bounds = [0, 10]
 [tables.grown]
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 3
 """
 STATEMENTS = [

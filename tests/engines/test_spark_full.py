@@ -38,7 +38,7 @@ default_delta = 1e-6
 [tables.t]
 source = "t.parquet"
 privacy_unit = "who"
-max_rows = 4
+max_rows_per_group = 4
 max_groups = 3
 [tables.t.columns]
 x = { bounds = [0, 200] }

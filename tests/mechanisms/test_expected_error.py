@@ -23,7 +23,7 @@ accountant = "basic"
 max_epsilon_per_query = 4
 [tables.t]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 3
 [tables.t.columns]
 x = { bounds = [0, 10] }

@@ -41,7 +41,7 @@ y = { bounds = [-4, 4] }
 k = { values = [1, 2] }
 [tables.more]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 1
 columns.x.bounds = [0, 10]
 [tables.pub]

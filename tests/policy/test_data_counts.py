@@ -18,7 +18,7 @@ delta = 1e-6
 [tables.trips]
 source = "trips.parquet"
 privacy_unit = "tail"
-max_rows = {rows}
+max_rows_per_group = {rows}
 max_groups = {groups}
 [tables.trips.columns]
 fare = {{ bounds = [0, 9.5] }}

@@ -32,7 +32,7 @@ default_epsilon = 0.1
 [tables.visits]
 source = "visits.parquet"
 privacy_unit = "patient_id"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 3
 [tables.visits.columns]
 amount = { bounds = [0, 500.25] }
@@ -172,7 +172,7 @@ def test_row_level() -> None:
         ),
         (VISITS + "public = 1", "true or false", "public = 1", None),
         (VISITS + "max_row = 3", "unknown key max_row", "max_row = 3", "did you mean max_rows?"),
-        (VISITS + "max_rows = 0", "whole number", "max_rows = 0", None),
+        (VISITS + "max_rows_per_group = 0", "whole number", "max_rows_per_group = 0", None),
         (VISITS + "max_groups = 1.5", "whole number", "max_groups = 1.5", None),
         (VISITS + "source = 3", "text in quotes", "source = 3", None),
         (VISITS + 'source = "s3://bucket/x.parquet"', "not a local file", None, "copy it"),

@@ -29,7 +29,7 @@ sex = { values = ["f", "m"] }
 
 [tables.visits]
 privacy_unit = "patient"
-max_rows = 12
+max_rows_per_group = 12
 max_groups = 12
 [tables.visits.columns]
 ward = { values = ["A", "B", "C", "D"] }
@@ -43,7 +43,7 @@ seen = { bounds = [2024-01-01, 2024-12-31] }
 
 [tables.tests]
 privacy_unit = "visit -> visits.visit, patient"
-max_rows = 30
+max_rows_per_group = 30
 max_groups = 9
 [tables.tests.columns]
 result = { bounds = [0, 10] }

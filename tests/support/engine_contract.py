@@ -41,7 +41,7 @@ default_epsilon = 1
 default_delta = 1e-6
 [tables.visits]
 privacy_unit = "person"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 columns.age.bounds = [0, 120]
 columns.amount.bounds = [0, 500]

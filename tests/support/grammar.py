@@ -28,7 +28,7 @@ default_delta = 1e-6
 
 [tables.t]
 privacy_unit = "unit"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.t.columns]
 k = { values = ["a", "b", "c"] }
@@ -44,12 +44,12 @@ y = { bounds = [0, 3] }
 
 [tables.o]
 privacy_unit = "unit"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 
 [tables.i]
 privacy_unit = "oid -> o.oid, unit"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.i.columns]
 k = { values = ["a", "b", "c"] }
@@ -66,7 +66,7 @@ n = { bounds = [1, 7] }
 [tables.v]
 privacy_unit = ["unit", "oid -> o.oid, unit"]
 determines = ["w -> unit"]
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.v.columns]
 k = { values = ["a", "b", "c"] }
@@ -76,7 +76,7 @@ q = { bounds = [0, 4] }
 [tables.m]
 privacy_unit = "unit"
 privacy_period = "date_trunc('month', day)"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.m.columns]
 k = { values = ["a", "b", "c"] }
@@ -85,7 +85,7 @@ n = { bounds = [1, 7] }
 
 [tables.h]
 privacy_unit = "n -> m.n, unit"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.h.columns]
 k = { values = ["a", "b", "c"] }

@@ -45,13 +45,13 @@ default_delta = 1e-9
 max_epsilon_per_query = 1000
 [tables.visits]
 privacy_unit = "patient_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 columns.amount.bounds = [0, 100]
 columns.ward.values = ["A", "B", "C"]
 [tables.stays]
 privacy_unit = "patient_id"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 columns.nights.bounds = [0, 30]
 [tables.wards]

@@ -13,7 +13,7 @@ default_epsilon = 1
 default_delta = 1e-6
 [tables.visits]
 privacy_unit = "patient_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 columns.amount.bounds = [0, 100]
 columns.ward.values = [0, 1, 2]

@@ -31,7 +31,7 @@ active = { values = [true, false] }
 
 [tables.visits]
 privacy_unit = "person_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.visits.columns]
 ward = { values = ["A", "B"] }

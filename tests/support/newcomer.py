@@ -18,7 +18,7 @@ max_epsilon_per_query = 0.5
 [tables.rides]
 source = "rides.parquet"
 privacy_unit = "rider_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 3
 
 [tables.rides.columns]

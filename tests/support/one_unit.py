@@ -21,11 +21,11 @@ default_epsilon = 1
 default_delta = 1e-9
 [tables.visits]
 privacy_unit = "patient_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.notes]
 privacy_unit = "patient_id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.other]
 public = true

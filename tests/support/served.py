@@ -35,7 +35,7 @@ TABLES = """
 [tables.visits]
 source = "visits.parquet"
 privacy_unit = "patient"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 3
 [tables.visits.columns]
 ward = { values = ["A", "B", "C", "D"] }

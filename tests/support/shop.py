@@ -22,14 +22,14 @@ default_delta = 1e-9
 
 [tables.customers]
 privacy_unit = "id"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 9
 [tables.customers.columns]
 age = { bounds = [0, 100] }
 
 [tables.orders]
 privacy_unit = "customer -> customers.id, id"
-max_rows = 9
+max_rows_per_group = 9
 max_groups = 9
 [tables.orders.columns]
 amount = { bounds = [-50, 50] }
@@ -37,14 +37,14 @@ kind = { values = ["web", "shop", "phone"] }
 
 [tables.items]
 privacy_unit = "order_id -> orders.order_id, customer -> customers.id, id"
-max_rows = 40
+max_rows_per_group = 40
 max_groups = 20
 [tables.items.columns]
 quantity = { bounds = [0, 9] }
 
 [tables.calls]
 privacy_unit = "caller"
-max_rows = 9
+max_rows_per_group = 9
 max_groups = 9
 [tables.calls.columns]
 minutes = { bounds = [0, 60] }

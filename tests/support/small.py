@@ -20,7 +20,7 @@ default_delta = 1e-6
 
 [tables.t]
 privacy_unit = "unit"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.t.columns]
 {COLUMNS_OF_T}
@@ -28,7 +28,7 @@ d = {{ bounds = [-1.5, 2] }}
 
 [tables.s]
 privacy_unit = "unit"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.s.columns]
 y = {{ bounds = [0, 3] }}

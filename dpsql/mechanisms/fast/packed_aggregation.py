@@ -105,8 +105,8 @@ class UnitTotal:
     ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
 
     With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
-    ``floor(scale * min(1, rows / n))``, where ``scale`` is a power of two. Such a total may be too wide for 64 bits, so it
-    is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
+    ``min(1, rows / n)``, in parts of ``scale``, a power of two, rounded towards 0. Such a total may be too wide for 64 bits, so
+    it is two: of wholes, and of what is left of each unit's below one (:attr:`columns`).
     """
 
     name: str
@@ -423,7 +423,7 @@ def _contributions(
         counted: how many of the rows count, where that differs; the tallies are for the first number of ``shared``.
         shared: as of :class:`PackedAggregation`.
     """
-    weights: dict[tuple[int | None, int, int], tuple[NDArray[np.intp], IntegerArray]] = {}
+    weights: dict[tuple[int | None, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
@@ -436,21 +436,36 @@ def _contributions(
             )
             yield tally.name, np.clip(exact, low, high)
             continue
-        key = (tally.value, tally.rows, tally.scale)
+        key = (tally.value, tally.rows)
         if key not in weights:
             most = tally.rows if counted is None else counted
             above = np.flatnonzero(many > most)
-            taken = most if isinstance(most, int) else most[above]
-            weights[key] = above, tally.scale * taken // many[above]
-        above, weight = weights[key]
-        # All of a unit's rows together weigh ``scale * rows`` at most, so this is at most ``tally.far``: within 62 bits.
-        weighed = exact[above] * weight
+            weights[key] = above, np.full(len(above), most) if isinstance(most, int) else most[above]
+        above, most_rows = weights[key]
         whole, rest = exact, np.zeros(len(exact), dtype=np.int64)
         if len(above):
             whole = exact.copy()
-            whole[above] = weighed >> (tally.scale.bit_length() - 1)
-            rest[above] = weighed & (tally.scale - 1)
+            whole[above], rest[above] = _weigh(exact[above], many[above], most_rows, tally.scale)
         yield from zip(tally.columns, (whole, rest), strict=True)
+
+
+def _weigh(
+    total: IntegerArray, many: IntegerArray, most: IntegerArray, scale: int
+) -> tuple[IntegerArray, IntegerArray]:
+    """Return ``total * most / many``, rounded towards 0 to parts of ``scale``: wholes, and the parts above them.
+
+    The size of a total is at most ``many`` times that of a value, so the wholes are within 62 bits as it is.
+    """
+    wide = int(many.max()) * max(int(most.max()), scale) >= _SAFE
+    kind = object if wide else np.int64
+    size, n, m = (values.astype(kind) for values in (np.abs(total), many, most))
+    left = size % n * m
+    whole, rest = size // n * m + left // n, left % n * scale // n
+    whole, rest = (np.where(total < 0, -values, values) for values in (whole, rest))
+    under = rest < 0
+    return np.where(under, whole - 1, whole).astype(np.int64), np.where(under, rest + scale, rest).astype(
+        np.int64
+    )
 
 
 def _integer(value: int) -> pa.Array:

@@ -168,7 +168,7 @@ class AggregateCall:
 
     @property
     def groups(self) -> int:
-        """The number of groups that have noise for all rows of a unit that count: one under a row budget, which they share."""
+        """The groups that have noise for all rows of a unit that count: one under a cap on all rows, which they share."""
         return 1 if self.exact.budgeted else self.block.per_unit_groups
 
     def make(
@@ -206,6 +206,11 @@ class AggregateCall:
     def source(self, place: int = 0) -> str:
         """Return an argument as the analyst would read it."""
         return to_sql(self.call.args[place])
+
+    @property
+    def together(self) -> bool:
+        """Whether other numbers of rows stand beside it, of which a unit may have more than count: all weigh its rows alike."""
+        return self.block.weighs_rows and self.exact.cuts_rows
 
     def require_rows(self) -> int:
         """Return how many rows of one unit may count in a group, and refuse where that is any number."""
@@ -370,11 +375,11 @@ class AggregateCall:
 
     def _say_missing(self, partial: Partial) -> str:
         """Say that the cap on a unit's rows cuts a count or a sum, where there is one; whether it does is private."""
-        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None:
+        if partial.fixed or not self.exact.cuts_rows or self.exact.ceiling is not None or partial.weighing:
             return ""
         if partial.adds is not None:
             return "; what the sum of one privacy unit has beyond is missing"
-        return f"; rows of one privacy unit beyond {self.exact.rows_per_unit:,} are missing"
+        return f"; rows of one privacy unit beyond {self.exact.rows_in_group:,} are missing"
 
     def say_weighing(self, weighing: Weighing | None) -> str:
         """Say in a note and for EXPLAIN that a cap may cut; whether it does is private, and not said."""
@@ -384,8 +389,8 @@ class AggregateCall:
             return (
                 "; the rows of a privacy unit with more than the cap weigh less, and count as many together"
             )
-        rows = self.exact.rows_per_unit
-        where = "in one group" if self.block.keys and self.exact.row_budget is None else "in all"
+        rows = self.exact.rows_in_group
+        where = "in all" if rows == self.exact.caps.total else "in one group"
         many = f"{rows} row{'s' if rows != 1 else ''} {where}"
         note = f"a privacy unit with more than {many} counts as {rows} in averages and other moments: its rows weigh less"
         if note not in self.block.binder.notes:

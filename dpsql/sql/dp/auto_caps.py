@@ -2,8 +2,8 @@
 
 A unit's rows are bounded over all of its groups together: then the noise on each group is that of the cap, however many
 groups the unit is in, and none of them has to be left out. How many groups a unit is in is bounded besides only where
-something depends on it: where units themselves are counted or bounded per group, or where rows are bounded per group by the
-policy.
+something depends on it: where units themselves are counted or bounded per group, or where rows are bounded per group alone.
+``max_rows_per_group = AUTO`` finds a cap on the most rows that a unit has in any one group.
 
 Groups whose keys are private are chosen first, as a release of their own, with a cap that suits most units: a cap cuts the noise
 of the choice in the same proportion as the counts that it is made by, so little is lost by a low one. The groups that were
@@ -34,7 +34,7 @@ from dpsql.sql.normalize import Released
 from dpsql.sql.parse.dialect import bind_error
 from dpsql.sql.parse.options import AUTO, Options
 
-ROWS, GROUPS = "max_rows_contributed", "max_groups_contributed"
+ROWS, GROUPS, EACH = CAPS = "max_rows_contributed", "max_groups_contributed", "max_rows_per_group"
 MOST_ROWS = 1 << 20
 """The highest cap on the rows of a unit that is tried where the policy has none."""
 MOST_GROUPS = 1 << 10
@@ -52,26 +52,47 @@ class AutoCaps:
     Args:
         rows: the highest cap on rows over all groups; None where that on rows is given.
         groups: the highest cap on groups; None where that is not found.
+        each: the highest cap on the rows in one group; None where that is not found.
         given: the cap on groups where none is found, or none is needed; None where a unit may be in all there are.
+        known: the caps on rows, in all and in one group, that are not found.
         limits: the owner's caps, which are the highest on rows, as people read them; empty where there are none.
     """
 
     rows: int | None
     groups: int | None
+    each: int | None = None
     given: int | None = None
+    known: tuple[int | None, int | None] = (None, None)
     limits: str = ""
+
+    @property
+    def fixed(self) -> tuple[int | None, int | None]:
+        """The caps on rows, in all and in one group, with 1 for one that is found."""
+        rows, each = self.known
+        return rows if self.rows is None else 1, each if self.each is None else 1
+
+    @property
+    def finds_rows(self) -> bool:
+        """Tell whether a cap on rows is found."""
+        return self.rows is not None or self.each is not None
+
+    @property
+    def ceiling(self) -> int | None:
+        """The most rows of one unit that may come to count in one group; None where no cap on rows is found."""
+        tops = [n for n in (self.rows, self.each, *self.known) if n is not None]
+        return min(tops) if self.finds_rows else None
 
 
 def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     """Return the caps that a block asks for; None where it asks for none.
 
-    Where only one is asked for, the other is found too if it is needed and nothing else gives it.
+    Where caps that are known and asked for leave a unit's rows or groups unbounded, the missing one is found too.
 
     Raises:
         BindError: another option that can't stand beside them.
     """
     options, bound = block.options, block.bound
-    asked = {name for name in (ROWS, GROUPS) if options.get(name) == AUTO}
+    asked = {name for name in CAPS if options.get(name) == AUTO}
     if not asked or bound.row_level:
         return None
     for name, hint in (
@@ -80,47 +101,66 @@ def find_auto_caps(block: AggregatingBlock) -> AutoCaps | None:
     ):
         if options.get(name):
             raise options.refuse(name, f"{name} needs caps that are known beforehand.", hint)
-    rows, groups = options.get(ROWS), options.get(GROUPS)
-    if rows is None and bound.max_rows is None:
-        asked.add(ROWS)
-    private = bool(block.keys) and block.domain is None
-    if groups is None and private and bound.max_groups is None:
-        asked.add(GROUPS)
+    grouped, private = bool(block.keys), bool(block.keys) and block.domain is None
     size = block.domain.size if block.domain is not None else None
-    given = groups if isinstance(groups, int) else bound.max_groups if private or GROUPS in asked else None
-    given = None if given is None or not block.keys or (size is not None and size <= given) else given
-    most_groups = min((n for n in (given, size) if n is not None), default=MOST_GROUPS)
-    most_rows, limits = MOST_ROWS, ""
-    if bound.max_rows is not None:
-        most_rows = min(most_rows, bound.max_rows * (most_groups if block.keys else 1))
-        limits = f"{bound.max_rows:,} row{'s' * (bound.max_rows > 1)}"
-        if block.keys and most_groups > 1:
+    rows, each = (None if cap == AUTO else cap for cap in bound.row_caps(options))
+    groups = options.get(GROUPS, bound.max_groups)
+    bounded = rows is not None or (
+        (each is not None or EACH in asked) and (not grouped or groups is not None)
+    )
+    if not bounded:
+        asked.add(ROWS)
+    if groups is None and private and rows is None:
+        asked.add(GROUPS)
+    written = options.get(GROUPS)
+    given = written if isinstance(written, int) else None
+    if written is None or written == AUTO:
+        given = (
+            bound.max_groups if private or GROUPS in asked or (rows is None and ROWS not in asked) else None
+        )
+    given = rows if given is None and private else given
+    given = None if given is None or not grouped or (size is not None and size <= given) else given
+    most_groups = min((n for n in (given, size) if n is not None), default=MOST_GROUPS) if grouped else 1
+    owners = bound.max_rows, bound.max_rows_per_group
+    product = None if owners[1] is None else owners[1] * most_groups
+    most_rows = min(n for n in (MOST_ROWS, owners[0], product) if n is not None)
+    most_each = min(n for n in (MOST_ROWS, rows, *owners) if n is not None)
+    limits = ""
+    if most_rows == owners[0]:
+        limits = f"{most_rows:,} row{'s' * (most_rows > 1)}"
+    elif owners[1] is not None:
+        limits = f"{owners[1]:,} row{'s' * (owners[1] > 1)}"
+        if grouped and most_groups > 1:
             limits += f" in each of {most_groups:,} groups"
-    searched = most_groups if GROUPS in asked and block.keys else None
-    return AutoCaps(most_rows if ROWS in asked else None, searched, given, limits)
+    return AutoCaps(
+        most_rows if ROWS in asked else None, most_groups if GROUPS in asked and grouped else None,
+        most_each if EACH in asked else None, given, (None if ROWS in asked else rows, each), limits,
+    )  # fmt: skip
 
 
 def without_auto(options: Options, caps: AutoCaps | None) -> Options:
     """Return the options with the lowest cap for each that is to be found, and without AUTO."""
-    values = {
-        name: value for name, value in options.values.items() if value != AUTO or name not in (ROWS, GROUPS)
-    }
-    found = {} if caps is None else {ROWS: caps.rows, GROUPS: caps.groups}
+    values = {name: value for name, value in options.values.items() if value != AUTO or name not in CAPS}
+    found = {} if caps is None else {ROWS: caps.rows, GROUPS: caps.groups, EACH: caps.each}
     values |= {name: 1 for name, top in found.items() if top is not None}
     return replace(options, values=values)
 
 
-def write_unit_sizes(exact: Exact, top: int, groups: bool) -> str:
-    """Write the query of how many units have how many rows (or ``groups``): each counts once, with no more than ``top``."""
+def write_unit_sizes(exact: Exact, top: int, option: str) -> str:
+    """Write the query of how many units have so much as a cap counts: each counts once, with no more than ``top``."""
     names = exact.names
     rows, by = exact.rows(inside=True), write_group_by(["u", *names])
     pairs = f"SELECT {', '.join(['u', *names, 'COUNT(*) AS n'])} FROM ({rows}) AS rows{by}"
-    if groups:
+    if option == GROUPS:
         sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({pairs}) AS pairs GROUP BY u"
-    elif exact.groups is not None and names:
-        kept = f"lag(u, {exact.groups}) OVER (ORDER BY u, {write_secret_order(names)}) IS DISTINCT FROM u"
-        pairs = f"SELECT * FROM ({pairs}) AS pairs QUALIFY {kept}"
-        sized = f"SELECT u, LEAST(SUM(n), {top}) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
+    elif option == EACH:
+        sized = f"SELECT u, LEAST(MAX(n), {top}) AS {SIZE} FROM ({pairs}) AS pairs GROUP BY u"
+    elif names and (exact.groups is not None or exact.per_group is not None):
+        if exact.groups is not None:
+            kept = f"lag(u, {exact.groups}) OVER (ORDER BY u, {write_secret_order(names)}) IS DISTINCT FROM u"
+            pairs = f"SELECT * FROM ({pairs}) AS pairs QUALIFY {kept}"
+        n = "n" if exact.per_group is None else f"LEAST(n, {exact.per_group})"
+        sized = f"SELECT u, LEAST(SUM({n}), {top}) AS {SIZE} FROM ({pairs}) AS kept GROUP BY u"
     else:
         sized = f"SELECT u, LEAST(COUNT(*), {top}) AS {SIZE} FROM ({rows}) AS rows GROUP BY u"
     head = "" if exact.domain is None else f"WITH domain AS ({exact.domain.sql}) "
@@ -149,17 +189,26 @@ class CapBuilder:
         return bool(self.block.keys) and self.block.domain is None
 
     @cached_property
+    def _needs_rows(self) -> bool:
+        """Tell whether any answer depends on how many rows of a unit count."""
+        own = any(a.part is not None or a.quantile is not None for a in self.aggregates)
+        return own or any(not partial.fixed for partial in self.exact.partials)
+
+    @cached_property
     def _rows(self) -> int | None:
         """The highest cap on rows, where any answer depends on it."""
-        own = any(a.part is not None or a.quantile is not None for a in self.aggregates)
-        needed = own or any(not partial.fixed for partial in self.exact.partials)
-        return self.caps.rows if needed else None
+        return self.caps.rows if self._needs_rows else None
+
+    @cached_property
+    def _each(self) -> int | None:
+        """The highest cap on the rows in one group, where any answer depends on it."""
+        return self.caps.each if self._needs_rows else None
 
     @cached_property
     def _groups(self) -> int | None:
         """The highest cap on groups, where any answer to groups that are known depends on it."""
         fixed = any(partial.fixed for partial in self.exact.partials)
-        needed = fixed or (self._rows is None and self.block.options.get(ROWS) is None)
+        needed = fixed or (self._rows is None and self.caps.known[0] is None)
         return self.caps.groups if needed and self.aggregates else None
 
     @cached_property
@@ -172,7 +221,7 @@ class CapBuilder:
     @property
     def searches(self) -> int:
         """The number of searches."""
-        tops = [self._rows, self._groups]
+        tops = [self._rows, self._groups, self._each]
         if self.private:
             tops.append(self.caps.groups)
         return sum(top is not None and top > 1 for top in tops)
@@ -241,7 +290,7 @@ class CapBuilder:
         """
         block = self.block
         exact = self.exact
-        keys = Exact(exact.bound, exact.where, exact.keys, exact.max_rows, None)
+        keys = Exact(exact.bound, exact.where, exact.keys, exact.per_group, None)
 
         def build(groups: int) -> Operator:
             keys.groups = groups
@@ -253,7 +302,7 @@ class CapBuilder:
         if top is None or top == 1:
             operator = build(self.caps.given or 1)
         else:
-            query = write_unit_sizes(keys, top, groups=True)
+            query = write_unit_sizes(keys, top, GROUPS)
             caps = list_caps(top)
             least, *between, most = map(build, caps)
             epsilon = self.find_epsilon(searched)
@@ -293,12 +342,16 @@ class CapBuilder:
         rows, top, cost = self._rows, self._groups, self._cost(share)
 
         def within(cap: int | None) -> Operator:
-            def within_rows(most: int) -> Operator:
-                self._use(most, cap)
-                return answer()
+            def within_group(each: int) -> Operator:
+                def within_rows(most: int) -> Operator:
+                    self._use(most, cap, each)
+                    return answer()
+
+                self._use(1, cap, each)
+                return self._search(ROWS, rows, within_rows, searched, cost, groups)
 
             self._use(1, cap)
-            return self._search(ROWS, rows, within_rows, searched, cost, groups)
+            return self._search(EACH, self._each, within_group, searched, cost, groups)
 
         if top is None:
             return within(self._given)
@@ -312,7 +365,7 @@ class CapBuilder:
             return build(1)
         if option == GROUPS:
             self._use(1, None)
-        query, caps = write_unit_sizes(self.exact, top, option == GROUPS), list_caps(top)
+        query, caps = write_unit_sizes(self.exact, top, option), list_caps(top)
         least, *between, most = map(build, caps)
         epsilon = self.find_epsilon(searched)
         limits = self.caps.limits if option == ROWS else f"{top:,} groups" if top == self.caps.given else ""
@@ -323,16 +376,18 @@ class CapBuilder:
     def use_middle(self) -> None:
         """Let the exact query have caps in the middle of those that are tried."""
         middles = []
-        for top, otherwise in ((self._rows, 1), (self._groups, self._given)):
+        for top, otherwise in ((self._rows, 1), (self._groups, self._given), (self._each, 1)):
             caps = list_caps(top) if top is not None else ()
             middles.append(caps[len(caps) // 2] if caps else otherwise)
-        self._use(middles[0] or 1, middles[1])
+        self._use(middles[0] or 1, middles[1], middles[2] or 1)
 
-    def _use(self, rows: int, groups: int | None) -> None:
+    def _use(self, rows: int, groups: int | None, each: int = 1) -> None:
         """Let the exact query have these caps."""
         block, exact = self.block, self.exact
         if self.caps.rows is not None:
             exact.row_budget = rows if self._rows is not None else None
+        if self.caps.each is not None:
+            exact.per_group = each
         exact.groups = groups
         size = exact.domain.size if exact.domain is not None else None
         found = [n for n in (groups, size, exact.row_budget) if n is not None]

@@ -88,6 +88,8 @@ class AggregatingBlock(ABC):
     """The types of the keys' own values, by the keys' names; they may leave the engine in others."""
     column_names: normalize.UniqueNames = field(default_factory=normalize.UniqueNames)
     """The names of the release's columns: keys, then aggregates."""
+    weighs_rows: bool = False
+    """Whether several numbers of rows are asked for, which describe the same rows of a unit."""
     autos: int | None = None
     """The aggregates with AUTO in the whole statement; None until one asks while the operator is made."""
 

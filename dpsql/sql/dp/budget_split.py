@@ -33,7 +33,7 @@ def require_rows(
     bound: From, options: Options, place: exp.Expr | None,
     hint: str = "write OPTIONS (max_rows_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows.",
 ) -> int:  # fmt: skip
-    """Return how many rows of one unit count in a group.
+    """Return how many rows of one unit count where nothing is grouped: the whole is one group.
 
     Raises:
         PrivacyError: nothing bounds them.
@@ -41,15 +41,16 @@ def require_rows(
     if bound.row_level:
         return 1
     refuse_auto(options, "max_rows_contributed")
-    rows = options.get("max_rows_contributed", bound.max_rows)
+    refuse_auto(options, "max_rows_per_group")
+    rows = min((n for n in bound.row_caps(options) if n is not None), default=None)
     if rows is None:
         unbounded = f"nothing bounds how many rows of {bound.subject} one privacy unit has."
         raise privacy_error(place, unbounded, hint)
     return int(rows)
 
 
-def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int:
-    """Return how many groups one unit may be in.
+def find_groups(bound: From, options: Options, place: exp.Expr | None) -> int | None:
+    """Return the cap on the groups of one unit; None where the cap on its rows in all bounds them.
 
     Raises:
         PrivacyError: nothing bounds them.
@@ -58,10 +59,12 @@ def require_groups(bound: From, options: Options, place: exp.Expr | None) -> int
         return 1
     refuse_auto(options, "max_groups_contributed")
     groups = options.get("max_groups_contributed", bound.max_groups)
-    if groups is None:
-        hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_groups."
-        raise privacy_error(place, "nothing says how many groups one privacy unit may be in.", hint)
-    return int(groups)
+    rows = options.get("max_rows_contributed", bound.max_rows)
+    if groups is None and not isinstance(rows, int):
+        what = "nothing says how many groups one privacy unit may be in."
+        hint = "write OPTIONS (max_groups_contributed = AUTO) to find it privately, or a number, or ask the owner for max_rows."
+        raise privacy_error(place, what, hint)
+    return groups
 
 
 def refuse_auto(options: Options, name: str) -> None:

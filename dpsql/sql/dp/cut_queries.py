@@ -8,7 +8,7 @@ What stands under every answer of what caps and bounds leave out is public, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -81,23 +81,23 @@ def make_cut_report(
 
 def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
     """Return what the caps on a unit's rows and groups take away."""
-    budget, rows = exact.row_budget, exact.max_rows
     if exact.bound.row_level:
         return []
+    budget, rows = exact.caps.total if exact.budgeted else None, exact.caps.each
+    found = []
+    if rows is not None and rows != budget:
+        what = f"rows beyond {rows:,} of one privacy unit in {'one group' if exact.keys else 'all'}"
+        most = exact.caps.total or rows * groups
+        found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
     if budget is not None:
         what = f"rows beyond {budget:,} of one privacy unit in all"
-        return [_Cut("COUNT(*)", f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows")]
-    found = []
-    if rows is not None:
-        what = f"rows beyond {rows:,} of one privacy unit in {'one group' if exact.keys else 'all'}"
-        most = rows * groups
-        found.append(_Cut(f"GREATEST(COUNT(*) - {rows}, 0)", "{}", most, what, f"{most:,} rows"))
+        held = "COUNT(*)" if rows == budget else f"LEAST(COUNT(*), {rows})"
+        found.append(_Cut(held, f"GREATEST({{}} - {budget}, 0)", budget, what, f"{budget:,} rows"))
     if (shared := exact.shared_rows) is not None:
         what = f"shared rows beyond {shared:,} of one privacy unit in all groups"
         held = f"LEAST(COUNT(*), {rows})"
         found.append(_Cut(held, f"GREATEST({{}} - {shared}, 0)", shared, what, f"{shared:,} rows"))
-    elif exact.keys and exact.groups is not None:
-        cap = exact.groups
+    elif exact.keys and (cap := exact.kept_groups) is not None:
         what = f"groups beyond {cap:,} of one privacy unit"
         found.append(_Cut("1", f"GREATEST({{}} - {cap}, 0)", cap, what, f"{cap:,} groups"))
     return found
@@ -105,9 +105,7 @@ def _list_cap_cuts(exact: Exact, groups: int) -> list[_Cut]:
 
 def _list_clips(exact: Exact, groups: int) -> list[_Cut]:
     """Return by how much values lie beyond the bounds that they are held to."""
-    rows = exact.row_budget if exact.row_budget is not None else (exact.max_rows or 1) * groups
-    if exact.bound.row_level:
-        rows = 1
+    rows = exact.caps.total or groups
     found: dict[str, _Cut] = {}
     for clip in exact.clipped:
         most = min(max(1, abs(clip.low), abs(clip.high)) * rows, _WIDEST)
@@ -175,44 +173,25 @@ def _list_caps(exact: Exact, drops_rows: bool, finds_groups: bool) -> Iterator[s
         return
     unit, capped = name_unit(exact.bound), []
     plain = [p for p in exact.partials if not p.fixed and p.weighing is None]
-    rows = exact.row_budget if exact.row_budget is not None else exact.max_rows
-    rows = rows if exact.cuts_rows else None
-    where = " in one group" if exact.keys and exact.row_budget is None else ""
+    caps = exact.caps
+    rows = caps.each if exact.cuts_rows else None
+    where = "" if rows == caps.total else " in one group"
     if rows is not None and (drops_rows or any(p.adds is None for p in plain)):
         capped.append(f"{rows:,} row{'s' if rows > 1 else ''}{where}")
     if finds_groups:
         pass
     elif rows is not None and (shared := exact.shared_rows) is not None:
         capped.append(f"{shared:,} rows in all groups" if not capped else f"{shared:,} in all groups")
-    elif exact.keys and exact.groups is not None:
-        capped.append(f"{exact.groups:,} group{'s' if exact.groups > 1 else ''}")
+    elif rows is not None and exact.budgeted and rows != caps.total and exact.counts_rows:
+        capped.append(f"{caps.total:,} in all" if capped else f"{caps.total:,} rows in all")
+    if not finds_groups and exact.shared_rows is None and (groups := exact.kept_groups) is not None:
+        capped.append(f"{groups:,} group{'s' if groups > 1 else ''}")
     if capped:
         one = len(capped) == 1 and capped[0].startswith("1 ")
         yield f"at most {' and '.join(capped)} of one {unit} count{'s' if one else ''}: what is beyond is missing"
     if rows is not None and plain and all(p.adds is not None for p in plain):
         many = f"{rows:,} row{'s' if rows > 1 else ''}"
         yield f"a sum has of one {unit} at most what {many} at the bounds add{'s' if rows == 1 else ''}{where}"
-
-
-def propose_more(exact: Exact, notes: Iterable[str]) -> Iterator[str]:
-    """Yield what EXPLAIN proposes where caps leave something out.
-
-    Args:
-        exact: the block's exact query.
-        notes: what :func:`list_cuts` tells of it.
-    """
-    if not any(note.startswith(("at most", "a sum")) for note in notes):
-        return
-    rows = exact.row_budget if exact.row_budget is not None else exact.max_rows
-    higher = (
-        f"max_rows_contributed = {2 * rows}"
-        if rows is not None
-        else f"max_groups_contributed = {2 * (exact.groups or 1)}"
-    )
-    yield (
-        f"What is beyond a cap is left out: OPTIONS (report_cut = TRUE) tells about how much, for a part of the cost, and "
-        f"{higher} lets more count, with more noise."
-    )
 
 
 def is_surely_within(typed: Typed) -> bool:

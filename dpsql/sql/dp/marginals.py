@@ -288,7 +288,7 @@ def _plan(
     joint = join()
     joint.sets = blocks
     joint.bind()
-    if joint.others_use_caps and joint.exact.groups is None and joint.exact.row_budget is None:
+    if joint.others_use_caps and joint.exact.groups is None and not joint.exact.budgeted:
         raise Unfit("the cap on groups is as large as the number of all cells")
     table = find_operator(binder, joint)
     _check_adds_up(joint, table)
@@ -374,7 +374,7 @@ _SUMS = "of a privacy unit with more rows than count, sums could then be of fewe
 def _find_loss(joint: JointBlock, table: Aggregation) -> str:
     """Return what units may lose beside the sets one by one, as a clause; empty where none can, see the module."""
     exact = joint.exact
-    many = exact.bound.unit is not None and exact.max_rows != 1 and exact.row_budget is None
+    many = exact.bound.unit is not None and exact.rows_in_group != 1 and not exact.budgeted
     if many and exact.groups is not None and exact.shared_rows is None:
         return _WHOLE_CELLS
     if not joint.others_use_caps:

@@ -176,11 +176,18 @@ def _sum(asked: AggregateCall) -> Aggregate:
         partial = asked.exact.add(own)
     else:
         asked.require_rows()
-        partial = _Moments(asked).total(item, 0)
+        weighing = (
+            asked.exact.weighing(item.y, max(abs(item.grid.low), abs(item.grid.high)))
+            if asked.together
+            else None
+        )
+        partial = _Moments(asked, weighing).total(item, 0)
+    whole = 1 if partial.weighing is None else partial.weighing.scale
     steps = Fraction(item.grid.steps)
     integers = item.typed.type.kind == "INTEGER" and steps == 1 and typed.type.sql != "UHUGEINT"
-    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps)}{asked.propose_auto(item)}"
-    formula = Formula([partial], lambda total: Sum(asked.name, total, steps))
+    said = f"add {asked.source()}, {item.said}; {asked.say_sensitivity(partial, steps * whole)}{asked.propose_auto(item)}"
+    said += asked.say_weighing(partial.weighing)
+    formula = Formula([partial], lambda total: Sum(asked.name, total, steps * whole, whole=whole))
     return asked.make(
         "HUGEINT" if integers else typed.type.sum_type, said, formula, shown=item.shown, noise_step=1 / steps
     )

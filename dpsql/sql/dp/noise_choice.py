@@ -112,20 +112,19 @@ class NoiseMaker:
     exact: Exact
     groups: int
 
-    def list_moments(self, dealt: Dealt) -> Iterator[DealtMoment]:
-        """Yield the moments of all aggregates; one that several need comes for each of them."""
+    def list_moments(self, dealt: Dealt, gaussian: bool) -> Iterator[DealtMoment]:
+        """Yield the moments of all aggregates, for noise of a kind; one that several need comes for each of them."""
         for aggregate, amount in dealt:
             partials = aggregate.formula.partials if aggregate.formula is not None else ()
             for partial in partials:
-                shared = self.exact.row_budget is not None and not partial.fixed
-                reach = max(1, self.exact.sensitivity(partial)), 1 if shared else self.groups
+                reach = self.exact.reach(partial, self.groups, gaussian)
                 parts = len(partials)
                 yield DealtMoment(aggregate.name, partial.name, amount / parts, parts, *reach)
 
     def add_laplace(self, dealt: Dealt) -> MomentNoise:
         """Return moments with Laplace noise, each of its part of the aggregate's share."""
         found = {}
-        for moment in self.list_moments(dealt):
+        for moment in self.list_moments(dealt, gaussian=False):
             reach = moment.sensitivity, moment.groups
             epsilon = moment.part.find_epsilon(_price_laplace(*reach))
             noise = LaplaceNoise(epsilon, *reach)
@@ -162,7 +161,7 @@ class NoiseMaker:
     def _add_by_column(self, dealt: Dealt, make: Callable[[Sequence[DealtMoment]], Noise]) -> MomentNoise:
         """Return moments with the noise that is made once for each column, of all shares of it."""
         columns: dict[str, list[DealtMoment]] = {}
-        for moment in self.list_moments(dealt):
+        for moment in self.list_moments(dealt, gaussian=True):
             columns.setdefault(moment.column, []).append(moment)
         found: dict[tuple[str, str], Statistic] = {}
         for column, moments in columns.items():

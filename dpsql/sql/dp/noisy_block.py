@@ -23,8 +23,9 @@ from dpsql.sql.dp.accuracy import FittedOutputs, check_fits, fit_outputs
 from dpsql.sql.dp.aggregates import NAMED_ARGUMENTS, Aggregate, AggregateCall
 from dpsql.sql.dp.auto_caps import AutoCaps, CapBuilder, find_auto_caps, without_auto
 from dpsql.sql.dp.block import AggregatingBlock
-from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, require_groups
-from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report, propose_more
+from dpsql.sql.dp.budget_split import BudgetShare, choose_selector, deal, find_groups
+from dpsql.sql.dp.cap_advice import describe_caps, note_costly_caps
+from dpsql.sql.dp.cut_queries import list_cuts, make_cut_report
 from dpsql.sql.dp.moments import MOMENTS, read_as_mean
 from dpsql.sql.dp.noise_choice import MomentNoise, NoiseChoice, NoiseMaker
 from dpsql.sql.dp.ordered_steps import MAKERS, StepBlock, choose_order
@@ -103,18 +104,19 @@ class NoisyBlock(AggregatingBlock):
         self.options = without_auto(self.options, self.caps)
         groups = self._groups() if self.caps is None else self.caps.given
         size = self.domain.size if self.domain is not None else None
-        rows = self.options.get("max_rows_contributed")
-        free = size is not None and groups is not None and size <= groups and rows is None
+        rows, each = self.bound.row_caps(self.options) if self.caps is None else self.caps.fixed
+        free = size is not None and groups is not None and size <= groups
         self.per_unit_groups = (
             min((x for x in (groups, size, rows) if x is not None), default=1) if keys else 1
         )
-        if keys and self.domain is None and rows is not None and rows > 1:
-            self.binder.notes.append(self._say_many_groups(rows))
+        if keys and self.domain is None and self.per_unit_groups > 1 and groups is None:
+            self.binder.notes.append(self._say_many_groups(self.per_unit_groups))
         self.exact = Exact(
-            self.bound, condition, keys, self.bound.max_rows, None if free or not keys else groups, rows,
-            self.domain, None if self.caps is None else self.caps.rows,
+            self.bound, condition, keys, each, None if free or not keys else groups, rows,
+            self.domain, None if self.caps is None else self.caps.ceiling,
             shares=self.caps is not None or self.options.get("max_groups_contributed") is None,
         )  # fmt: skip
+        self.weighs_rows = self._has_several()
         self.bind_clauses()
         self.binder.when_whole.append(self._show_filled)
 
@@ -145,6 +147,19 @@ class NoisyBlock(AggregatingBlock):
         every = self.options.get("group_selection_strategy") == "PUBLIC_GROUPS" or bool(self.within)
         return self.domain is not None and bool(self.domain.ranged) and not every
 
+    def _has_several(self) -> bool:
+        """Tell whether several numbers of rows are asked for: counts, sums and what is made of them."""
+        clauses = (self.select.args.get(key) for key in ("having", "order", "qualify"))
+        found: set[str] = set()
+        for place in (*self.select.expressions, *(node for node in clauses if node is not None)):
+            for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
+                call = None if isinstance(node, exp.Window) else self.call_of(node)
+                if call is None or call.name not in MOMENTS or call.distinct:
+                    continue
+                if "contribution_bounds_per_group" not in call.named:
+                    found.add(to_sql(call.node))
+        return len(found) > 1
+
     def place_groups(self, keys: tuple[GroupKey, ...], typed: Pairs) -> tuple[GroupKey, ...]:
         """Find the public groups, if all of them are, and return the keys as the exact query has them."""
         self.domain = find_public_groups(self, typed, self.range_groups()) if keys else None
@@ -154,11 +169,9 @@ class NoisyBlock(AggregatingBlock):
 
     def _say_many_groups(self, rows: int) -> str:
         """Say that a cap on rows alone leaves a unit in many private groups, of which few are then large enough to be shown."""
-        groups = next((r.max_groups for r in self.bound.relations if r.private), None) or 1
-        unit = name_unit(self.bound)
         return (
-            f"private groups are chosen as if one {unit} were in {rows:,} of them, as many as its rows, so small groups are left "
-            f"out: max_groups_contributed = {groups} in place of max_rows_contributed shows smaller ones"
+            f"private groups are chosen as if one {name_unit(self.bound)} were in {rows:,} of them, as many as its rows, so "
+            "small groups are left out: a lower max_groups_contributed shows smaller ones, and counts it in fewer"
         )
 
     def _join_that_keeps(self, keys: Sequence[exp.Expr]) -> str | None:
@@ -232,17 +245,10 @@ class NoisyBlock(AggregatingBlock):
             )  # fmt: skip
 
     def _groups(self) -> int | None:
-        """Return how many groups a unit may touch; None where nothing needs to bound them."""
-        rows = self.options.get("max_rows_contributed")
-        if self.options.get("max_groups_contributed") is not None and rows is not None:
-            raise self.options.refuse(
-                "max_rows_contributed", "max_groups_contributed and max_rows_contributed exclude each other.",
-                "give one of the two: max_groups_contributed = 3 counts a unit in 3 groups, with the policy's max_rows in each "
-                "at most; max_rows_contributed = 60 counts 60 of its rows, in any groups.",
-            )  # fmt: skip
-        if not self.bound.row_level and (not self.keys or rows is not None):
+        """Return how many groups a unit may touch; None where nothing needs to bound them, or the cap on its rows does."""
+        if not self.bound.row_level and not self.keys:
             return None
-        return require_groups(self.bound, self.options, self.select.args.get("group") or self.select)
+        return find_groups(self.bound, self.options, self.select.args.get("group") or self.select)
 
     @property
     def public_key_nodes(self) -> Sequence[exp.Expr]:
@@ -308,7 +314,8 @@ class NoisyBlock(AggregatingBlock):
         finds_groups = self.caps is not None and self.caps.groups is not None
         cuts = list(list_cuts(self.exact, any(item.formula is None for item in aggregates), finds_groups))
         self.binder.notes += cuts
-        more = () if self.options.get("report_cut") else tuple(propose_more(self.exact, cuts))
+        more = tuple(describe_caps(self.exact, self.per_unit_groups))
+        self.binder.notes += note_costly_caps(self.exact, self.per_unit_groups)
         moments = any(item.formula is not None for item in aggregates)
         choice = NoiseChoice(
             self._maker, self.options, self.binder.catalog, private, moments, self.blocks, self.noise
@@ -506,12 +513,8 @@ class NoisyBlock(AggregatingBlock):
 
     def _protection(self) -> tuple[str, ...]:
         """Return what EXPLAIN says of who is protected, and which groups there are."""
-        rows = (
-            (None, None)
-            if self.caps is not None and self.caps.rows
-            else (self.exact.max_rows, self.exact.row_budget)
-        )
-        said = describe_protection(self.bound, *rows, bool(self.keys))
+        found = self.caps is not None and self.caps.finds_rows
+        said = describe_protection(self.bound, None if found else self.exact.caps, bool(self.keys))
         if not self.keys:
             return said
         shown = "Groups are private: each is shown by the number of its privacy units"
@@ -524,10 +527,9 @@ class NoisyBlock(AggregatingBlock):
             less = f"max_groups_contributed = {self.per_unit_groups} would leave out whole groups, at the same noise"
             return (*said, f"{shown}, and share {shared:,} rows of one privacy unit at most ({less}).")
         counted = f"{shown}; one privacy unit counts in at most {self.per_unit_groups} of them."
-        budget = self.exact.row_budget
-        if self.domain is not None or budget is None or budget == 1:
+        if self.domain is not None or self.exact.groups is not None or self.per_unit_groups == 1:
             return (*said, counted)
-        return (*said, counted, f"P{self._say_many_groups(budget)[1:]}.")
+        return (*said, counted, f"P{self._say_many_groups(self.per_unit_groups)[1:]}.")
 
 
 def _free_delta(share: BudgetShare, choice: NoiseChoice, fitted: FittedOutputs, private: bool) -> BudgetShare:

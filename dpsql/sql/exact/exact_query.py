@@ -4,9 +4,9 @@ Written in DuckDB's SQL and translated for other engines. The shapes, from the i
 
     rows     one line per private row: its unit, its group, the grid integers and conditions that aggregates need
     units    one line per unit and group: the unit's own aggregates
-    kept     at most L0 groups per unit, chosen by a secret hash of the group (never by row order); where groups are public,
-             as many rows as L0 groups of C rows have, shared by all groups of the unit; where cells of several grouping sets
-             are capped together, those that more of the sets show come before the others
+    kept     at most as many groups per unit as the caps allow, chosen by a secret hash of the group (never by row order), and
+             at most as many rows over all of them: groups are taken in that order until the rows are used up. Where cells of
+             several grouping sets are capped together, those that more of the sets show come before the others
     totals   one line per group: each unit's aggregates clamped or weighed, then added; and how many units there are
     domain   with public groups: every one of them, those without rows too
 """
@@ -20,6 +20,7 @@ from functools import cached_property
 from dpsql.mechanisms.cut_report import ClippedValue
 from dpsql.mechanisms.unit_parts import UNITS_COLUMN as UNITS_COLUMN
 from dpsql.mechanisms.unit_parts import write_part
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.parse.dialect import to_sql
 from dpsql.sql.relations.plan_size import refuse_written
 from dpsql.sql.relations.relation import From
@@ -82,15 +83,17 @@ class Weighing:
     """The weight of a unit's rows in the moments of one aggregate.
 
     Let n be the unit's rows in the group that enter the moment (those in which the column ``y`` is not NULL), and m the
-    rows of it that may count. Each of the n rows weighs ``w = floor(scale * min(1, m / n))``, in parts of ``scale``. All
-    moments of an aggregate (count, sum, squares, products) have the same ``y`` and ``scale``, so they describe the same
-    weighted rows: a mean is never drawn towards a bound by a cap, only the unit's say in it is smaller.
+    rows of it that may count. Each of the n rows weighs ``min(1, m / n)``. All moments of an aggregate (count, sum, squares,
+    products) have the same ``y``, so they describe the same weighted rows: a mean is never drawn towards a bound by a cap,
+    only the unit's say in it is smaller. A moment is in parts of ``scale``: of a unit whose n values add up to S it is
+    ``scale * m * S / n`` where n > m, and ``scale * S`` elsewhere, rounded towards 0 once.
 
-    Sensitivity: a unit adds w times the sum of n terms, each of size at most ``most``. So it moves a moment by at most
-    ``n * w * most <= n * floor(scale * m / n) * most <= scale * m * most``: the weight is rounded, once for a unit and
-    downwards, and nothing is rounded after it (a doubled sum is even: to halve it is exact). Where n <= m, w is ``scale``
-    and ``n * scale <= m * scale``. Under a row budget m is what is left of the budget in the group: these add up to the
-    budget at most, and so do the changes.
+    Sensitivity: S is a sum of n terms of size at most ``most``, so ``|S / n| <= most``, and a unit moves a moment by at most
+    ``scale * m * most``; to round towards 0 makes it no larger. Where n <= m, ``scale * |S| <= scale * n * most`` is no more.
+    A count has n terms of 1, so it is exactly ``scale * min(n, m)``. Terms between whole numbers a and b add up to no less than
+    ``scale * a * min(n, m)`` and no more than ``scale * b * min(n, m)``, which are whole: a quotient of a sum and the count
+    stays between a and b. Where groups share a total, m is what is left of it in the group: these add up to the total at
+    most, and so do the changes.
     """
 
     y: str
@@ -101,15 +104,23 @@ class Weighing:
         """The column of a unit's rows that enter the moment."""
         return f"{self.y}_rows"
 
-    @property
-    def weight(self) -> str:
-        """The column of what each of them weighs."""
-        return f"{self.y}_weight{self.scale.bit_length() - 1}"
+    def sql(self, total: str, most: int | str) -> str:
+        """Write a unit's moment where ``most`` rows count, of a sum over all of its rows, in parts of ``scale``.
 
-    def sql(self, many: str, most: int | str) -> str:
-        """Write what each of ``many`` rows weighs where ``most`` count: rounded down, in parts of ``scale``."""
-        whole = self.scale * most if isinstance(most, int) else f"({self.scale} * {most})"
-        return f"{whole} // GREATEST({many}, {most})"
+        The whole steps of the mean and what is left of them are weighed apart, so no product needs more than 128 bits.
+        """
+        count = f"GREATEST({self.rows}, {most})"
+        whole = (
+            f"CAST({self.scale * most} AS HUGEINT)"
+            if isinstance(most, int)
+            else f"(CAST({self.scale} AS HUGEINT) * {most})"
+        )
+        steps = f"({total} // {count})"
+        return f"{steps} * {whole} + (({total} - {steps} * {count}) * {whole}) // {count}"
+
+    def count(self, most: int | str) -> str:
+        """Write the number of a unit's rows that count, in parts of ``scale``."""
+        return f"LEAST({self.rows}, {most}) * CAST({self.scale} AS HUGEINT)"
 
 
 FINEST_WEIGHT = 1 << 20
@@ -154,17 +165,17 @@ class Exact:
     bound: From
     where: str | None
     keys: tuple[GroupKey, ...]
-    max_rows: int | None
-    """Rows of one unit that count in one group; None when nothing bounds them."""
+    per_group: int | None
+    """Rows of one unit that count in one group; None where no cap says so."""
     groups: int | None
-    """Groups that a unit may touch; None when every unit may touch all there are."""
+    """Groups that a unit counts in; None where it may be in all there are."""
     row_budget: int | None = None
-    """Rows of one unit that count over all groups (``max_rows_contributed``)."""
+    """Rows of one unit that count in all; None where no cap says so."""
     domain: PublicGroups | None = None
     ceiling: int | None = None
     """The most rows of one unit that may come to count, where the budget is found later: weights leave room for them."""
     shares: bool = False
-    """True where public groups of a unit may share its rows if the caps would cut some of them whole."""
+    """True where public groups of a unit may share its rows, since the statement names no number of groups."""
     later: Sequence[str] = ()
     """Conditions on the keys: where caps cut, a unit's groups that meet fewer of them stay first, each a fact of its own rows."""
     _values: dict[str, str] = field(default_factory=dict)
@@ -205,7 +216,7 @@ class Exact:
         """
         if self.bound.unit is None:
             return None
-        rows = self.rows_per_unit if self.ceiling is None else self.ceiling
+        rows = self.rows_in_group if self.ceiling is None else self.ceiling
         bits = _UNIT_BITS - (2 * max(1, most) * rows).bit_length()
         scale = min(FINEST_WEIGHT, 1 << max(0, min(bits, 62 - rows.bit_length())))
         return Weighing(y, scale)
@@ -216,9 +227,55 @@ class Exact:
         return tuple(key.name for key in self.keys)
 
     @property
+    def caps(self) -> RowCaps:
+        """The caps in force: one group where nothing is grouped, and no more groups than there are public ones."""
+        if self.bound.row_level:
+            return RowCaps(1, 1, 1)
+        if not self.keys:
+            return RowCaps(self.row_budget, self.per_group, 1)
+        size = None if self.domain is None else self.domain.size
+        groups = min((n for n in (self.groups, size) if n is not None), default=None)
+        return RowCaps(self.row_budget, self.per_group, groups)
+
+    @property
     def budgeted(self) -> bool:
-        """Tell whether a unit's rows are bounded over all groups together."""
-        return self.row_budget is not None and bool(self.keys)
+        """Tell whether the cap on a unit's rows in all allows less than the caps on its groups and the rows in each."""
+        return bool(self.keys) and self.caps.binds_total
+
+    @property
+    def counts_rows(self) -> bool:
+        """Tell whether a number depends on how many rows of a unit count: not where only its presence does."""
+        return any(not partial.fixed for partial in self._partials)
+
+    @property
+    def row_total(self) -> int | None:
+        """Rows that all groups of a unit share, in the text of the sums; None where caps on groups and rows suffice."""
+        if not self.counts_rows or self.bound.unit is None:
+            return None
+        return self.caps.total if self.budgeted else self.shared_rows
+
+    @property
+    def kept_groups(self) -> int | None:
+        """Groups of a unit that are kept whole, the others left out; None where none is."""
+        if not self.keys or self.bound.unit is None:
+            return None
+        if not self.counts_rows:  # a unit is in no more groups than it has rows that count
+            return min((n for n in (self.groups, self.row_budget) if n is not None), default=None)
+        shared = self.budgeted and self._may_share
+        return None if shared or self.shared_rows is not None else self._cut_groups(self.groups)
+
+    def _cut_groups(self, groups: int | None) -> int | None:
+        """Return a cap on groups, unless as many rows count in all, so that it leaves out nothing more."""
+        total = self.caps.total
+        return (
+            None if self.budgeted and total is not None and groups is not None and total <= groups else groups
+        )
+
+    @property
+    def _may_share(self) -> bool:
+        """Tell whether public groups of a unit may share its rows: where noise is for rows, not for a number of groups."""
+        fixed = any(partial.fixed for partial in self._partials)
+        return self.shares and self.domain is not None and bool(self.keys) and self.counts_rows and not fixed
 
     @property
     def partials(self) -> tuple[Partial, ...]:
@@ -227,10 +284,15 @@ class Exact:
 
     @property
     def rows_per_unit(self) -> int:
-        """Rows of one unit that may count in a group (over all its groups under a row budget)."""
-        if self.bound.row_level:
-            return 1
-        rows = self.row_budget if self.row_budget is not None else self.max_rows
+        """Rows of one unit that may count in a group (over all its groups where a cap on all of them is in force)."""
+        rows = self.caps.total if self.budgeted else self.caps.each
+        assert rows is not None, "rows per unit are unbounded"
+        return rows
+
+    @property
+    def rows_in_group(self) -> int:
+        """Rows of one unit that may count in one group."""
+        rows = self.caps.each
         assert rows is not None, "rows per unit are unbounded"
         return rows
 
@@ -238,45 +300,54 @@ class Exact:
     def cuts_rows(self) -> bool:
         """True where a unit may have more rows than count: not where each row is one, or holds all of a unit."""
         private = [relation for relation in self.bound.relations if relation.private]
-        return not self.bound.row_level and not (self.row_budget is None and all(r.per_unit for r in private))
+        return not self.bound.row_level and not (not self.budgeted and all(r.per_unit for r in private))
 
     @property
     def shared_rows(self) -> int | None:
-        """Rows of one unit that its public groups share, at most ``max_rows`` in each; None where whole groups are cut.
+        """Rows of one unit that its public groups share where no cap on all rows is in force; None where groups are cut whole.
 
-        With caps of C rows and L0 groups, noise is made for C rows in each of L0 groups: for an L1 distance of C L0 rows, and an
-        L2 distance of C times the root of L0. Instead of L0 groups that are kept whole, let a unit keep c(g) <= C rows in each
-        of all its groups, c(g) adding up to C L0 at most. The L1 distance is the same, and so is the L2 distance, for the sum
-        of c(g)**2 is at most C times the sum of c(g). Of a unit with n(g) <= C rows in each of m > L0 groups, the choice of L0
-        groups keeps L0/m of the sum of n(g) on average, and so does a weight of L0/m; sharing keeps the sum up to C L0, which
-        is at least that, for the sum is at most m C. So it is never worse, at the same noise. With C = 1 all are the same.
+        With caps of C rows in each of L0 groups, noise is made for an L1 distance of C L0 rows, and an L2 distance of C times
+        the root of L0. Instead of L0 groups that are kept whole, let a unit keep c(g) <= C rows in each of all its groups, c(g)
+        adding up to C L0 at most. Both distances stay, see :mod:`dpsql.sql.exact.row_caps`. Of a unit with n(g) <= C rows in
+        each of m > L0 groups, the choice of L0 groups keeps L0/m of the sum of n(g) on average, and so does a weight of L0/m;
+        sharing keeps the sum up to C L0, which is at least that, for the sum is at most m C. So it is never worse, at the
+        same noise. With C = 1 all are the same.
 
         The loss of Laplace noise of one epsilon in all L0 groups is convex in how far each number moves, and 0 where it does not
         move, so it is greatest where L0 numbers move by C. Numbers that each unit moves by 1, whatever its rows, have no
         such bound: with one of these, groups are chosen.
         """
-        capped = self.groups is not None and self.max_rows is not None and self.max_rows > 1
-        if (
-            not self.shares
-            or not capped
-            or self.domain is None
-            or self.row_budget is not None
-            or self.bound.unit is None
-        ):
+        capped = self.groups is not None and self.per_group is not None and self.per_group > 1
+        if not capped or self.budgeted or not self._may_share or self.bound.unit is None:
             return None
-        if not self.keys or not self._partials or any(partial.fixed for partial in self._partials):
-            return None
-        return (self.max_rows or 1) * (self.groups or 1)
+        return self.caps.total
 
     def sensitivity(self, partial: Partial) -> int:
-        """Return what one unit moves in one group, in grid steps (over all groups under a row budget).
+        """Return what one unit moves in one group, in grid steps.
 
         A weighed partial is in parts of a step: as many as its weighing has to a row.
         """
+        return self._step(partial) * (1 if partial.fixed else self.rows_in_group)
+
+    def reach(self, partial: Partial, groups: int, gaussian: bool) -> tuple[int, int]:
+        """Return how far one unit moves a partial in one group, and in how many groups, for noise of a kind.
+
+        Args:
+            partial: one of these.
+            groups: the groups that one unit counts in.
+            gaussian: whether the noise is for L2, see :meth:`RowCaps.reach`.
+        """
+        step = max(1, self._step(partial))
+        if partial.fixed:
+            return step, groups
+        rows, many = self.caps.reach(gaussian)
+        return step * rows, many
+
+    @staticmethod
+    def _step(partial: Partial) -> int:
+        """Return what one row moves, or one unit where the partial is fixed."""
         most = max(abs(partial.low), abs(partial.high))
-        if partial.weighing is not None:
-            most *= partial.weighing.scale
-        return most if partial.fixed else most * self.rows_per_unit
+        return most if partial.weighing is None else most * partial.weighing.scale
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -306,7 +377,13 @@ class Exact:
         Under a row budget a unit has that many rows over all groups, and as many groups as it has rows. ``in_parts`` leaves
         out the values that are in none of the parts which a release asks for (:func:`write_part`), and keeps their rows.
         """
-        most = groups if self.keys and not self.budgeted else None
+        most, each = groups if self.keys and not self.budgeted else None, None
+        if self.budgeted:
+            free = self.shares and self.domain is not None
+            most = None if free else self._cut_groups(self.groups)
+            each = (
+                self.per_group if self.per_group is not None and self.per_group < self.rows_per_unit else None
+            )
         return write_bounded_rows(
             self.bound,
             self.where,
@@ -317,6 +394,7 @@ class Exact:
             self.domain,
             self.budgeted,
             in_parts,
+            each,
         )
 
     def plain(self, value: str) -> str:
@@ -350,24 +428,23 @@ class Exact:
         return self._totals(sums, f"({self.rows()}) AS rows")
 
     def _user_level(self, in_parts: bool) -> str:
-        names, budget = self.names, self.row_budget if self.budgeted else self.shared_rows
+        names, budget, kept = self.names, self.row_total, self.kept_groups
         budgeted = budget is not None
         weighings = dict.fromkeys(p.weighing for p in self.partials if p.weighing is not None)
         items = [_U, *names]
         items += [f"{p.inner} AS {p.name}" for p in self.partials if not p.counts_weighed_rows]
         items += dict.fromkeys(f"COUNT({w.y}) AS {w.rows}" for w in weighings)
         if budgeted:
-            items.append("COUNT(*) AS n" if self.budgeted else f"LEAST(COUNT(*), {self.max_rows}) AS n")
-        else:
-            items += [f"{w.sql(f'COUNT({w.y})', self.rows_per_unit)} AS {w.weight}" for w in weighings]
+            each = self.rows_in_group
+            items.append("COUNT(*) AS n" if each == budget else f"LEAST(COUNT(*), {each}) AS n")
         text = f"SELECT {', '.join(items)} FROM ({self.rows(in_parts=in_parts)}) AS rows{write_group_by([_U, *names])}"
         chosen = write_secret_order(names)
-        if self.later and (budgeted or self.groups is not None):
+        if self.later and (budgeted or kept is not None):
             met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in self.later)
             text = f"SELECT *, {met} AS later FROM ({text}) AS units"
             chosen = f"later, {chosen}"
-        if self.groups is not None and names and self.shared_rows is None:
-            before = f"lag({_U}, {self.groups}) OVER (ORDER BY {_U}, {chosen})"
+        if kept is not None:
+            before = f"lag({_U}, {kept}) OVER (ORDER BY {_U}, {chosen})"
             text = f"SELECT * FROM ({text}) AS units QUALIFY {before} IS DISTINCT FROM {_U}"
         if budgeted:
             # How many of the unit's rows may still count in this group, taking its groups in a secret order.
@@ -375,7 +452,8 @@ class Exact:
             most = f"CAST(LEAST(n, GREATEST({budget} - COALESCE({before}, 0), 0)) AS BIGINT)"
             text = f"SELECT * FROM (SELECT *, {most} AS counted FROM ({text}) AS units) AS kept WHERE counted > 0"
         bounded = (f"COALESCE(SUM({self._bounded(p, budgeted)}), 0)" for p in self.partials)
-        sums = (f"{sql} // 2" if p.doubled else sql for sql, p in zip(bounded, self.partials, strict=True))
+        pairs = zip(bounded, self.partials, strict=True)
+        sums = (f"{sql} // 2" if p.doubled and p.weighing is None else sql for sql, p in pairs)
         return self._totals(sums, f"({text}) AS kept")
 
     def _bounded(self, partial: Partial, budgeted: bool) -> str:
@@ -383,14 +461,17 @@ class Exact:
         weighing = partial.weighing
         if weighing is None:
             return self._clamp(partial, budgeted)
-        value = weighing.rows if partial.counts_weighed_rows else partial.name
-        weight = f"({weighing.sql(weighing.rows, 'counted')})" if budgeted else weighing.weight
-        weighed = f"{value} * {weight}"
-        if not budgeted:
-            return weighed
+        most = "counted" if budgeted else self.rows_in_group
+        if partial.counts_weighed_rows:
+            weighed = weighing.count(most)
+        else:
+            total = f"CAST({partial.name} AS HUGEINT)"
+            weighed = weighing.sql(f"({total} // 2)" if partial.doubled else total, most)
         # Never reached, by the argument of Weighing; it bounds the text for a reader who does not know that.
         low, high = (
-            f"{end * weighing.scale * (2 if partial.doubled else 1)} * CAST(counted AS HUGEINT)"
+            f"{end * weighing.scale} * CAST(counted AS HUGEINT)"
+            if budgeted
+            else str(end * weighing.scale * self.rows_in_group)
             for end in (partial.low, partial.high)
         )
         return f"LEAST(GREATEST({weighed}, {low}), {high})"
@@ -402,7 +483,7 @@ class Exact:
         elif budgeted:
             low, high = f"{least} * counted", f"{most} * counted"
         else:
-            low, high = str(least * self.rows_per_unit), str(most * self.rows_per_unit)
+            low, high = str(least * self.rows_in_group), str(most * self.rows_in_group)
         value = partial.name
         if not (partial.low == 0 and not partial.fixed and partial.inner.startswith("COUNT")):
             value = f"GREATEST({value}, {low})"
@@ -434,8 +515,11 @@ def _write_rows(
 def write_bounded_rows(
     bound: From, where: str | None, keys: tuple[GroupKey, ...], values: Mapping[str, str], rows: int | None,
     groups: int | None, domain: PublicGroups | None = None, in_all: bool = False, in_parts: bool = False,
+    each: int | None = None,
 ) -> str:  # fmt: skip
     """Write private rows as they are, at most ``rows`` of a unit in a group (or ``in_all``) and ``groups`` groups of it.
+
+    With ``in_all``, ``each`` bounds the rows of a unit in one group.
 
     Where mechanisms need rows rather than sums, rows over the bound are dropped. Which ones is decided by a secret hash
     of the unit's own values, so no other unit's rows take part in the choice. ``values`` maps column names to SQL.
@@ -448,6 +532,18 @@ def write_bounded_rows(
     shown = [f"CASE WHEN {write_part(v)} THEN {v} END AS {v}" if in_parts else v for v in values]
     if bound.unit is None:
         return f"SELECT {', '.join([*names, *shown])} FROM ({text}) AS rows" if in_parts else text
+    if in_all and (groups is not None or each is not None):
+        text = _keep_some(text, names, values, each, groups, False, list(values))
+        groups = None
+    text = _keep_some(text, names, values, rows, groups, in_all, shown, in_parts)
+    return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
+
+
+def _keep_some(
+    text: str, names: list[str], values: Iterable[str], rows: int | None, groups: int | None, in_all: bool,
+    shown: list[str], in_parts: bool = False,
+) -> str:  # fmt: skip
+    """Write some rows of each unit: at most ``rows`` in a group (or ``in_all``), and at most ``groups`` groups."""
     # One long sort, by which a unit's groups and a group's rows stand together, and a look back in it: a twentieth of
     # the time of a million windows of a few rows each, and all of it may be spilled.
     hashes, order, conditions = [], [_U], []
@@ -474,4 +570,6 @@ def write_bounded_rows(
         text = f"SELECT {', '.join(kept)} FROM ({text}) AS rows"
     if conditions:
         text = f"SELECT * FROM ({text}) AS rows QUALIFY {' AND '.join(conditions)}"
-    return f"SELECT {', '.join([*names, *values])} FROM ({text}) AS bounded"
+        if not in_all and hashes:  # a further cut has hashes of its own
+            text = f"SELECT {', '.join([_U, *names, *values])} FROM ({text}) AS kept"
+    return text

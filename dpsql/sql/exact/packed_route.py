@@ -43,10 +43,15 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
     )
     kind = bound.unit_type.sql if bound.unit is not None and bound.unit_type is not None else ""
     coded = write_coded_unit(bound.source) if kind in CODED_UNIT_TYPES and plain else None
-    if (kind not in WHOLE_UNIT_TYPES and coded is None) or exact.row_budget is not None or not plain:
+    if (kind not in WHOLE_UNIT_TYPES and coded is None) or not plain:
         return None
-    if exact.later and exact.groups is not None:
+    total, kept = exact.row_total, exact.kept_groups
+    if exact.later and (total is not None or kept is not None):
         return None  # it draws groups alike
+    if total is not None:
+        units = exact.domain is None or any(partial.fixed for partial in exact.partials)
+        if units or kept is not None or total % exact.rows_in_group:
+            return None  # its claims are about rows that are shared in equal parts, and no numbers of units
     rows, names = exact.rows(inside=False), exact.names
     whole = all(key.type in WHOLE_UNIT_TYPES for key in exact.keys)
     if SALT in rows or (exact.domain is None and not whole):
@@ -86,10 +91,11 @@ def write_packed_route(exact: Exact) -> packed.PackedAggregation | None:
         final = _all_groups(names, tallies, "codes", f"{packed.PACKED_TOTALS}.code = codes.code")
         routes.append(PackedRoute(("code",), source, f"{numbered} {final}"))
     ranges = f"{head}SELECT {', '.join(known)} FROM ({rows}) AS rows"
-    budget = exact.shared_rows
-    shared = None if budget is None or exact.max_rows is None else (exact.max_rows, budget)
+    shared, groups = None, kept
+    if total is not None:
+        shared, groups = (exact.rows_in_group, total), total // exact.rows_in_group
     route = packed.PackedAggregation(
-        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, exact.groups, shared, coded
+        ranges, tuple(routes), tuple(values.packed), tuple(tallies), UNITS_COLUMN, groups, shared, coded
     )
     wide = write_coded_unit(bound.source) if kind == "BIGINT" and exact.keys else None
     return route if wide is None else replace(route, wide=replace(route, coded=wide))
@@ -126,9 +132,7 @@ def _all_groups(names: Sequence[str], tallies: Iterable[packed.UnitTotal], group
 
 def _tally(exact: Exact, partial: Partial, values: packed.PackedValues) -> packed.UnitTotal | None:
     """Return how a partial is had from the packed values; a value that is only counted is added to them."""
-    rows = 1 if partial.fixed else exact.max_rows
-    if rows is None:
-        return None
+    rows = 1 if partial.fixed else exact.rows_in_group
     low, high = partial.low * rows, partial.high * rows
     weighing = partial.weighing
     most, scale = (None, 1) if weighing is None else (rows, weighing.scale)

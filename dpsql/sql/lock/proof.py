@@ -96,13 +96,22 @@ def _compare(value: Value, rows: Number, groups: Number, charged: base.Sensitivi
     if each is None:
         refuse("nothing bounds what one unit moves a sum by")
     whole = least(times(each, groups), total)
-    squared = (
-        None if whole is None else each * whole
-    )  # the sum of squares is at most the largest times the sum
-    if whole is None or squared is None:
+    if whole is None:
         refuse("nothing bounds the groups that one unit is in")
+    squared = _most_squares(each, whole)
     if whole > charged.steps * charged.groups or squared > charged.steps**2 * charged.groups:
         refuse("one unit moves a sum by more than is charged")
+
+
+def _most_squares(each: int, whole: int) -> int:
+    """Return the largest sum of squares of whole numbers up to ``each`` that add up to ``whole`` at most.
+
+    To move 1 from a smaller number to a larger one makes the sum of squares larger, so as many as can be are ``each``.
+    """
+    if not each:
+        return 0
+    rest = whole % each
+    return (whole - rest) * each + rest * rest
 
 
 def _rows(relation: Relation, claim: base.RowsClaim, symbols: Symbols) -> None:

@@ -230,6 +230,7 @@ COMMON_OPTIONS: Readers = {
     "privacy_unit_column": read_word,
     "max_groups_contributed": read_cap,
     "max_rows_contributed": read_cap,
+    "max_rows_per_group": read_cap,
     "group_selection_strategy": read_one_of("LAPLACE_THRESHOLD", "OPTIMAL", "PUBLIC_GROUPS"),
     "min_privacy_units_per_group": read_whole,
     "group_selection_epsilon": read_epsilon,
@@ -293,7 +294,7 @@ class Options:
 _SPELLED = {"kappa": "max_groups_contributed"}
 """GoogleSQL's old names of options."""
 _INSTEAD = {
-    "max_rows": "did you mean max_rows_contributed?",
+    "max_rows": "did you mean max_rows_contributed (rows of one unit in all), or max_rows_per_group?",
     "max_groups": "did you mean max_groups_contributed?",
     "delta": "leave it out: nothing here takes one.",
     "error": "write SELECT WITH DP OPTIONS (error = 5, epsilon = 1): counts, sums and what is made of them take it.",
@@ -327,7 +328,12 @@ def read_options(
     return values, nodes
 
 
-_UNSET = ("max_groups_contributed", "max_rows_contributed", "min_privacy_units_per_group")
+_UNSET = (
+    "max_groups_contributed",
+    "max_rows_contributed",
+    "max_rows_per_group",
+    "min_privacy_units_per_group",
+)
 """Options that GoogleSQL lets be NULL, for none of their own."""
 
 

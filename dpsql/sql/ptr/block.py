@@ -23,11 +23,12 @@ from dpsql.mechanisms.ptr.stability_test import (
 from dpsql.mechanisms.ptr.stable_scale import SCALE_STEPS
 from dpsql.privacy.events import Event
 from dpsql.sql.dp.block import AggregatingBlock, BlockOutput
-from dpsql.sql.dp.budget_split import deal, require_groups, require_rows
+from dpsql.sql.dp.budget_split import deal, find_groups, require_rows
 from dpsql.sql.dp.noisy_block import NOISY_AGGREGATES
 from dpsql.sql.dp.public_groups import find_public_groups
 from dpsql.sql.dp.quantile_calls import read_probability
 from dpsql.sql.exact.exact_query import write_bounded_rows
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions import fixed_point as grids
 from dpsql.sql.expressions.exits import come_back, hold, leave
 from dpsql.sql.expressions.types import Type, Typed
@@ -40,7 +41,8 @@ from dpsql.sql.relations.unit_rows import check_unit, describe_protection
 PTR_OPTIONS: opt.Readers = {
     name: opt.COMMON_OPTIONS[name]
     for name in (
-        "epsilon", "mu", "rho", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
+        "epsilon", "mu", "rho", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed",
+        "max_rows_per_group", "confidence",
     )
 }  # fmt: skip
 
@@ -136,8 +138,10 @@ class PtrBlock(AggregatingBlock):
         place, size = self.options.mode_node, self.domain.size if self.domain is not None else None
         hint = "write OPTIONS (max_rows_contributed = 1): one of a unit's rows is chosen at random."
         self.rows = require_rows(self.bound, self.options, place, hint)
-        self.groups = require_groups(self.bound, self.options, place) if keys else 1
-        self.groups = self.groups if size is None else min(self.groups, size)
+        # a test is made in each group, for all of a unit's rows that may be in it: groups share no cap on all rows
+        groups = find_groups(self.bound, self.options, place) if keys else 1
+        rows = self.bound.row_caps(self.options)[0]
+        self.groups = min(n for n in (groups, rows, size) if n is not None)
         for item in self.select.expressions:
             if isinstance(item, exp.Alias) and (call := self.call_of(item.this)) is not None:
                 self.aliases.setdefault(to_sql(call.node), item.alias)
@@ -180,7 +184,9 @@ class PtrBlock(AggregatingBlock):
             made.append(build(amount.find_epsilon(_price(build))))
         groups = domain.sql if domain else None
         operator = Stable(tuple(made), tuple(key.name for key in keys), groups, self.confidence)
-        sentences = describe_protection(self.bound, self.rows, grouped=bool(self.keys))
+        sentences = describe_protection(
+            self.bound, RowCaps(None, self.rows, self.groups), grouped=bool(self.keys)
+        )
         self.binder.add_block(
             self.name, operator, self.released, self.bound.inputs, sentences, self.confidence, share.whole
         )

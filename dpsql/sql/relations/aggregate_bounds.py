@@ -21,7 +21,7 @@ _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
 
 def bound_rows(bound: From) -> Bounds:
     """Return how many rows one unit has, as far as the policy or the query says."""
-    return Bounds(Fraction(0), None if bound.max_rows is None else Fraction(bound.max_rows))
+    return Bounds(Fraction(0), None if bound.most_rows is None else Fraction(bound.most_rows))
 
 
 def bound_unit_aggregate(call: Call, names: Names, rows: Bounds) -> Bounds | None:

@@ -166,7 +166,7 @@ def refuse_rows(bound: From, place: exp.Expr) -> None:
     Raises:
         PrivacyError: it may.
     """
-    if bound.max_rows is not None and bound.max_rows > MAX_COUNTED_ROWS:
+    if bound.most_rows is not None and bound.most_rows > MAX_COUNTED_ROWS:
         what = "where these relations meet, one privacy unit may have more rows than can be counted."
         hint = "make one row of each unit first: SELECT id, COUNT(*) AS n ... GROUP BY id, in a subquery."
         raise privacy_error(bound.source, what, hint, around=place)

@@ -19,6 +19,7 @@ from dpsql.policy.tables import Period
 from dpsql.policy.validate import fold as fold
 from dpsql.sql.expressions.types import Type, Typed
 from dpsql.sql.parse.dialect import bind_error, to_sql, write_name
+from dpsql.sql.parse.options import Options
 
 INTERNAL = "dpsql_"
 """Beginning of all names that dpsql gives; no refusal shows one."""
@@ -142,7 +143,9 @@ class Relation:
     inputs: tuple[Input, ...] = ()
     row_level: bool = False
     rows_bound: int | None = None
-    """Rows of one unit that count, where it is not simply the table's: after joins and UNION ALL."""
+    """Rows of one unit that count in all, where it is not simply the table's: after joins and UNION ALL."""
+    group_rows_bound: int | None = None
+    """Rows of one unit that count in one group, where ``rows_bound`` or this is not simply the table's."""
     per_unit: bool = False
     """True when one unit has at most one row here (after GROUP BY unit)."""
     unit_type: Type | None = None
@@ -159,13 +162,21 @@ class Relation:
 
     @property
     def max_rows(self) -> int | None:
-        """Rows of one unit, if the policy or the query bounds them."""
+        """Rows of one unit that count in all, if the policy or the query bounds them."""
         if self.per_unit or self.row_level:
             return 1
         if self.rows_bound is not None:
             return self.rows_bound
-        known = [table.max_rows for table in self.tables if table.max_rows is not None]
-        return min(known) if known and len(self.tables) == 1 else None
+        return self.tables[0].max_rows if len(self.tables) == 1 else None
+
+    @property
+    def max_rows_per_group(self) -> int | None:
+        """Rows of one unit that count in one group, if the policy or the query bounds them."""
+        if self.per_unit or self.row_level:
+            return 1
+        if self.group_rows_bound is not None or self.rows_bound is not None:
+            return self.group_rows_bound
+        return self.tables[0].max_rows_per_group if len(self.tables) == 1 else None
 
     @property
     def max_groups(self) -> int | None:
@@ -428,7 +439,30 @@ class From:
 
         A row that finds one other by its key stays one row.
         """
-        bounds = [r.max_rows for r in self.relations if r.private and fold(r.alias) not in self.matched]
+        return self._multiply([r.max_rows for r in self._meeting])
+
+    @property
+    def max_rows_per_group(self) -> int | None:
+        """Rows of one unit that count in one group, likewise."""
+        return self._multiply([r.max_rows_per_group for r in self._meeting])
+
+    @property
+    def most_rows(self) -> int | None:
+        """Rows of one unit that count where nothing is grouped: the whole is one group."""
+        return self._multiply([r.max_rows or r.max_rows_per_group for r in self._meeting])
+
+    def row_caps(self, options: Options) -> tuple[int | None, int | None]:
+        """Return the caps in force on rows in all and in one group: each option replaces the policy's cap of its kind."""
+        rows = options.get("max_rows_contributed", self.max_rows)
+        return rows, options.get("max_rows_per_group", self.max_rows_per_group)
+
+    @property
+    def _meeting(self) -> list[Relation]:
+        """The private relations whose rows multiply."""
+        return [r for r in self.relations if r.private and fold(r.alias) not in self.matched]
+
+    @staticmethod
+    def _multiply(bounds: list[int | None]) -> int | None:
         return None if None in bounds else math.prod(b for b in bounds if b is not None)
 
     @property

@@ -147,11 +147,17 @@ def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias
     )
     tables = tuple(dict.fromkeys((*left.tables, *right.tables)))
     inputs = tuple(dict.fromkeys((*left.inputs, *right.inputs)))
-    known = [side.max_rows for side in (left, right)]
-    rows = None if None in known else sum(r for r in known if r is not None)
+    rows, each = (
+        None if None in known else sum(r for r in known if r is not None)
+        for known in (
+            [side.max_rows for side in (left, right)],
+            [side.max_rows_per_group for side in (left, right)],
+        )
+    )
     return Relation(
         alias, alias, tuple(fields), source, True, column(UNIT, alias), tables, inputs, rows_bound=rows,
-        unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out), unmatched=left.unmatched or right.unmatched,
+        group_rows_bound=each, unit_type=left.unit_type, fan_out=max(left.fan_out, right.fan_out),
+        unmatched=left.unmatched or right.unmatched,
     )  # fmt: skip
 
 

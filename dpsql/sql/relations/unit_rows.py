@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from dpsql.errors import PrivacyError
 from dpsql.mechanisms.base import SALT
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions.lengths import length_of
 from dpsql.sql.normalize import Env, inner_queries
 from dpsql.sql.parse.dialect import expression_of, join_word, to_sql
@@ -77,23 +78,25 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     )
 
 
-def describe_protection(
-    bound: From, max_rows: int | None, row_budget: int | None = None, grouped: bool = True
-) -> tuple[str, ...]:
-    """Say in a sentence who is protected, and that rows without a unit are left out."""
+def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True) -> tuple[str, ...]:
+    """Say in a sentence who is protected, how many rows of it count, and that rows without a unit are left out.
+
+    Args:
+        bound: the rows.
+        caps: the caps in force; None where they are found privately.
+        grouped: whether there are groups.
+    """
     if bound.row_level:
         return (f"Each row of {bound.subject} is protected.",)
     units = _name_units(bound)
-    rows = row_budget if row_budget is not None else max_rows
-    where = "in one group" if grouped and not row_budget else "in all"
-    counted = f", with at most {rows} row{'s' if rows != 1 else ''} {where}"
+    said = "" if caps is None else caps.say(grouped)
+    counted = f", with at most {said}" if said else ""
     nobody = f"; rows whose {units if ' and ' not in units else 'privacy unit'} is NULL count nowhere"
     if bound.period is not None:
-        counted = counted if rows is not None else ""
         return (
             f"One {units}'s rows {bound.period.words} in {bound.subject} are protected{counted}{nobody}.",
         )
-    return (f"Each {units} in {bound.subject} is protected{counted if rows is not None else ''}{nobody}.",)
+    return (f"Each {units} in {bound.subject} is protected{counted}{nobody}.",)
 
 
 def name_unit(bound: From) -> str:
@@ -305,7 +308,7 @@ def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeti
     if len(several) > 1 or meeting.levels > 1:
         width = sum(length_of(f.typed) for relation in several for f in meeting.texts(relation))
         fewest = min(fewest, SORTED_CHARACTERS // max(1, width))
-    declared = max((r.max_rows or 0 for r in several), default=0)
+    declared = max((r.max_rows or r.max_rows_per_group or 0 for r in several), default=0)
     return min(rows, max(each(fewest), declared))
 
 

@@ -168,7 +168,7 @@ class Windows:
 
     def _call(self, function: exp.Expr, name: str) -> Typed:
         """Return the function over a value that can't fail."""
-        rows = self.bound.max_rows
+        rows = self.bound.most_rows
         most = None if rows is None else Fraction(rows)
         made, argument = function.copy(), function.this
         if isinstance(function, _PLACES):

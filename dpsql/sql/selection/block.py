@@ -17,6 +17,7 @@ from dpsql.privacy.filters import ACCOUNTANTS
 from dpsql.sql.dp.budget_split import deal, require_rows
 from dpsql.sql.dp.strategies import refuse_unfit
 from dpsql.sql.exact.exact_query import write_bounded_rows
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.expressions import total_expressions
 from dpsql.sql.normalize import Env, Released, install, make_unique, spell
 from dpsql.sql.parse import options as opt
@@ -329,7 +330,7 @@ class Selection:
         self.binder.add_block(
             name, operator, [*(Released(c, types[c]) for c in self.columns), *made],
             (*self.bound.inputs, *self.binder.lent_inputs, self.found),
-            (*describe_protection(self.bound, self.rows_per_unit, grouped=False), said, *self.notes),
+            (*describe_protection(self.bound, RowCaps(self.rows_per_unit), grouped=False), said, *self.notes),
             self.options.confidence, self.asked,
         )  # fmt: skip
         shown: list[tuple[str, exp.Expr]] = []

@@ -30,6 +30,7 @@ from dpsql.privacy.accountants import suggest_delta
 from dpsql.privacy.amounts import Amount
 from dpsql.privacy.events import Event
 from dpsql.sql.dp.budget_split import require_rows, within_limits
+from dpsql.sql.exact.row_caps import RowCaps
 from dpsql.sql.normalize import Env, Released, install, make_unique
 from dpsql.sql.parse import options as opt
 from dpsql.sql.parse.dialect import bind_error, privacy_error, span_of, table_named
@@ -329,7 +330,9 @@ def probe_block(binder: Binder, select: exp.Select, bound: From, options: opt.Op
     made = [Released("above", "BOOLEAN"), *([Released("gap", "DOUBLE")] if declared.gap else [])]
     if answer is not None:
         made.append(Released("answer", "BIGINT" if statistic.steps == 1 else "DOUBLE", True))
-    binder.add_block(name, operator, made, bound.inputs, describe_protection(bound, rows, grouped=False))
+    binder.add_block(
+        name, operator, made, bound.inputs, describe_protection(bound, RowCaps(rows), grouped=False)
+    )
     label = item.alias if isinstance(item, exp.Alias) else declared.name
     labels = make_unique([label, *(released.name for released in made[1:])])
     outputs = [(shown, column(released.name)) for shown, released in zip(labels, made, strict=True)]

@@ -35,7 +35,8 @@ STABLE_ANSWER_OPTIONS: opt.Readers = {
     **{
         name: opt.COMMON_OPTIONS[name]
         for name in (
-            "epsilon", "mu", "rho", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed", "confidence",
+            "epsilon", "mu", "rho", "privacy_unit_column", "max_groups_contributed", "max_rows_contributed",
+            "max_rows_per_group", "confidence",
         )
     },
     "units": opt.read_whole,

@@ -192,7 +192,10 @@ class PerBlockQuery:
         total = max_unit_rows(relation.tables)
         rows = min(
             floor_root(total, self._sides),
-            max(floor_root(min(total, SORTED_ROWS), self._sides), relation.max_rows or 0),
+            max(
+                floor_root(min(total, SORTED_ROWS), self._sides),
+                relation.max_rows or relation.max_rows_per_group or 0,
+            ),
         )
         self.binder.limits.append(
             f"Where a unit's rows meet in a block, {rows:,} of each table's count, chosen by a secret hash "

@@ -46,6 +46,7 @@ SYNTHETIC_OPTIONS: Readers = {
     **{name: COMMON_OPTIONS[name] for name in _KEPT_OPTIONS},
     "max_groups_contributed": read_whole,
     "max_rows_contributed": read_whole,
+    "max_rows_per_group": read_whole,
     "rows": read_whole,
 }
 """The options of a synthetic table; ``rows`` is what ROWS says."""
@@ -102,7 +103,7 @@ class _MeasurementMaker(NoiseMaker):
     amounts: tuple[Amount, ...]
     reach: int
 
-    def list_moments(self, dealt: Dealt) -> Iterator[DealtMoment]:
+    def list_moments(self, dealt: Dealt, gaussian: bool) -> Iterator[DealtMoment]:
         for name, amount in zip(self.names, self.amounts, strict=True):
             yield DealtMoment(name, name, amount, 1, self.reach, 1)
 
@@ -129,11 +130,10 @@ class SyntheticBlock(NoisyBlock):
             for key, domain in zip(keys, self.domains, strict=True)
         ]
         where = " AND ".join(f"({text})" for text in [condition, *held] if text)
-        rows = self.options.get("max_rows_contributed")
-        self._require_caps(rows)
-        groups = self._groups()
-        self.per_unit_groups = 1 if rows is not None else groups or 1
-        self.exact = Exact(self.bound, where, keys, self.bound.max_rows, groups, rows)
+        self._require_caps()
+        rows, each = self.bound.row_caps(self.options)
+        self.exact = Exact(self.bound, where, keys, each, self._groups(), rows)
+        self.per_unit_groups = 1
         self.partial = self.exact.add(Partial("COUNT(*)", 0, 1))
         self.bind_clauses()
         self._make_rows()
@@ -189,15 +189,16 @@ class SyntheticBlock(NoisyBlock):
             raise PrivacyError(what, span=span_of(place), hint=_advise_on_values(to_sql(place), typed))
         return found
 
-    def _require_caps(self, rows: int | None) -> None:
+    def _require_caps(self) -> None:
         """Refuse where nothing bounds the rows of a unit."""
+        rows, each = self.bound.row_caps(self.options)
         if self.bound.row_level or rows is not None:
             return
         groups = self.options.get("max_groups_contributed", self.bound.max_groups)
-        if self.bound.max_rows is None or groups is None:
+        if each is None or groups is None:
             raise privacy_error(
                 self.options.mode_node, f"nothing bounds how many rows of {self.bound.subject} one privacy unit has.",
-                "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows and max_groups.",
+                "write OPTIONS (max_rows_contributed = 1), or ask the owner for max_rows.",
                 around=self.select.expressions[0],
             )  # fmt: skip
 
@@ -216,8 +217,9 @@ class SyntheticBlock(NoisyBlock):
         candidates = len(list_marginals(sizes))
         rounds = count_rounds(len(keys), candidates)
         choices = rounds if rounds < candidates else 0
-        steps = self.exact.sensitivity(self.partial)
-        maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps * self.per_unit_groups)
+        # all rows of a unit may be in one cell of a marginal
+        steps = self.exact.caps.total or 1
+        maker = _MeasurementMaker(self.exact, self.per_unit_groups, (), (), steps)
         choice = NoiseChoice(maker, self.options, self.binder.catalog, False, True)
         share = deal(self.binder, self.options, self.select, [(None, None)], choice.delta_parts)
         asked, whole = share.amounts[0], self._rest(share, choices)
@@ -236,7 +238,7 @@ class SyntheticBlock(NoisyBlock):
             None if one is None else one.find_epsilon(BoundedRange),
         )  # fmt: skip
         self.binder.notes += list_cuts(self.exact, False)
-        told = describe_protection(self.bound, self.exact.max_rows, self.exact.row_budget)
+        told = describe_protection(self.bound, self.exact.caps)
         origins = dict.fromkeys(domain.origin for domain in self.domains)
         reach = operator.reach
         sentences = (

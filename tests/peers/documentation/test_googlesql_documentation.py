@@ -27,7 +27,7 @@ TABLE = """
 [tables.{name}]
 source = "{source}"
 privacy_unit = "reader"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 3
 [tables.{name}.columns]
 pages = {{ bounds = [0, 300] }}

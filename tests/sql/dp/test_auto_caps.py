@@ -33,7 +33,7 @@ x = { bounds = [0, 100] }
 [tables.held]
 source = "t"
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.held.columns]
 k = { values = ["a", "b", "c", "d"] }

@@ -38,7 +38,7 @@ default_epsilon = 1e6
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.t.columns]
 ward = { values = ["A", "B", "it's"] }

@@ -32,7 +32,7 @@ POLICY = """
 {budget}
 [tables.t]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.t.columns]
 x = {{ bounds = [-3, 10] }}

@@ -19,7 +19,7 @@ accountant = "basic"
 default_epsilon = 1e9
 [tables.t]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.t.columns]
 n = { bounds = [1, 20] }

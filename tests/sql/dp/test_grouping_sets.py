@@ -21,7 +21,7 @@ default_epsilon = 1e7
 [tables.visits]
 source = "{VISITS}"
 privacy_unit = "person_id"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 5
 [tables.visits.columns]
 plan = {{ values = ["free", "25%", "50%", "95%", "deductible"] }}

@@ -24,7 +24,7 @@ default_epsilon = 1e7
 
 [tables.t]
 privacy_unit = "u"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 2
 [tables.t.columns]
 x = { bounds = [0, 10] }

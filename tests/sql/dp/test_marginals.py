@@ -29,7 +29,7 @@ accountant = "{accountant}"
 default_epsilon = 1
 [tables.t]
 privacy_unit = "id"
-max_rows = {rows}
+max_rows_per_group = {rows}
 max_groups = {groups}
 [tables.t.columns]
 k = {{ values = ["a", "b", "c", "d"] }}

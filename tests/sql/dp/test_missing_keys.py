@@ -20,7 +20,7 @@ default_delta = 1e-9
 
 [tables.t]
 privacy_unit = "u"
-max_rows = 4
+max_rows_per_group = 4
 max_groups = {groups}
 [tables.t.columns]
 x = {{ bounds = [0, 100] }}
@@ -29,7 +29,7 @@ w = {{ values = [1, 2, 3] }}
 
 [tables.named]
 privacy_unit = "u"
-max_rows = 4
+max_rows_per_group = 4
 max_groups = {groups}
 [tables.named.columns]
 x = {{ bounds = [0, 100] }}

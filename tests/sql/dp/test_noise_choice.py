@@ -25,7 +25,7 @@ from tests.support import inside
 TABLE = """
 [tables.t]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 3
 [tables.t.columns]
 x = { bounds = [0, 10] }

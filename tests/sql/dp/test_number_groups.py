@@ -20,7 +20,7 @@ default_delta = 1e-9
 
 [tables.t]
 privacy_unit = "id"
-max_rows = 20
+max_rows_per_group = 20
 max_groups = 20
 
 [tables.p]

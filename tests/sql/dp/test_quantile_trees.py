@@ -28,7 +28,7 @@ default_delta = 1e-6
 
 [tables.t]
 privacy_unit = "id"
-max_rows = {rows}
+max_rows_per_group = {rows}
 max_groups = {groups}
 [tables.t.columns]
 x = { bounds = [0, 100000] }

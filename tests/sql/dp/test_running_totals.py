@@ -38,7 +38,7 @@ default_delta = 1e-6
 
 [tables.v]
 privacy_unit = "id"
-max_rows = {rows}
+max_rows_per_group = {rows}
 max_groups = {groups}
 [tables.v.columns]
 day = { bounds = [2024-01-01, {last}] }

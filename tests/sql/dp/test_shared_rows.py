@@ -33,7 +33,7 @@ default_epsilon = 1e9
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.t.columns]
 k = { values = [0, 1, 2, 3, 4] }

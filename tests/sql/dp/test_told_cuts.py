@@ -18,7 +18,7 @@ default_epsilon = 100
 default_delta = 1e-6
 [tables.trips]
 privacy_unit = "plane"
-max_rows = 5
+max_rows_per_group = 5
 max_groups = 2
 [tables.trips.columns]
 plane = { type = "VARCHAR" }

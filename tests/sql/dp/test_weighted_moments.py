@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.mechanisms.aggregation import Aggregation
-from dpsql.sql.exact.exact_query import Exact, Weighing
+from dpsql.sql.exact.exact_query import Exact, Partial
 from tests.support import inside
 from tests.support.moves import fill, read, violations
 from tests.support.small import COLUMNS_OF_T
@@ -27,7 +27,7 @@ default_epsilon = 1e10
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "unit"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.t.columns]
 {COLUMNS_OF_T}
@@ -35,7 +35,7 @@ d = {{ bounds = [-1.5, 2] }}
 f = {{ bounds = [0, 1] }}
 [tables.w]
 privacy_unit = "u"
-max_rows = 10
+max_rows_per_group = 10
 max_groups = 2
 [tables.w.columns]
 v = {{ bounds = [-100, 1000] }}
@@ -149,26 +149,25 @@ def test_the_rows_that_enter_a_moment_are_counted_for_it(opened: Opened) -> None
     assert values[1] == 3 * whole
     assert values[3] == 2 * whole
     assert values[3 - 1] == 2 * whole * (6 - 4)
-    assert sum(v == 3 * whole for v in values) == 2  # of x, and of the pairs
-    assert 40 * (3 * whole // 40) in values  # of n: one rounding, for the unit
+    # of x, of the pairs, and of n
+    assert sum(v == 3 * whole for v in values) == 3  # of n: exactly as many as count
 
 
 def test_a_row_budget_weighs_by_what_is_left_of_it(opened: Opened) -> None:
     con, session = opened
     fill(con, "t", [("1", f"'{k}'", "1", "5", "7", "0", "TRUE") for k in "aaaaaabbbbbbbbbccc"])
     found = operator(
-        session, "SELECT WITH DP OPTIONS (max_rows_contributed = 7) k, AVG(n), COUNT(n) FROM t GROUP BY k"
+        session,
+        "SELECT WITH DP OPTIONS (max_rows_contributed = 7, max_rows_per_group = 9) k, AVG(n), COUNT(n) FROM t GROUP BY k",
     )
     rows = read(con, found)
     total, count = (s.column for s in found.outputs[0].statistics)
     plain = found.outputs[1].statistics[0].column
     parts = 1 << 20
     assert sum(row[plain] for row in rows.values()) == 7
-    for (k,), row in rows.items():
-        have, left = {"a": 6, "b": 9, "c": 3}[k], row[plain]
-        assert row[count] == have * (parts * left // have)
-        assert row[total] == 3 * row[count]
-    assert 7 * parts - 9 <= sum(row[count] for row in rows.values()) <= 7 * parts
+    for row in rows.values():
+        assert row[count] == parts * row[plain]
+        assert row[total] == row[count] * 3
 
 
 def test_a_unit_far_above_the_cap_weighs_like_one_at_it(opened: Opened) -> None:
@@ -268,14 +267,14 @@ def test_it_is_said_that_a_cap_may_cut_and_not_that_it_does(opened: Opened) -> N
     assert sum("more than 3 rows in all" in note for note in notes) == 1
     assert explained.count("more than 3 rows in all weigh less") == 2
     for other in (
-        "SELECT COUNT(*), SUM(x) FROM t",
+        "SELECT SUM(x) FROM t",
         "SELECT AVG(x, contribution_bounds_per_group => (0, 1)) FROM t",
     ):
         assert not any("weigh" in note for note in session.sql(other).notes)
     by = session.sql("SELECT k, AVG(x) FROM t GROUP BY k").notes
     assert any("more than 3 rows in one group" in note for note in by)
     budgeted = session.sql(
-        "SELECT WITH DP OPTIONS (max_rows_contributed = 8) k, AVG(x) FROM t GROUP BY k"
+        "SELECT WITH DP OPTIONS (max_rows_contributed = 8, max_rows_per_group = 8) k, AVG(x) FROM t GROUP BY k"
     ).notes
     assert any("more than 8 rows in all" in note for note in budgeted)
 
@@ -338,12 +337,21 @@ def test_no_unit_moves_a_moment_more_than_is_declared_at_length(opened: Opened, 
 def test_the_search_notices_weights_that_are_too_large(
     opened: Opened, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sql(self: Weighing, many: str, most: int | str) -> str:
+    def bounded(self: Exact, partial: Partial, budgeted: bool) -> str:
+        weighing = partial.weighing
+        if weighing is None:
+            return self._clamp(partial, budgeted)
+        total = f"({partial.name} // 2)" if partial.doubled else partial.name
+        if partial.counts_weighed_rows:
+            total = weighing.rows
         if wrong == "not weighed":
-            return str(self.scale)
-        return f"({self.scale} * CAST({most} AS BIGINT) + GREATEST({many}, {most}) - 1) // GREATEST({many}, {most})"
+            return f"CAST({total} AS HUGEINT) * {weighing.scale}"
+        most = "counted" if budgeted else str(self.rows_in_group)
+        count = f"GREATEST({weighing.rows}, {most})"
+        weight = f"(({weighing.scale} * CAST({most} AS BIGINT) + {count} - 1) // {count})"
+        return f"CAST({total} AS HUGEINT) * {weight}"
 
-    monkeypatch.setattr(Weighing, "sql", sql)
+    monkeypatch.setattr(Exact, "_bounded", bounded)
     assert any(search(opened, 400, 2, STATEMENTS))
 
 

@@ -74,7 +74,7 @@ def policy() -> str:
         text += [
             f"[tables.{table}]",
             'privacy_unit = "u"',
-            "max_rows = 4",
+            "max_rows_per_group = 4",
             "max_groups = 4",
             f"[tables.{table}.columns]",
         ]

@@ -20,7 +20,7 @@ delta = 0.1
 accountant = "{}"
 [tables.t]
 privacy_unit = "u"
-max_rows = 4
+max_rows_per_group = 4
 max_groups = 2
 [tables.t.columns]
 x = {{ bounds = [-3, 50] }}

@@ -24,7 +24,7 @@ default_delta = 1e-9
 [tables.visits]
 privacy_unit = "pid"
 privacy_period = "date_trunc('month', day)"
-max_rows = 9
+max_rows_per_group = 9
 max_groups = 9
 columns.x = { bounds = [0, 100] }
 [tables.labs]

@@ -30,11 +30,11 @@ privacy_unit = "u"
 
 [tables.a]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 max_groups = 2
 [tables.b]
 privacy_unit = "u"
-max_rows = 2
+max_rows_per_group = 2
 
 [tables.keys]
 public = true

@@ -21,7 +21,7 @@ default_epsilon = 1e6
 default_delta = 1e-6
 [tables.t]
 privacy_unit = "u"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 3
 [tables.t.columns]
 loss = { bounds = [-10, 2] }

@@ -35,7 +35,7 @@ delta = 1e-3
 accountant = "basic"
 [tables.visits]
 privacy_unit = "patient"
-max_rows = 3
+max_rows_per_group = 3
 max_groups = 2
 [tables.visits.columns]
 ward = { values = ["A", "B", "it's"] }
