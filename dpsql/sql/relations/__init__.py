@@ -1,1 +1,1 @@
-"""Items of a FROM clause: tables, joins and subqueries that carry the privacy unit along."""
+"""Items of a FROM clause: tables, joins and subqueries, with their privacy unit."""
