@@ -1,1 +1,1 @@
-"""Statements of PostgreSQL's clients beside dpsql's own: session commands, and questions to PostgreSQL's catalogue."""
+"""PostgreSQL clients' statements other than dpsql's own: session commands and catalogue queries."""

@@ -1,1 +1,1 @@
-"""``ABOVE_THRESHOLD`` and ``EXPMECH`` over candidates, and thresholds that stay open."""
+"""``ABOVE_THRESHOLD`` and ``EXPMECH`` over candidates, and interactive thresholds."""

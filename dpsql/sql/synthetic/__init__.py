@@ -1,1 +1,1 @@
-"""``CREATE SYNTHETIC TABLE``: rows that look like private ones, made of noisy marginals alone."""
+"""``CREATE SYNTHETIC TABLE``: synthetic rows from noisy marginals alone."""
