@@ -1,1 +1,1 @@
-"""The same exact queries in Spark's SQL: its own tables of rewrites, with the reason for each."""
+"""Exact queries in Spark's SQL: tables of rewrites, with the reason for each."""
