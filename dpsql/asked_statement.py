@@ -1,7 +1,7 @@
-"""The chain behind an answer or a refusal, in words: who is protected, what was bounded, where the cost came from.
+"""Explains an answer or a refusal: the privacy unit, the bounds, the origin of the cost.
 
-It is told from the plan, the policy and the ledger: nothing is drawn or read for it. Of the released values it repeats no more
-than the notes that stood under them.
+The explanation uses the plan, the policy and the ledger: it draws and reads nothing. It repeats no released value
+except in the answer's notes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpsql.stored_blocks import PreparedPlan
 from dpsql.why import Why, WhyPart, end_sentence, say_refusal
 
 SHOWN_ANSWERS = 3
-"""Answers whose errors are compared at other epsilons."""
+"""The most answers whose errors are compared at other epsilons."""
 
 _ROWS = re.compile(r"(?:at most|and) ([\d,]+) rows in (?:one group|all)\b")
 _GROUPS = re.compile(
@@ -45,20 +45,20 @@ _GROUPS = re.compile(
 
 @dataclass(frozen=True)
 class AskedStatement:
-    """The last statement of a session, as far as its chain is told from it. It holds no released row.
+    """The last statement of a session, as needed for its explanation. It contains no released row.
 
     Args:
         text: the statement.
-        bound: what it was bound to; None where it was not, or reads nothing private.
-        said: what was said of its stored blocks.
-        reserved: what was set aside, or would have been.
-        debit: what the analyst's share alone was charged.
-        used: what was charged in the end.
+        bound: its bound form; None if it was not bound, or reads nothing private.
+        said: the sentences on its stored blocks.
+        reserved: the event that was, or would have been, reserved.
+        debit: the charge on the analyst's share alone.
+        used: the final charge.
         notes: the notes under the answer.
-        since: since when the answer is stored.
-        error: why it was refused.
-        done: how it ended, in a word; empty while it is not.
-        draws: its blocks without those that are one draw with another.
+        since: the time the answer was stored.
+        error: the refusal.
+        done: its outcome in a word; empty while it runs.
+        draws: its blocks without duplicates of another's draw.
     """
 
     text: str
@@ -75,12 +75,12 @@ class AskedStatement:
 
     @property
     def paid_all(self) -> bool:
-        """Tell whether what it was charged is the price of all of its blocks: nothing of it was stored."""
+        """Whether its charge is the price of all of its blocks: nothing was stored."""
         events = [block.operator.event for block in self.draws or ()]
         return bool(events) and self.reserved == compose_events(events)
 
     def look_up(self, prepared: PreparedPlan) -> AskedStatement:
-        """Return it with what was found of its blocks."""
+        """Return the statement with the result of its blocks' look-up."""
         return replace(
             self,
             bound=prepared.plan,
@@ -91,7 +91,7 @@ class AskedStatement:
         )
 
     def finish(self, prepared: PreparedPlan, notes: tuple[str, ...]) -> AskedStatement:
-        """Return it as it was answered."""
+        """Return the statement as answered."""
         done = "answered" if prepared.used is not None or not prepared.stored else "shown again"
         return replace(
             self,
@@ -102,34 +102,28 @@ class AskedStatement:
         )
 
     def fail(self, error: Error) -> AskedStatement:
-        """Return it as it was refused, or as it failed."""
+        """Return the statement as refused or failed."""
         done = "interrupted" if isinstance(error, Interrupted) else "refused"
         failed = isinstance(error, EngineError | PostprocessingError)
         return replace(self, error=_detach(error), done="failed" if failed else done)
 
 
 def _detach(error: Error) -> Error:
-    """Return an error like another one, without the traceback, whose frames hold what nobody should keep."""
+    """Return a copy of an error without its traceback, whose frames may contain exact values."""
     kind = next(kind for kind in type(error).__mro__ if kind.__module__ == Error.__module__)
     made: Error = kind(error.message, span=error.span, hint=error.hint, text=error.text)
     return made
 
 
 class Remembers(Protocol):
-    """Whoever knows what was asked last: a session's pipeline."""
+    """The owner of the last statement: a session's pipeline."""
 
     last: AskedStatement | None
 
 
 @contextmanager
 def noting(line: Remembers, text: str, bound: Plan | Declaration | None = None) -> Iterator[None]:
-    """Remember a statement as what was asked last; an error is how it ended.
-
-    Args:
-        line: remembers it.
-        text: the statement.
-        bound: what it was bound to, once that is known.
-    """
+    """Remember a text, with its bound form once known, as the last statement; an error is its outcome."""
     line.last = AskedStatement(text, bound)
     try:
         yield
@@ -139,16 +133,7 @@ def noting(line: Remembers, text: str, bound: Plan | Declaration | None = None) 
 
 
 def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) -> Why:
-    """Tell the chain behind a statement. Nothing is spent and nothing private is read.
-
-    Args:
-        asked: a session's last statement.
-        ledger: the session's.
-        policy: the owner's.
-
-    Raises:
-        BindError: nothing was asked yet.
-    """
+    """Explain a session's last statement. Spends nothing and reads nothing private. BindError if nothing was asked yet."""
     if asked is None:
         raise BindError("nothing was asked yet.", hint="ask first: what it was is explained then.")
     plan = asked.bound if isinstance(asked.bound, Plan) else None
@@ -170,7 +155,7 @@ def explain_why(asked: AskedStatement | None, ledger: Ledger, policy: Policy) ->
 
 
 def _split_sentences(asked: AskedStatement) -> tuple[list[str], list[str]]:
-    """Return the sentences of a plan that say who is protected, and the others."""
+    """Return a plan's sentences on the privacy unit, and the others."""
     if isinstance(asked.bound, Declaration):
         told: Iterable[str] = asked.bound.sentences()
     elif asked.bound is not None:
@@ -183,7 +168,7 @@ def _split_sentences(asked: AskedStatement) -> tuple[list[str], list[str]]:
 
 
 def _say_units(asked: AskedStatement, policy: Policy) -> list[str]:
-    """Say whose rows are protected together, of the private tables that the text names; of all where it names none."""
+    """Return the units of the private tables the text names; of all tables if it names none."""
     private = [table for table in policy.tables.values() if not table.public]
     named = [t for t in private if re.search(rf"(?i)\b{re.escape(t.name)}\b", asked.text)] or private
     units = dict.fromkeys(f"{t.unit_words[:1].upper()}{t.unit_words[1:]} in {t.name}" for t in named)
@@ -191,7 +176,7 @@ def _say_units(asked: AskedStatement, policy: Policy) -> list[str]:
 
 
 def _say_cost(asked: AskedStatement, ledger: Ledger) -> Iterator[str]:
-    """Say what was charged, what its parts were, and how it counts."""
+    """Yield the charge, its parts, and how it is accounted."""
     write = ledger.accountant.write_charge
     refused = asked.error is not None and asked.done == "refused"
     event = asked.used or asked.reserved
@@ -219,7 +204,7 @@ def _say_cost(asked: AskedStatement, ledger: Ledger) -> Iterator[str]:
 
 
 def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Policy) -> Iterator[str]:
-    """Say what would cost less or err less, from public facts alone."""
+    """Yield cheaper or more exact variants, from public facts alone."""
     if asked.error is not None and asked.error.hint:
         yield end_sentence(asked.error.hint)
     if plan is None or not plan.blocks:
@@ -253,7 +238,7 @@ def _advise(asked: AskedStatement, plan: Plan | None, ledger: Ledger, policy: Po
 
 
 def _advise_caps(told: str) -> Iterator[str]:
-    """Say what lower caps would change, where the sentences of blocks, before units get their names, tell of higher ones."""
+    """Yield the effect of lower caps, if the blocks' sentences, before units are renamed, mention higher ones."""
     rows, groups = (
         max((int(n.replace(",", "")) for n in pattern.findall(told)), default=1)
         for pattern in (_ROWS, _GROUPS)
@@ -272,12 +257,12 @@ def _advise_caps(told: str) -> Iterator[str]:
 
 
 def _compare_errors(errors: Errors, ledger: Ledger | None, paid_all: bool = True) -> Iterator[str]:
-    """Say how far answers are off at half and at twice the amount; of what does not fit, at the most that does.
+    """Yield the errors at half and at twice the amount or, for a statement over budget, at the largest amount that fits.
 
     Args:
         errors: the expected errors at several amounts.
-        ledger: whose room counts; None where the statement fits.
-        paid_all: whether the cost was that of all numbers; where some were stored another amount pays for them too.
+        ledger: the ledger whose remaining budget limits the amount; None if the statement fits.
+        paid_all: whether the cost was that of all numbers; stored numbers change the price of another amount.
     """
     sign = SYMBOLS[errors.currency]
     own = errors.epsilons.index(errors.own)
@@ -302,7 +287,7 @@ def _say_amount(errors: Errors, at: int, sign: str) -> str:
 
 
 def _tell_once(errors: Errors) -> Errors:
-    """Return the errors with one number of rows for each answer: the least that they tell something for."""
+    """Return the errors for one number of rows per answer: the smallest that is informative."""
     first: dict[str, tuple[str, tuple[float, ...]]] = {}
     for name, row in errors.rows:
         first.setdefault(re.sub(r", of [\d,]+ rows$", "", name), (name, row))
@@ -310,7 +295,7 @@ def _tell_once(errors: Errors) -> Errors:
 
 
 def _list_errors(errors: Errors, at: int, own: int) -> str:
-    """Return how far answers are off at another amount; nothing of those that the bounds hold to the same error at both."""
+    """Return the errors at another amount, without those that the bounds make equal at both amounts."""
     differ = [(name, row) for name, row in errors.rows if row[at] != row[own]]
     shown = [
         f"{name} within ±{row[at]:.4g} instead of ±{row[own]:.4g}" for name, row in differ[:SHOWN_ANSWERS]

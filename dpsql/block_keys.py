@@ -1,13 +1,12 @@
-"""The keys under which answers of private blocks are kept: equal blocks have equal keys.
+"""The keys under which answers of private blocks are stored: equal blocks have equal keys.
 
-Equal blocks ask the same of the same data under the same rules, however they are written and wherever they stand. The key
-holds the operator with its caps, epsilon, delta and noise; its exact texts in normal form, with the values of parameters in
-them; the time zone; of the tables that these texts read what the policy says of them and which version of the data they
-are; and the content of each public relation. Names that an analyst chose are not in it, nor the names that were made
-while binding; nor is the confidence where intervals can be made again.
+Equal blocks ask the same question about the same data under the same rules, however they are written. A key consists of
+the operator with its caps, epsilon, delta and noise; its exact texts in normal form with parameter values; the time
+zone; the policy's rules and the data version of each table read; and the content of each public relation. It omits
+names chosen by the analyst or by the binder, and the confidence if intervals can be recomputed.
 
-Relation and guarantee: none of its own. To show again what was released is post-processing, whatever the key: one that is
-too coarse would give a wrong answer, one that is too fine a charge that need not be.
+Relation and guarantee: none. Showing a release again is post-processing, whatever the key. Too coarse a key would give
+a wrong answer, too fine a key an unnecessary charge.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from dpsql.sql.exact.gate import Forms, Gate
 from dpsql.sql.exact.query import UnresolvedName
 
 _FORM = "block 1"
-"""Goes into every key: another meaning of keys gets another number."""
+"""Part of every key; incremented when the meaning of keys changes."""
 _LABELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Count", "Sum", "Mean", "Variance", "Pair", "DistinctCount", "Histogram", "AutoBounded"), ("name",)),
     **dict.fromkeys(("Iqr", "Quantile", "Mode", "ArgMax", "ProposedMedian", "Coordinates"), ("name",)),
@@ -43,25 +42,25 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     "NoiseReducedAggregation": ("reduced",), "Marginal": ("name",),
     "PythonBlocks": ("column",), "LiftedBlocks": ("columns",), "BlockQueries": ("columns",),
 }  # fmt: skip
-"""Fields that only say what output columns are called, by class: exact texts name columns by their places."""
+"""Fields that only label output columns, by class: exact texts name columns by position."""
 _KIND_IN_KEYS: Mapping[str, str] = {
     "BlockRows": "Rows", "CandidateFactor": "Public", "CandidateScores": "Sweep",
     "DateBound": "Moment", "GroupSelector": "GroupSelection", "HistogramQuery": "Counted", "ResultRange": "Range",
     "ReturnType": "Returns", "ScoreTerm": "Swept", "ThresholdNoise": "Noise", "WantedRank": "Rank",
 }  # fmt: skip
-"""The name under which a class stands in stored keys, where it was renamed since: old answers keep their keys."""
+"""Class names in stored keys, for classes renamed since: old answers keep their keys."""
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("AboveThreshold", "ExponentialChoice", "Probe"), ("rows",)),
     "CandidateScores": ("steady",),
     "HistogramQuery": ("as_doubles", "places"),
 }
-"""Fields that only the second lock reads, by class, as the sensitivity holds them too; what only saves time, or texts say."""
+"""Fields implied by the rest of the key, by class: read only by the second lock, derivable, or affecting only speed."""
 _REREAD: Mapping[str, tuple[str, ...]] = {"QuantileTree": ("names", "ranks", "whole")}
-"""Fields that say what is read from a tree that is kept, by class."""
+"""Fields that only select the values read from a kept tree, by class."""
 _UNRELATED = {"name", "source", "version", "public", "columns"}
 """Fields of a policy's table that are no rules about it, or that are compared separately."""
 _ADDED = {"determines", "privacy_period"}
-"""Rules that earlier versions did not know: where none is said, the key is theirs, and their answers are found."""
+"""Rules unknown to earlier versions: if a policy has none of them, keys equal the earlier versions'."""
 _ADDED_FIELDS = {
     "asked_again",
     "bases",
@@ -76,21 +75,21 @@ _ADDED_FIELDS = {
     "sigma",
     "sigma_delta",
 }
-"""Fields of operators that earlier versions did not have: where they are empty, the key is theirs."""
+"""Fields of operators unknown to earlier versions: if empty, keys equal the earlier versions'."""
 _QUERY = re.compile(r"\s*\(*\s*(SELECT|WITH|FROM|VALUES)\b", re.IGNORECASE)
 _KEPT = 200
 _MOST_SORTED = 100_000
-"""Rows that are put into an order before they are compared; more stand in the order that they came in."""
+"""Relations with at most this number of rows are compared without regard to order."""
 
 Lent = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The form of a block before any public relation is looked at.
+    """The form of a block, without its public relations.
 
-    ``text`` is the operator, canonically; ``items`` say by name what it rests on: rules of the policy, versions of the data.
-    ``columns`` are the names of its output columns, in order. ``again`` says whether confidence is left out.
+    ``text`` is the canonical operator; ``items`` name its inputs: policy rules and data versions. ``columns`` are its
+    output names, in order. ``again`` is whether confidence is left out.
     """
 
     text: str
@@ -98,12 +97,12 @@ class BlockShape:
     columns: tuple[str, ...]
     again: bool
     public: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the public tables that its exact texts read, by name; their content stands in ``text``."""
+    """Versions of the public tables its exact texts read, by name; their content is part of ``text``."""
 
 
 @dataclass
 class BlockKeys:
-    """The maker of keys for a session's blocks."""
+    """Makes the keys of a session's blocks."""
 
     policy: Policy
     engine: Engine
@@ -112,26 +111,21 @@ class BlockKeys:
     _shapes: dict[int, tuple[PrivateBlock, BlockShape]] = field(default_factory=dict)
     _contents: dict[str, str] = field(default_factory=dict)
     _keys: dict[tuple[object, ...], tuple[BlockShape, str]] = field(default_factory=dict)
-    """The keys of shapes, by the shapes themselves, what public relations hold, and the time zone."""
+    """Keys by shape, contents of public relations, and time zone."""
     _zone: str = ""
-    """The time zone of the engine when a statement was looked up last."""
+    """The engine's time zone at the last look-up."""
 
     def read_zone(self) -> None:
-        """Ask the engine for its time zone, which keys of answers hold: once for each look-up, since that is a query."""
+        """Ask the engine for its time zone, a part of keys; called once per look-up, since it is a query."""
         self._zone = self.engine.time_zone
 
     @cached_property
     def forms(self) -> Forms:
-        """The texts of this session in the form in which they are compared."""
+        """This session's texts in the form in which they are compared."""
         return Forms(self.gate, self.policy, self.engine, self.public_content)
 
     def shape(self, block: PrivateBlock, lent: Callable[[], Lent]) -> BlockShape:
-        """Return the canonical form of a block, made once for each block that is remembered.
-
-        Args:
-            block: as it stands in a plan.
-            lent: gives the columns of what its texts read besides tables.
-        """
+        """Return a block's canonical form, computed once per block; ``lent`` returns the columns of its public relations."""
         known = self._shapes.get(id(block))
         if known is not None and known[0] is block:
             return known[1]
@@ -142,7 +136,7 @@ class BlockKeys:
         return made
 
     def key(self, shape: BlockShape, contents: Iterable[str]) -> str:
-        """Return the key of a block whose public relations have these contents."""
+        """Return the key of a block, given the contents of its public relations."""
         held = tuple(contents)
         at = (id(shape), held, self._zone)
         known = self._keys.get(at)
@@ -154,7 +148,7 @@ class BlockKeys:
         return known[1]
 
     def items(self, shape: BlockShape, contents: Iterable[str]) -> dict[str, str]:
-        """Return short digests of all that an answer rests on, by names that people can read."""
+        """Return short digests of all inputs of an answer, under readable names."""
         budget = self.policy.budget
         said = {
             **shape.items,
@@ -190,10 +184,10 @@ class BlockKeys:
         return BlockShape(text, items, tuple(names), again, public)
 
     def _rules(self, table: Table, columns: set[str] | None) -> dict[str, str]:
-        """Return what the policy says of a table and of its columns that are read."""
+        """Return the policy's rules for a table and for its columns that are read."""
         name = table.name
         version = self.engine.versions[name]
-        if table.public:  # its content stands in the text, where its name was
+        if table.public:  # its content replaces its name in the text
             return {}
         items = {f"the data of {name}": version}
         if not table.file:
@@ -214,7 +208,7 @@ class BlockKeys:
         return items
 
     def public_content(self, table: Table) -> str:
-        """Return the version of a public table, or a digest of its rows where it has no version."""
+        """Return a public table's version, or a digest of its rows if it has none."""
         if table.name not in self._contents:
             version = self.engine.versions[table.name]
             if version.startswith(IN_NO_FILE):
@@ -227,7 +221,7 @@ class BlockKeys:
 
 @dataclass
 class _Writer:
-    """The canonical form of an operator, and the tables and columns that its texts read."""
+    """Writes the canonical form of an operator, and collects the tables and columns that its texts read."""
 
     keys: BlockKeys
     lent: Lent
@@ -236,12 +230,12 @@ class _Writer:
     texts: set[str]
     again: bool
     reread: bool = False
-    """Whether other quantiles are read from what is kept, so that those that are asked for are not in the key."""
+    """Whether other quantiles can be read from a kept tree, so that the key omits those asked for."""
     read: dict[str, Table] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
 
     def value(self, value: Any) -> Any:
-        """Return plain tuples and texts, equal for equal operators."""
+        """Return plain tuples and texts that are equal for equal operators."""
         name = type(value).__qualname__
         if is_dataclass(value) and not isinstance(value, type):
             labels = _LABELS.get(name, ())
@@ -250,7 +244,7 @@ class _Writer:
                 if not item.compare or (item.name == "confidence" and self.again):
                     continue
                 if isinstance(value, Aggregation) and item.name == "packed":
-                    continue  # another route to the rows of its query: the same totals
+                    continue  # another route to the same totals
                 if item.name in _IMPLIED.get(name, ()):
                     continue
                 if self.reread and item.name in _REREAD.get(name, ()):
@@ -286,7 +280,7 @@ class _Writer:
         try:
             return ("query", self._query(text))
         except (UnresolvedName, Error):
-            if text in self.texts:  # which tables it reads is not known: all of them, then
+            if text in self.texts:  # its tables are unknown, so assume all of them
                 self.read |= {table.name: table for table in self.keys.policy.tables.values()}
                 self.columns |= {
                     fold(c)
@@ -304,12 +298,12 @@ class _Writer:
 
 
 def _has_intervals(block: PrivateBlock) -> bool:
-    """Return whether a block shows the level of its intervals: in columns, or for a list in a note."""
+    """Return whether a block shows its intervals' level: in columns, or in a note about a list."""
     return any(name.endswith("__low") or kind.endswith("]") for name, kind in block.columns)
 
 
 def digest_content(table: pa.Table) -> str:
-    """Return a digest of a relation's rows and types. Names of columns and the order of rows don't matter.
+    """Return a digest of a relation's rows and types, independent of column names and row order.
 
     >>> one, other = pa.table({"a": [1, 2]}), pa.table({"b": [2, 1]})
     >>> digest_content(one) == digest_content(other), digest_content(one) == digest_content(one.slice(1))
@@ -335,7 +329,7 @@ _digests: MadeOnce[str] = MadeOnce(4)
 
 
 def digest_lent(table: pa.Table) -> str:
-    """Return the digest of a relation that is lent: that of a large one is made once, as nobody changes its rows."""
+    """Return the digest of a public relation; cached for large ones, whose rows don't change."""
     if table.num_rows <= _MOST_SORTED:
         return digest_content(table)
     found = _digests.get(table, "")

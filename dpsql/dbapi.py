@@ -1,10 +1,10 @@
-"""A PEP 249 driver over a session, for tools that speak DB-API: ``pandas.read_sql``, JupySQL's ``%sql``.
+"""A PEP 249 driver over a session, for tools that use DB-API: ``pandas.read_sql``, JupySQL's ``%sql``.
 
     connection = dpsql.dbapi.connect("visits.duckdb", policy="policy.toml")
     pandas.read_sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", connection)
 
-Every answer is private and paid for, as in a session. There are no transactions: what was charged stays
-charged, so commit and rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a mapping.
+Every answer is private and charged, as in a session. There are no transactions: charges are final, so commit and
+rollback do nothing. Parameters are ``?`` with a sequence, or ``$name`` with a mapping.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 apilevel = "2.0"
 threadsafety = 2
-"""Threads may share connections, and not cursors."""
+"""Threads may share connections, but not cursors."""
 paramstyle = "qmark"
 
 
@@ -36,21 +36,21 @@ class Warning(Exception):
 
 
 class InterfaceError(Error):
-    """The driver was used wrongly: a closed cursor, nothing to fetch."""
+    """Misuse of the driver: a closed cursor, nothing to fetch."""
 
 
 class DatabaseError(Error):
-    """Everything that concerns the statement or the session. ``reason`` is the error that it stands for, if any."""
+    """An error of the statement or the session. ``reason`` is the original error, if any."""
 
     reason: Error | None = None
 
 
 class DataError(DatabaseError):
-    """PEP 249; never raised: errors say nothing about data."""
+    """PEP 249; never raised: errors reveal nothing about data."""
 
 
 class OperationalError(DatabaseError):
-    """The budget, the ledger, the engine or the policy stood in the way."""
+    """An error of the budget, the ledger, the engine or the policy."""
 
 
 class IntegrityError(DatabaseError):
@@ -62,11 +62,11 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """The text or its names are wrong."""
+    """An error in the text or its names."""
 
 
 class NotSupportedError(DatabaseError):
-    """It can't be released privately, or this database does not do that."""
+    """It can't be released privately, or this database doesn't support it."""
 
 
 _KINDS: dict[type[Error], type[DatabaseError]] = {
@@ -87,7 +87,7 @@ def _translated() -> Iterator[None]:
 
 
 class TypeObject:
-    """A value that equals the type codes of its kind, as PEP 249 asks."""
+    """A value equal to the type codes of its kind, as PEP 249 requires."""
 
     def __init__(self, *tests: Callable[[pa.DataType], bool]) -> None:
         self._tests = tests
@@ -113,12 +113,12 @@ Binary = bytes
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:  # noqa: N802 - the name is PEP 249's
-    """Return the local time of day of a moment, given in seconds since 1970."""
+    """Return the local time of day of a moment in seconds since 1970."""
     return datetime.datetime.fromtimestamp(ticks).time()
 
 
 class Cursor:
-    """A cursor that runs one statement at a time, and an iterator over its rows."""
+    """A cursor that runs one statement at a time, and iterates over its rows."""
 
     arraysize = 1
 
@@ -139,12 +139,12 @@ class Cursor:
 
     @property
     def loss(self) -> str | None:
-        """The cost of the last statement, as people read it (``"ε=0.1"``); None before anything ran."""
+        """The last statement's cost for people (``"ε=0.1"``); None before anything ran."""
         return None if self.result is None else self.result.loss
 
     @property
     def cost(self) -> str | None:
-        """The cost of the last statement and what is left, as a notebook shows it; None before anything ran."""
+        """The last statement's cost and the remaining budget, as in a notebook; None before anything ran."""
         return None if self.result is None else self.result.cost_line
 
     @property
@@ -158,7 +158,7 @@ class Cursor:
         return -1 if self.result is None else len(self._rows)
 
     def execute(self, operation: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor:
-        """Run a statement; of several, keep the last one's rows.
+        """Run a statement and keep its rows; of several, the last one's.
 
         Raises:
             ProgrammingError, NotSupportedError, OperationalError: see the classes.
@@ -175,22 +175,18 @@ class Cursor:
     def executemany(
         self, operation: str, seq_of_parameters: Sequence[Sequence[Any] | Mapping[str, Any]]
     ) -> Cursor:
-        """Run the statement once for each set of parameters; each is paid for."""
+        """Run the statement once per set of parameters, and pay for each."""
         for parameters in seq_of_parameters:
             self.execute(operation, parameters)
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Return the next row; None when there is no more."""
+        """Return the next row; None if there are no more."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Return the next rows, by default ``arraysize`` of them.
-
-        Raises:
-            InterfaceError: nothing was executed, or the cursor is closed.
-        """
+        """Return the next ``size`` rows, by default ``arraysize``; InterfaceError before execution or after closing."""
         self._open()
         if self.result is None:
             raise InterfaceError("there is nothing to fetch: execute a query first.")
@@ -199,7 +195,7 @@ class Cursor:
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return all rows that are left."""
+        """Return the remaining rows."""
         return self.fetchmany(len(self._rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -207,13 +203,13 @@ class Cursor:
             yield row
 
     def setinputsizes(self, sizes: object) -> None:
-        """Do nothing: PEP 249 asks for it."""
+        """Do nothing; PEP 249 requires it."""
 
     def setoutputsize(self, size: object, column: object = None) -> None:
-        """Do nothing: PEP 249 asks for it."""
+        """Do nothing; PEP 249 requires it."""
 
     def close(self) -> None:
-        """Refuse to be used from now on."""
+        """Close the cursor."""
         self._closed = True
 
     def __enter__(self) -> Cursor:
@@ -229,7 +225,7 @@ class Cursor:
 
 
 class Connection:
-    """A PEP 249 connection. ``session`` is the dpsql session behind it."""
+    """A PEP 249 connection; ``session`` is its dpsql session."""
 
     Warning = Warning
     Error = Error
@@ -260,7 +256,7 @@ class Connection:
         """Do nothing: every charge is durable before the data are touched."""
 
     def rollback(self) -> None:
-        """Do nothing: what was charged stays charged."""
+        """Do nothing: charges are final."""
 
     def close(self) -> None:
         """Close the session."""
@@ -276,14 +272,14 @@ class Connection:
 
 
 def connect(database: Any = ":memory:", **options: Any) -> Connection:
-    """Open a session as a PEP 249 connection; the arguments are those of :func:`dpsql.connect`.
+    """Open a session as a PEP 249 connection, with the arguments of :func:`dpsql.connect`.
 
     Raises:
         OperationalError: the policy or the ledger is wrong, or the server can't be reached.
     """
     from dpsql.client.connect import connect_session
 
-    # pandas says this of every driver but two; that it was not tried with this one is not so.
+    # pandas warns that it was not tested with this driver; it was.
     warnings.filterwarnings("ignore", "pandas only supports SQLAlchemy connectable", UserWarning)
     with _translated():
         return Connection(connect_session(database, **options))
@@ -294,10 +290,10 @@ def connect_to_server(url: str, **options: Any) -> Connection:
 
     Args:
         url: its address.
-        options: ``token`` or ``token_file``, ``tls_ca``, ``tls_client_cert``, ``tls_client_key``: as for :func:`dpsql.connect`.
+        options: ``token`` or ``token_file``, ``tls_ca``, ``tls_client_cert``, ``tls_client_key``, as for :func:`dpsql.connect`.
 
     Raises:
-        OperationalError: it can't be reached, or does not take the token.
+        OperationalError: it can't be reached, or rejects the token.
     """
     from dpsql.client import connect as connecting
 

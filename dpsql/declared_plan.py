@@ -1,4 +1,4 @@
-"""Plans of a session: statements that are declared together, priced as one event, and then run."""
+"""Plans of a session: statements that are declared together, priced as one event, then run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LookUp = Callable[[Sequence[Plan]], list[PreparedPlan]]
 
 
 def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPlan]:
-    """Look up plans that were declared together, with one calibration of the Gaussian noise of all their blocks.
+    """Look up plans declared together, with one calibration of the Gaussian noise of all their blocks.
 
-    If all such blocks were answered under it before, they are free. Else those that were answered by themselves are, and
-    the others are calibrated together.
+    If all of these blocks are stored under the joint calibration, they are free. Otherwise blocks stored individually
+    are free, and the rest are calibrated together.
     """
     alone = look_up(plans)
     items = [item for prepared in alone for item in prepared.asked if item.same is None]
@@ -46,7 +46,7 @@ def prepare_together(plans: Sequence[Plan], look_up: LookUp) -> list[PreparedPla
 
 
 def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock]) -> list[Plan]:
-    """Return plans in which these blocks, and equal ones, have their noise calibrated together."""
+    """Return plans in which these blocks, and equal ones, share one noise calibration."""
     operators = calibrate_together([item.block.operator for item in chosen])
     made = {item.key: operator for item, operator in zip(chosen, operators, strict=True)}
     plans = []
@@ -57,7 +57,7 @@ def _calibrate(prepared: Sequence[PreparedPlan], chosen: Sequence[RequestedBlock
 
 
 class DeclaredStatement(DeclaredResult):
-    """A statement of a declared plan, and what it will do."""
+    """A statement of a declared plan, with its plan."""
 
     def __init__(self, statement: Statement, plan: Plan) -> None:
         super().__init__(statement.record)
@@ -67,8 +67,7 @@ class DeclaredStatement(DeclaredResult):
 class DeclaredStatements:
     """Statements that are priced together before the first is run, in ``with session.plan() as plan:``.
 
-    Only for such a list may the privacy loss distribution be used: for statements that are chosen from earlier answers it
-    promises less than it says.
+    Only such a list may use the privacy loss distribution: it is no valid bound for statements chosen from earlier answers.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -78,7 +77,7 @@ class DeclaredStatements:
 
     @property
     def closed(self) -> bool:
-        """Tell whether the session is closed."""
+        """Whether the session is closed."""
         return self._pipeline.closed
 
     @interruptible
@@ -86,12 +85,12 @@ class DeclaredStatements:
     def sql(
         self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> DeclaredStatement:
-        """Declare a statement (of several, the last one is given). Nothing is spent, no data are read.
+        """Declare a text's statements and return the last. Spends nothing and reads no data.
 
         Args:
             text: dpsql SQL.
             params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
-            epsilon: what a statement costs that does not say.
+            epsilon: the default cost of a statement.
 
         Raises:
             ParseError, BindError, PrivacyError: it can't be planned.
@@ -123,14 +122,14 @@ class DeclaredStatements:
 
     @property
     def results(self) -> list[Result]:
-        """The answers, in the order of the declarations."""
+        """The answers, in the order of declaration."""
         return [declared.result for declared in self._declared]
 
     @property
     def event(self) -> Event | None:
-        """The cost of the whole: the composed event, or under ``basic`` its privacy loss distribution where that is less.
+        """The total cost: the composed event, or under ``basic`` its privacy loss distribution if that is smaller.
 
-        Gaussian noise is calibrated once for all statements. Blocks that are stored are free, and equal blocks are paid once.
+        Gaussian noise is calibrated once for all statements. Stored blocks are free, and equal blocks are paid once.
         """
         with self._pipeline.turn:
             return self._price(self._look_up(self._pipeline.look_up))
@@ -153,11 +152,11 @@ class DeclaredStatements:
     @interruptible
     @in_our_words
     def run(self) -> list[Result]:
-        """Reserve the whole as one event, run every statement, settle.
+        """Reserve the total cost as one event, run every statement, and settle.
 
         Raises:
-            BudgetExceeded: the whole does not fit; nothing was charged.
-            EngineError, Interrupted: the whole stays charged.
+            BudgetExceeded: the budget is too small; nothing was charged.
+            EngineError, Interrupted: the total stays charged.
         """
         self._ran = True
         line = self._pipeline

@@ -1,4 +1,4 @@
-"""The result of a statement of a declared plan, whoever runs the plan: a session at hand, or a server."""
+"""The result of a declared plan's statement, for local sessions and servers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredResult:
-    """A statement of a declared plan. Once the plan has run, it is its result.
-
-    Args:
-        source: the statement's text.
-    """
+    """A statement of a declared plan with its text, ``source``. It becomes the result once the plan has run."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -24,11 +20,7 @@ class DeclaredResult:
 
     @property
     def result(self) -> Result:
-        """The answer.
-
-        Raises:
-            BindError: the plan has not run yet.
-        """
+        """The answer; BindError if the plan has not run yet."""
         if self._result is None:
             raise BindError("this statement is declared, not run yet.", hint="leave the with block first.")
         return self._result

@@ -1,7 +1,6 @@
-"""The columns, the parameters and the price of a statement before it is asked: schema before payment.
+"""The columns, parameters and price of a statement before it is asked, for clients that prepare statements.
 
-Clients that prepare a statement want to know its columns first. The texts, the policy and the names and types of the data tell
-all of it: nothing is spent, and no private row is read.
+They follow from the texts, the policy and the schema: nothing is spent, and no private row is read.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from dpsql.sql.parse.statements import Statement, parse
 from dpsql.sql.selection.declared import Declaration
 
 MAX_GUESSED = 8
-"""Parameters whose types are guessed; a statement with more of them is bound once their values are known."""
+"""The most parameters whose types are guessed; a statement with more is bound once their values are known."""
 SQL_TYPE = "ARROW:FLIGHT:SQL:TYPE_NAME"
-"""The key of a field's metadata under which the SQL type stands, as Flight SQL has it."""
+"""The key of the SQL type in a field's metadata, as in Flight SQL."""
 _THRESHOLD = pa.schema([("threshold", pa.string()), ("status", pa.string())])
 _UNKNOWN = pa.string()
-"""The type that is told of a parameter whose type can't be guessed."""
+"""The reported type of a parameter whose type can't be guessed."""
 _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (0.5, pa.float64()),
     (1, pa.int64()),
@@ -41,21 +40,22 @@ _STAND_INS: tuple[tuple[Any, pa.DataType], ...] = (
     (datetime.datetime(2000, 1, 1), pa.timestamp("us")),
     (True, pa.bool_()),
 )
-"""Values that are tried for a parameter without one, and the types they stand for. Doubles come first: as whole numbers, a
-client that follows the type would cut off what stands behind the point."""
+"""Values tried for a parameter without one, and their types. Doubles come first: given an integer type, a client would
+truncate decimals.
+"""
 
 
 def describe_cell(line: Pipeline, policy: Policy, text: str, params: Params | None) -> Description:
-    """Describe the last statement of a cell, and price all of them. The caller holds the turn.
+    """Describe the last statement of a cell, and price all of them. The caller has the turn.
 
     Args:
         line: the session's pipeline.
-        policy: what the session shows of its policy.
+        policy: the part of the policy that the session shows.
         text: dpsql SQL.
-        params: values of its parameters; None where they are not known yet.
+        params: values of its parameters; None if not known yet.
 
     Raises:
-        ParseError, BindError, PrivacyError: it can't be answered. What can't be released is written into the ledger.
+        ParseError, BindError, PrivacyError: it can't be answered. Refusals for privacy are recorded in the ledger.
     """
     names = list_parameter_names(text) if params is None else ()
     if not names:
@@ -80,7 +80,6 @@ def _describe(line: Pipeline, policy: Policy, text: str, params: Params | None) 
 
 
 def _price(line: Pipeline, bound: list[Bound]) -> str:
-    """Return what statements that are paid one after another would cost together."""
     prepared = line.look_up([one for one in bound if isinstance(one, Plan)])
     events = [one.event for one in prepared if one.event is not None]
     events += [one.event for one in bound if isinstance(one, Declaration)]
@@ -88,7 +87,7 @@ def _price(line: Pipeline, bound: list[Bound]) -> str:
 
 
 def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bound) -> pa.Schema:
-    """Return names and Arrow types of the columns that a bound statement's answer would have."""
+    """Return names and Arrow types of the columns of a bound statement's answer."""
     if statement.kind == "show":
         return show(policy, line.ledger, statement.name, line.kept.names, statement.limit).table.schema
     if statement.kind == "explain":
@@ -101,7 +100,7 @@ def _find_schema(line: Pipeline, policy: Policy, statement: Statement, bound: Bo
 
 
 def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
-    """Return names and Arrow types of the columns of all tables that the policy names; the SQL type stands in the metadata."""
+    """Return the Arrow schemas of all tables in the policy; the SQL types are in the metadata."""
     found = {}
     for table in line.policy.tables.values():
         kinds = line.catalog.schema(table)
@@ -113,7 +112,7 @@ def describe_tables(line: Pipeline) -> dict[str, pa.Schema]:
 
 
 def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
-    """Return the Arrow field of a column. What a client can't hold it gets as text, so that is what it is said to be."""
+    """Return the Arrow field of a column; types that clients can't represent are sent, and declared, as text."""
     try:
         (found,) = line.finisher.find_schema("SELECT x FROM typed", {"typed": [("x", kind)]}).types
     except Error:
@@ -122,12 +121,13 @@ def _make_field(line: Pipeline, name: str, kind: str) -> pa.Field:
 
 
 def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a text and its parameters' values by their names, where a client has bound them.
+    """Return a text and its parameters' values by name, given a client's bound values.
 
-    They go by their names where these are the statement's own, and by their order otherwise.
+    Values are matched by name if the names are the statement's own, otherwise by order.
 
     Raises:
-        ParseError: the text does not end. BindError: there are more or fewer values than parameters.
+        ParseError: the text does not end.
+        BindError: there are more or fewer values than parameters.
     """
     names = list_parameter_names(text)
     text, _ = number_marks(text)
@@ -144,7 +144,7 @@ def match_parameters(text: str, bound: Mapping[str, Any]) -> tuple[str, dict[str
 def _guess(
     line: Pipeline, text: str, names: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[pa.DataType]] | None:
-    """Return values that a cell can be bound with, and the type of each; None where none of those that are tried fits."""
+    """Return values that a cell can be bound with, and their types; None if no combination tried fits."""
     if len(names) > MAX_GUESSED:
         return None
     values = next((given for given in _list_tries(names) if _binds(line, text, given)), None)
@@ -160,7 +160,7 @@ def _guess(
 
 
 def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield values to begin with: the same for all parameters, and for two of them each pair."""
+    """Yield trial values: one value for all parameters, and for two parameters each pair."""
     yield dict.fromkeys(names)
     for value, _ in _STAND_INS:
         yield dict.fromkeys(names, value)
@@ -170,7 +170,7 @@ def _list_tries(names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _binds(line: Pipeline, text: str, params: Mapping[str, Any]) -> bool:
-    """Tell whether a cell can be bound with these values. Nothing is written into the ledger."""
+    """Return whether a cell can be bound with these values. Nothing is written to the ledger."""
     try:
         cell = line.open_cell()
         for statement in parse(text, params):

@@ -1,6 +1,6 @@
-"""SHOW: the budget, the ledger, the policy and the tables as relations.
+"""SHOW returns the budget, ledger, policy and tables as relations; EXPLAIN a plan's sentences, price and exact SQL.
 
-EXPLAIN: the plan in numbered sentences, its price, and the exact SQL. Nothing is spent, no private data are read.
+Neither spends anything or reads private data.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def show(
     """Return the relation that ``SHOW <what>`` displays.
 
     Args:
-        policy: the owner's.
-        ledger: the session's.
+        policy: the owner's policy.
+        ledger: the session's ledger.
         what: the word after SHOW.
         kept: the names of kept results.
-        limit: the most rows of SHOW LEDGER: the last ones.
+        limit: SHOW LEDGER's greatest number of rows, the last ones.
     """
     if what == "LEDGER":
         columns = _columns(*list_entries(ledger.entries(limit), ledger.accountant))
@@ -74,7 +74,7 @@ def _tables(policy: Policy, ledger: Ledger) -> dict[str, list[Any]]:
 
 
 def _unit(table: Table) -> str:
-    """Return the column or path that decides whose row it is, with what parts it."""
+    """Return the column or path of a table's privacy unit, and its period if it has one."""
     return f"{table.unit_text or ''}{f' {table.period.words}' if table.period else ''}"
 
 
@@ -130,26 +130,23 @@ _SHOWN: dict[str, Callable[[Policy, Ledger], dict[str, list[Any]]]] = {
 
 
 FACTORS = tuple(Fraction(n, 10) for n in (1, 2, 5, 10, 20, 50, 100))
-"""Epsilons of the table of expected errors, in parts of the statement's own."""
+"""Epsilons of the table of expected errors, as multiples of the statement's own."""
 
 MAX_JOINED = 3
-"""Sentences on one output that are joined to one paragraph; more stay one by one."""
+"""The most sentences on one output that are joined into a paragraph."""
 
 _NOTHING_SPENT = "Nothing has been spent and no private data were read."
 
 
 def list_draws(prepared: PreparedPlan) -> list[PrivateBlock]:
-    """Return the blocks that would be drawn if nothing were stored: of equal ones the first alone."""
+    """Return the blocks that would be drawn if nothing were stored, without duplicates."""
     return [item.block for item in prepared.asked if item.same is None and not item.block.prepaid]
 
 
 def expect_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | None = None) -> Errors | None:
-    """Return a plan's expected errors at the epsilons that the owner allows; None where none is known beforehand.
+    """Return a plan's expected errors at the epsilons the owner allows; None if none is known in advance.
 
-    Args:
-        plan: the statement's.
-        budget: the owner's.
-        draws: the blocks that are paid, as :func:`list_draws` gives them; all of the plan's by default.
+    ``draws`` are the paid blocks, as from :func:`list_draws`; by default all of the plan's.
     """
     paid = [block for block in plan.blocks if not block.prepaid]
     draws = paid if draws is None else draws
@@ -169,17 +166,17 @@ def expect_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | No
 
 
 _OF_ROWS = re.compile(r"(.+), of [\d,]+ rows")
-"""The name of an error that depends on the number of rows."""
+"""Matches the name of an error that depends on the number of rows."""
 
 
 def _drop_limits(
     rows: list[tuple[str, tuple[float, ...]]], own: int
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Leave out numbers of rows so small that an answer is anywhere between its bounds; the largest stays.
+    """Drop numbers of rows so small that an answer is anywhere between its bounds; keep the largest.
 
     Args:
         rows: the errors of each answer at several amounts, the smallest first.
-        own: the place of the statement's own amount.
+        own: the index of the statement's own amount.
     """
     kept = []
     for place, (name, errors) in enumerate(rows):
@@ -192,7 +189,7 @@ def _drop_limits(
 
 
 def _find_asked(blocks: Sequence[PrivateBlock]) -> Amount | None:
-    """Return what several blocks may lose together, where all were asked for in mu or all in rho."""
+    """Return the joint loss requested for several blocks, if all of it is in mu or all in rho."""
     asked = [block.asked for block in blocks if block.asked is not None]
     currencies = {amount.currency for amount in asked}
     if len(asked) != len(blocks) or len(currencies) != 1 or "epsilon" in currencies:
@@ -201,7 +198,7 @@ def _find_asked(blocks: Sequence[PrivateBlock]) -> Amount | None:
 
 
 Written = Callable[[PrivateBlock, str], str]
-"""The text that the engine gets for a query of a block's operator."""
+"""Returns the engine's text for a query of a block's operator."""
 
 
 def explain_plan(
@@ -239,20 +236,20 @@ def explain_plan(
 
 
 def _keep_choices(answered: Plan, plan: Plan) -> Plan:
-    """Return a plan as it is answered, whose blocks say what the statement by itself would have chosen."""
+    """Return a plan as answered, with the choices the statement alone would have made."""
     pairs = zip(answered.blocks, plan.blocks, strict=True)
     return replace(answered, blocks=tuple(replace(own, strategy=block.strategy) for own, block in pairs))
 
 
 def _list_mean_errors(plan: Plan) -> tuple[tuple[int, tuple[tuple[str, float], ...]], ...]:
-    """Return the expected errors of output columns by the number of rows; by one alone where none depends on it."""
+    """Return output columns' expected errors by number of rows; for one number if none depends on it."""
     assumed = any(block.operator.assumes_rows for block in plan.blocks)
     found = ((rows, tuple(plan.expect_errors(rows).items())) for rows in MEAN_ROWS[: None if assumed else 1])
     return tuple((rows, errors) for rows, errors in found if errors)
 
 
 def describe_plan(plan: Plan) -> list[str]:
-    """Return the sentences on a plan: who is protected, what is bounded, the noise, by the names of the statement's outputs."""
+    """Return a plan's sentences, with the statement's output names: privacy unit, bounds, noise."""
     names = plan.output_names
     told = [_rename(s, names, ": ") for block in plan.blocks for s in block.explain()]
     shown = {names.get(column, column) for block in plan.blocks for column, _ in block.columns}
@@ -263,16 +260,16 @@ def describe_plan(plan: Plan) -> list[str]:
 
 
 def _end_once(sentence: str) -> str:
-    """Return a sentence that ends with a name with one full stop where the name has one itself."""
+    """Return a sentence without a second full stop after a name that ends in one."""
     return sentence[:-1] if sentence.endswith("..") and not sentence.endswith("...") else sentence
 
 
 _PROTECTED = re.compile(r"Each (?:row of .+|(\S.*?) in .+) is protected")
-"""The sentence that names the privacy unit, where that is a row or all rows of one value."""
+"""Matches the sentence that names the privacy unit, if that is a row or all rows of one value."""
 
 
 def name_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | None = None) -> Errors | None:
-    """Return a plan's expected errors as :func:`expect_errors`, each once, by the names of the statement's outputs."""
+    """Return a plan's expected errors as :func:`expect_errors`, without duplicates, by output name."""
     errors, names = expect_errors(plan, budget, draws), plan.output_names
     if errors is None:
         return None
@@ -281,7 +278,7 @@ def name_errors(plan: Plan, budget: Budget, draws: Sequence[PrivateBlock] | None
 
 
 def _rename(text: str, names: Mapping[str, str], end: str) -> str:
-    """Return a text that begins with a released column's name with that of the output."""
+    """Return a text with the released column's name at its start replaced by the output's."""
     for column, name in names.items():
         if text == column or text.startswith(column + end):
             return name + text[len(column) :]
@@ -289,7 +286,7 @@ def _rename(text: str, names: Mapping[str, str], end: str) -> str:
 
 
 def _group_sentences(sentences: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Join what is computed and the noise that it gets to one sentence for each output, which has its name once."""
+    """Join the sentences on each output's computation and noise into one, with its name once."""
     grouped = list(dict.fromkeys(sentences))
     for name in names:
         own = [sentence for sentence in grouped if sentence.startswith(f"{name}: ")]
@@ -302,7 +299,7 @@ def _group_sentences(sentences: Sequence[str], names: Iterable[str]) -> list[str
 
 
 def _capitalise(sentence: str) -> str:
-    """Return a sentence with its first word's first letter large, unless the word is a letter of a formula."""
+    """Capitalise a sentence, unless its first word is a letter of a formula."""
     first = sentence.partition(" ")[0]
     return sentence if len(first) == 1 and first != "a" else sentence[:1].upper() + sentence[1:]
 
@@ -314,7 +311,7 @@ def explain_declaration(declared: Declaration, ledger: Ledger, as_json: bool = F
 
 
 def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
-    """Explain several statements that are paid one after another, and their price together."""
+    """Explain statements that are paid one after another, and price them together."""
     if len(parts) == 1:
         return parts[0]
     events = [part.event for part in parts if part.event is not None]
@@ -336,13 +333,13 @@ def explain_all(parts: list[Explanation], ledger: Ledger) -> Explanation:
 def _say_price(
     verb: str, event: Event | None, ledger: Ledger, debit: Event | None = None, notes: Sequence[str] = ()
 ) -> str:
-    """Say the charge of an event and what is left, or why there is not enough for it.
+    """Return the sentence on an event's charge and the remaining budget, or on why that is too small.
 
     Args:
-        verb: what it would do.
+        verb: the verb for the charge.
         event: the event.
-        ledger: the session's.
-        debit: what the analyst's share alone is charged for stored answers.
+        ledger: the session's ledger.
+        debit: the charge on the analyst's share alone, for stored answers.
         notes: parts of the price.
     """
     state, excess = ledger.state(), ledger.find_excess(*([] if event is None else [event]), debit=debit)

@@ -1,4 +1,4 @@
-"""The answer of EXPLAIN: the price of a plan, the plan in numbered sentences, its expected errors, and the exact SQL."""
+"""The answer of EXPLAIN: price, numbered sentences, expected errors, and exact SQL."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ _FIXED_WIDTH = (
     "font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 )
 SHORT_SQL = 12
-"""Lines of exact SQL that are shown with the rest in a terminal; longer ones are asked for."""
+"""The most lines of exact SQL that a terminal shows by default."""
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A plan in words. ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` all of it for programs.
+    """A plan in words: ``str()`` is the text, ``.sql`` the exact queries, ``.json()`` the whole for programs.
 
-    A notebook shows it as HTML, with the exact SQL folded away; ``repr()`` leaves SQL of more than a few lines out.
-
-    Of several statements, ``parts`` are the explanations of each, and ``price`` is that of all together.
+    A notebook shows it as HTML with the exact SQL folded away; ``repr()`` omits SQL of more than a few lines. For
+    several statements, ``parts`` are their explanations, and ``price`` is the total.
 
     ``errors`` are the expected errors on a small grid of epsilons: ``errors.epsilons`` and, for each answer, its name
     and one error per epsilon.
@@ -44,24 +43,23 @@ class Explanation:
     event: Event | None = None
     parts: tuple[Explanation, ...] = ()
     debit: Event | None = None
-    """The charge to the analyst's share alone, for stored answers that another analyst paid for."""
+    """The charge on the analyst's share alone, for stored answers that another analyst paid for."""
     mean_errors: tuple[tuple[int, tuple[tuple[str, float], ...]], ...] = ()
-    """The expected absolute errors of output columns for several numbers of rows of a group, the smallest number first."""
+    """Expected absolute errors of output columns for several numbers of rows per group, in ascending order."""
     least_caps: bool = False
-    """True where these are errors for caps of 1, because the caps are found privately."""
+    """Whether these errors assume caps of 1, because the caps are found privately."""
     strategies: tuple[StrategyChoice, ...] = ()
-    """The ways in which numbers that are asked together are measured, where there was a choice."""
+    """The strategies for numbers that are asked together, if there was a choice."""
 
     @property
     def expected_error(self) -> dict[str, float]:
-        """The expected absolute error by output column, in its own units, where public numbers tell it.
+        """The expected absolute error by output column, in its own units, if public numbers determine it.
 
-        It is that of the noise, and of what is public about bias (the steps of a grid, the rows that MIN and MAX are moved
-        inward by). What depends on rows that only the data know (means, spreads, quantiles) is told for 1,000 rows spread
-        evenly between the bounds. Where caps are to be found it is that of a cap of 1, the least that it can be: noise is as
-        many times as much as the cap that is found, for which ``expected_error`` of the result tells it. Where bounds are to be
-        found, only the result tells it. What caps and clipping take away is not in it: ``OPTIONS (report_cut = TRUE)`` asks
-        for that.
+        It covers noise and public bias (grid steps, the ranks by which MIN and MAX move inward). It excludes the effect
+        of caps and clipping, which ``OPTIONS (report_cut = TRUE)`` reports. Errors that depend on the rows (means,
+        spreads, quantiles) assume 1,000 rows spread evenly between the bounds. If caps are to be found, it assumes a
+        cap of 1, the smallest: noise is proportional to the cap, and the result's ``expected_error`` uses the cap
+        found. If bounds are to be found, only the result has it.
         """
         return {name: error for part in (self, *self.parts) for name, error in part._first_errors}
 
@@ -85,7 +83,7 @@ class Explanation:
         return {"text/plain": repr(self), "text/html": str(self.html())}
 
     def _tell(self) -> str:
-        """Return the text up to the exact SQL: the price of all first."""
+        """Return the text before the exact SQL, with the total price first."""
         if self.parts:
             told = (
                 f"Statement {i} of {len(self.parts)}:\n{part._tell()}" for i, part in enumerate(self.parts, 1)
@@ -99,7 +97,7 @@ class Explanation:
         return "\n".join(rows)
 
     def html(self) -> Html:
-        """Return the same as HTML, with the exact SQL folded away."""
+        """Return the explanation as HTML, with the exact SQL folded away."""
         parts = [self._write_words()]
         for number, part in enumerate(self.parts, 1):
             parts += [tag("h4", f"Statement {number} of {len(self.parts)}"), part._write_words()]
@@ -151,8 +149,8 @@ class Explanation:
     def json(self) -> str:
         """Return a JSON object: sentences, price, sql, finish, errors by epsilon, the expected error of each column.
 
-        ``strategies`` name those that were chosen, with the root mean squared error of one number by strategy and column.
-        Several statements are a list of these under ``statements``, with the price of all.
+        ``strategies`` lists the strategies chosen, with the root mean squared error of one number by strategy and
+        column. For several statements, ``statements`` is a list of such objects, with the total price.
         """
         if self.parts:
             each = [json.loads(part.json()) for part in self.parts]
@@ -166,7 +164,7 @@ class Explanation:
         return json.dumps(told, indent=2)
 
     def result(self) -> Result:
-        """Return a relation of one column, for ``EXPLAIN`` in SQL."""
+        """Return EXPLAIN's answer in SQL, a relation of one column."""
         lines = [self.json()] if self.as_json else str(self).splitlines()
         return Result(pa.table({"plan": lines}), cost_line="nothing was spent", whole=True)
 
@@ -180,17 +178,17 @@ class Errors:
     own: Fraction
     confidence: float
     currency: str = "epsilon"
-    """The currency of ``epsilons``: that of the statement, ``epsilon``, ``mu`` or ``rho``."""
+    """The currency of ``epsilons``, that of the statement: ``epsilon``, ``mu`` or ``rho``."""
 
     @property
     def title(self) -> str:
-        """The rows that the table shows."""
+        """The description of the table's rows."""
         others = "epsilons" if self.currency == "epsilon" else self.currency
         return f"Expected error, with {self.confidence:.4g} probability, at other {others}:"
 
     @property
     def sheet(self) -> Sheet:
-        """A small table with the statement's own epsilon in brackets."""
+        """A small table, with the statement's own epsilon in brackets."""
         sign = SYMBOLS[self.currency]
         heads = [
             f"[{sign}={write_number(e)}]" if e == self.own else f"{sign}={write_number(e)}"
@@ -212,18 +210,18 @@ class Errors:
 
 
 def _format_queries(explanation: Explanation) -> list[str]:
-    """Return the exact SQL of an explanation, laid out; of several statements each query once."""
+    """Return an explanation's exact SQL, laid out; over several statements without duplicates."""
     if not explanation.sql:
         return []
     from dpsql.sql.exact.layout import (
-        format_sql,  # a parser, which whoever reads the sentences alone need not wait for
+        format_sql,  # imports a parser, which the sentences alone don't need
     )
 
     return [format_sql(query) for query in explanation.sql]
 
 
 def _short(error: float) -> str:
-    """Return four significant digits; whole numbers are grouped by three."""
+    """Return four significant digits; integers have thousands separators."""
     if error < 1000:
         return f"{error:.4g}"
     return f"{float(f'{error:.4g}'):,.0f}".replace(",", " ")
@@ -234,10 +232,10 @@ class Description:
     """A statement as it would be answered now.
 
     Args:
-        schema: the columns of the answer: names and Arrow types. Whole numbers are 64-bit integers, where an answer with larger
-            ones has decimals. None where the columns depend on parameters without values.
-        parameters: names and types of the parameters that were given no values, in order. The types are guesses.
-        price: what it would be charged, as the session's accountant writes it; empty where it is free.
+        schema: names and Arrow types of the answer's columns; None if they depend on parameters without values.
+            Integers are int64 here, decimals in an answer with larger ones.
+        parameters: names and guessed types of the parameters without values, in order.
+        price: the charge, as the session's accountant writes it; empty if free.
     """
 
     schema: pa.Schema | None

@@ -1,12 +1,11 @@
-"""The stop button: work runs in a thread of its own, where no signal's exception can cut it in two.
+"""The stop button: work runs in its own thread, where no signal handler's exception can interrupt it.
 
-Python runs signal handlers in the main thread, between any two of its instructions: an exception that one raises there could
-leave a ledger half written, a query running, or an answer paid and lost. So while a session works for the main
-thread, that thread only waits. Whatever a handler raises in it (Ctrl-C, a time-out's own exception) becomes a request to
-stop, and the thread that works ends at the next place where it asks: a query that is polled, a step of a loop, a
-registered function. Between two such places nothing is lost.
+Python runs signal handlers in the main thread, between any two instructions. An exception raised there could leave a
+ledger half written, a query running, or an answer paid and lost. So while a session works for the main thread, that
+thread only waits. Whatever a handler raises (Ctrl-C, a time-out's exception) becomes a stop request, and the working
+thread ends at its next check: a polled query, a loop's step, a registered function. Nothing is lost between two checks.
 
-Other threads never run signal handlers, so work that they ask for runs in them.
+Other threads never run signal handlers, so their work runs in them.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 POLL_SECONDS = 0.1
-"""The seconds between a waiting thread's looks for a stop; what it waits for wakes it at once."""
+"""Seconds between a waiting thread's checks for a stop; the awaited result wakes it at once."""
 RESEND_SECONDS = 1.0
-"""Time that foreign code has to end after an exception, before it gets another one."""
+"""Seconds that foreign code has to end after an exception before another is sent."""
 
 
 class _Listener(NamedTuple):
-    """What a stop does while the work waits for somebody else."""
+    """The effect of a stop while the work waits for another party."""
 
     tell: Callable[[], None] | None
-    """Tells a stop to whoever the work waits for; None where there is nobody, or once it is told."""
+    """Reports a stop to the awaited party; None if there is none, or once it is reported."""
     leave: Callable[[], BaseException]
-    """Makes the error of a work that is not waited for any longer."""
+    """Makes the error of abandoned work."""
     patience: int
-    """Stops after which the work is not waited for."""
+    """The number of stops after which the work is abandoned."""
 
 
 class StopRequest:
-    """A request to stop, and the thread that may be ended by an exception at present."""
+    """A stop request, and the thread that an exception may currently end."""
 
     def __init__(self) -> None:
         self.requested = False
         self.count = 0
-        """The number of times that the user asked for a stop."""
+        """The number of stops the user requested."""
         self._breakable: int | None = None
         self._sent = -math.inf
         self._lock = threading.Lock()
         self._listener: _Listener | None = None
 
     def request(self) -> None:
-        """Ask for the end; a breakable thread gets an exception, and another one where it caught that."""
+        """Request the end: send a breakable thread an exception, again if it caught the last."""
         self.requested = True
         with self._lock:
             if self._breakable is not None and time.monotonic() > self._sent + RESEND_SECONDS:
@@ -74,7 +73,7 @@ class StopRequest:
 
     @contextmanager
     def telling(self, tell: Callable[[], None] | None, leave: Callable[[], BaseException]) -> Iterator[None]:
-        """Pass stops on within the block, as :func:`telling_stops` says."""
+        """Forward stops within the block, as described at :func:`telling_stops`."""
         with self._lock:
             self._listener = _Listener(tell, leave, 0 if tell is None else 1)
         try:
@@ -84,9 +83,9 @@ class StopRequest:
                 self._listener = None
 
     def find_leave(self) -> BaseException | None:
-        """Return the error of a work that is not waited for any longer; None where it still is.
+        """Return the error of abandoned work; None if the work is still awaited.
 
-        It takes no lock: it runs where handlers raise, and one may raise between a block and the release of its lock.
+        Takes no lock: it runs where handlers raise, possibly between a block and the release of its lock.
         """
         listener = self._listener
         if listener is None or listener.tell is not None or self.count <= listener.patience:
@@ -94,15 +93,15 @@ class StopRequest:
         return listener.leave()
 
     def enter_breakable(self) -> None:
-        """Let this thread be ended by an exception, until :meth:`leave_breakable`."""
+        """Allow this thread to be ended by an exception, until :meth:`leave_breakable`."""
         with self._lock:
             self._breakable = threading.get_ident()
 
     def leave_breakable(self) -> None:
-        """Send no more, and wait for what was sent and may not have arrived.
+        """Stop sending exceptions, and absorb one that was sent but may not have arrived.
 
-        Nobody can tell whether it has, so one more is sent, which takes its place, and is caught. (To take one back leaves
-        Python 3.11 looking for it for ever, and with a trace function it never gets on.)
+        Whether it arrived can't be known, so one more is sent, which replaces it, and is caught. (Revoking one makes
+        Python 3.11 check for it forever; with a trace function it never proceeds.)
         """
         with self._lock:
             self._breakable = None
@@ -124,21 +123,21 @@ def _raise_in(thread: int, kind: type[BaseException]) -> None:
 
 
 def is_stop_requested() -> bool:
-    """Return whether what runs in this context was asked to stop."""
+    """Return whether this context was asked to stop."""
     stop = _stop.get()
     return stop is not None and stop.requested
 
 
 @contextmanager
 def telling_stops(tell: Callable[[], None] | None, leave: Callable[[], BaseException]) -> Iterator[None]:
-    """Pass stops on within the block, in which this thread waits for somebody else.
+    """Forward stops within the block, in which this thread waits for another party.
 
-    The first stop is told, and the work waited for; the second one ends the waiting, and the work goes on alone. Where there is
-    nobody to tell, the first one does.
+    The first stop is reported and the work still awaited; the second abandons the work, which continues alone. Without
+    a party to report to, the first stop abandons it.
 
     Args:
-        tell: tells a stop; called in another thread, which must not wait.
-        leave: makes the error that a work ends with that is not waited for.
+        tell: reports a stop; called in another thread, and must not block.
+        leave: makes the error of abandoned work.
     """
     stop = _stop.get()
     with nullcontext() if stop is None else stop.telling(tell, leave):
@@ -146,19 +145,15 @@ def telling_stops(tell: Callable[[], None] | None, leave: Callable[[], BaseExcep
 
 
 def check_stop() -> None:
-    """End what runs in this context, if it was asked to stop.
-
-    Raises:
-        KeyboardInterrupt: it was.
-    """
+    """Raise KeyboardInterrupt if this context was asked to stop."""
     if is_stop_requested():
         raise KeyboardInterrupt
 
 
 def run_breakable(work: Callable[[], T]) -> T:
-    """Do work that a stop may end at any instruction by a KeyboardInterrupt: foreign code, which never asks.
+    """Run foreign code, which never checks for a stop, so that a stop may end it anywhere by a KeyboardInterrupt.
 
-    When it returns or raises, no such exception is on its way any more.
+    Once it returns or raises, no such exception is pending.
     """
     stop = _stop.get()
     if stop is None:
@@ -174,7 +169,7 @@ def run_breakable(work: Callable[[], T]) -> T:
                 outcome = _do(work)
             stop.leave_breakable()
             left = True
-        except KeyboardInterrupt:  # it arrived between two lines of ours
+        except KeyboardInterrupt:  # it arrived between two of our lines
             broken = True
     if broken:
         raise KeyboardInterrupt
@@ -182,12 +177,12 @@ def run_breakable(work: Callable[[], T]) -> T:
 
 
 class Turns:
-    """A lock that one thread takes several times, and that can be waited for in vain: a stop ends the waiting."""
+    """A reentrant lock whose wait a stop can end."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
-        """The number of times that the thread whose turn it is has taken it."""
+        """The number of times the current thread has acquired the lock."""
 
     def __enter__(self) -> None:
         while not self._lock.acquire(timeout=POLL_SECONDS):
@@ -200,7 +195,7 @@ class Turns:
 
     @contextmanager
     def give_up(self) -> Iterator[None]:
-        """Let others have their turn meanwhile, and take it back afterwards, which no stop ends."""
+        """Release the lock within the block, and take it back afterwards, which no stop ends."""
         depth, self._depth = self._depth, 0
         for _ in range(depth):
             self._lock.release()
@@ -216,10 +211,10 @@ class Turns:
 
 
 class WorkEnd:
-    """An event that one thread waits for, in which a handler's exception may come between any two instructions.
+    """An event for one waiting thread, in which a handler's exception may occur between any two instructions.
 
-    In those of ``threading.Event`` it may release the lock that a worker holds, which ends the worker, and then whoever sends it
-    the next job waits for ever.
+    In ``threading.Event`` such an exception may release the lock that a worker holds. That ends the worker, and the
+    next sender of a job would wait forever.
     """
 
     def __init__(self) -> None:
@@ -231,20 +226,20 @@ class WorkEnd:
         return self._told
 
     def set(self) -> None:
-        """Wake the thread that waits; to do so twice is as good as once."""
+        """Wake the waiting thread; idempotent."""
         self._told = True
-        with suppress(RuntimeError):  # it is free
+        with suppress(RuntimeError):  # it is already released
             self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for so long at most, and return whether it was set."""
+        """Wait for at most ``seconds``, and return whether the event was set."""
         if not self._told:
             self._lock.acquire(timeout=seconds)
         return self._told
 
 
 class Worker:
-    """A thread that does one job after another, since DuckDB takes a third longer in a new thread."""
+    """A thread that runs one job after another; DuckDB is a third slower in new threads."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[tuple[Callable[[], object], WorkEnd]] = SimpleQueue()
@@ -255,10 +250,10 @@ class Worker:
         while True:
             task, done = self.jobs.get()
             if done.is_set():
-                continue  # an exception came between two lines of who sent it: it was sent twice
+                continue  # an exception came between two lines of the sender, which sent it twice
             with suppress(BaseException):
                 task()
-            del task  # nothing of it is held while there is none
+            del task  # keep no reference while idle
             left, _OWN.left = _OWN.left, []
             if left:
                 done.set()
@@ -274,7 +269,7 @@ class Worker:
 
 
 class _OwnWork(threading.local):
-    """The work of a thread that nobody waits for; None in threads that are not workers."""
+    """The deferred work of a worker thread; None in other threads."""
 
     left: list[Callable[[], object]] | None = None
 
@@ -287,7 +282,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def take_worker() -> Worker:
-    """Return a thread that has nothing to do; it puts itself back after its job."""
+    """Return an idle worker; it returns itself to the pool after its job."""
     try:
         return _IDLE.pop()
     except IndexError:
@@ -295,9 +290,9 @@ def take_worker() -> Worker:
 
 
 def leave_work(work: Callable[[], object]) -> None:
-    """Do work in a worker once whoever waits for what this thread does has it; what it raises is lost.
+    """Run work in a worker once this thread's result is delivered; its errors are lost.
 
-    Where no thread can be made it is done at once.
+    If no thread can be made, it runs at once.
     """
     if _OWN.left is not None:
         _OWN.left.append(work)
@@ -312,18 +307,18 @@ def leave_work(work: Callable[[], object]) -> None:
 
 
 def is_lack_of_threads(error: BaseException) -> bool:
-    """Say whether an error of :func:`take_worker` is Python's that it can't make a thread: too many, or it is ending."""
+    """Return whether an error of :func:`take_worker` means that Python can't start a thread: too many, or shutting down."""
     return isinstance(error, RuntimeError) and "new thread" in str(error)
 
 
 class WorkOutcome(Generic[T]):
-    """The end of a work: a value or an error, and whether a stop was asked for."""
+    """The end of a work: a value or an error, and whether a stop was requested."""
 
     def __init__(self, value: T | None = None, error: BaseException | None = None) -> None:
         self.value, self.error = value, error
         self.stopped = False
         self.leaving: SystemExit | None = None
-        """A handler's own wish to leave Python, which is held until the work has ended."""
+        """A handler's SystemExit, deferred until the work has ended."""
 
     def get(self) -> T:
         """Return the value, or raise the error."""
@@ -332,15 +327,15 @@ class WorkOutcome(Generic[T]):
                 raise self.error
             return cast(T, self.value)
         finally:
-            self.error = None  # its traceback holds this frame, and this frame holds it
+            self.error = None  # its traceback and this frame refer to each other
 
 
 def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
-    """Do work for the main thread in another one; other threads do it themselves.
+    """Run work for the main thread in another thread; other threads run it themselves.
 
-    Whatever the work raises is in the outcome; a stop makes it raise KeyboardInterrupt where it asks. An exception of a signal
-    handler is a stop, and its SystemExit is kept. Where no other thread runs, since Python is ending or none can be made,
-    the main thread works itself.
+    The outcome contains any exception of the work; a stop makes its next check raise KeyboardInterrupt. A signal
+    handler's exception is a stop, and its SystemExit is kept. If no thread can run (Python is shutting down, or none
+    can be made), the main thread runs the work.
     """
     made: list[WorkOutcome[T]] = []
     done = WorkEnd()
@@ -348,7 +343,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
     worker: Worker | None = None
     stopped = sent = False
     leaving: SystemExit | None = None
-    alone = sys.is_finalizing()  # then threads stand still, and nobody would ever answer
+    alone = sys.is_finalizing()  # then threads are suspended, and no answer would ever come
     while True:
         try:
             if threading.current_thread() is not threading.main_thread() or _stop.get() is not None:
@@ -370,7 +365,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
                     done.set()
             made[0].stopped, made[0].leaving = stopped, leaving
             return made[0]
-        except BaseException as error:  # wherever in here a handler's finds us, the work is ours to end
+        except BaseException as error:  # a handler's exception may arrive anywhere here; end the work
             leaving = error if isinstance(error, SystemExit) else leaving
             lacking = worker is None and is_lack_of_threads(error)
             stop.count += not lacking
@@ -378,10 +373,7 @@ def run_apart(work: Callable[[], T]) -> WorkOutcome[T]:
 
 
 def run_stoppable(work: Callable[[], T], stop: StopRequest) -> T:
-    """Do work in this thread, which another thread may ask to stop: the work sees that where it asks.
-
-    For processes in which no signal handler raises.
-    """
+    """Run work in this thread; another thread may request a stop. For processes in which no signal handler raises."""
 
     def begin() -> T:
         _stop.set(stop)
@@ -407,9 +399,9 @@ def _do(
 
 
 def interruptible(method: Callable[P, T]) -> Callable[P, T]:
-    """Let the stop button end a method as :class:`~dpsql.errors.Interrupted`, never in the middle of a step.
+    """Decorate a method so that the stop button ends it as :class:`~dpsql.errors.Interrupted`, never within a step.
 
-    What has ended anyway when the stop arrives is in the error's ``answered``, where it is a list of results.
+    If the work had ended with a list of results when the stop arrived, the error's ``answered`` has them.
     """
 
     @wraps(method)
@@ -417,7 +409,7 @@ def interruptible(method: Callable[P, T]) -> Callable[P, T]:
         outcome: WorkOutcome[T] | None = None
         try:
             outcome = run_apart(lambda: method(*args, **kwargs))
-        except BaseException:  # between two steps of ours, where there is one chance in a million
+        except BaseException:  # between two of our steps, about once in a million
             pass
         if outcome is not None and outcome.leaving is not None:
             raise outcome.leaving

@@ -1,4 +1,4 @@
-"""Releases as they are stored: as bytes, their columns called by their places and not by an analyst's names."""
+"""Releases as bytes for storage: columns are named by position, not by an analyst's names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
     streams = [_write_stream(table) for table in relations.values()] if little else []
     sizes = [stream.size for stream in streams] or [_measure(table) for table in relations.values()]
     text = json.dumps({"names": list(relations), "sizes": sizes, "notes": notes}).encode()
-    text += b" " * (-(4 + len(text)) % 8)  # streams begin where Arrow would begin them
+    text += b" " * (-(4 + len(text)) % 8)  # align the streams as Arrow would
     head = struct.pack(">I", len(text)) + text
     if streams:
         return b"".join((head, *streams))
@@ -38,7 +38,7 @@ def pack(relations: Mapping[str, pa.Table], notes: tuple[str, ...]) -> bytes:
 
 
 _WRITTEN_ONCE = 1000
-"""Rows of releases whose streams may stand in memory twice."""
+"""Releases with at most this number of rows may be in memory twice while they are packed."""
 
 
 def _write_stream(table: pa.Table) -> pa.Buffer:
@@ -48,7 +48,7 @@ def _write_stream(table: pa.Table) -> pa.Buffer:
 
 
 def _measure(table: pa.Table) -> int:
-    """Return the length of a table's stream without writing it: a release may fill a tenth of memory."""
+    """Return the length of a table's stream without writing it: a release may take a tenth of memory."""
     counted = pa.MockOutputStream()
     _write(table, counted)
     return int(counted.size())
@@ -72,7 +72,7 @@ def unpack(stored: bytes) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
 
 
 def call_by_place(release: Release, names: Sequence[str]) -> Release:
-    """Return a release whose columns are called by their places: ``names`` are those of its block's, in order."""
+    """Return a release with its columns, in the order of ``names``, named by position."""
     places = {name: place for place, name in enumerate(names)}
     any_name = "|".join(re.escape(name) for name in sorted(places, key=len, reverse=True))
     mention = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
@@ -82,7 +82,7 @@ def call_by_place(release: Release, names: Sequence[str]) -> Release:
 
 
 def call_by_name(release: Release, names: Sequence[str]) -> Release:
-    """Return a release whose columns have these names in place of places."""
+    """Return a release with its columns named by position renamed to ``names``."""
     known = {f"c{place}": name for place, name in enumerate(names)}
     notes = (re.sub("\x01(\\d+)\x02", lambda found: names[int(found[1])], note) for note in release.notes)
     columns = [known.get(name, name[1:]) for name in release.table.column_names]

@@ -1,6 +1,6 @@
-"""Values from Python for a statement's parameters: ``$name`` with a mapping, ``?`` or ``$1`` with a list.
+"""Python values for a statement's parameters: ``$name`` with a mapping, ``?`` or ``$1`` with a list.
 
-They stay values from here on: nothing that an analyst's variable holds becomes text of a statement.
+They stay values: no content of an analyst's variable becomes text of a statement.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 from dpsql.errors import BindError
 
 Params = Mapping[str, Any] | Sequence[Any]
-"""Values of parameters: by name, or in the order of the ``?`` marks."""
+"""Parameter values: by name, or in the order of the ``?`` marks."""
 
 _MARK = re.compile(
     r"""'(?:''|[^'])*'|"(?:""|[^"])*"|`[^`]*`|(\$\w*\$).*?\1|--[^\n]*|/\*.*?\*/|(?P<mark>\?)""", re.DOTALL
 )
-"""The texts that may hold a question mark that is none, or one that is."""
+"""Matches quoted text and comments, and the question marks outside them."""
 _NUMBERED = re.compile(r"\$[0-9]")
 
 
 def drop_zone(moment: datetime.datetime) -> datetime.datetime:
-    """Return a moment without a zone: one that has a zone is told in UTC, as DuckDB stores it.
+    """Return a moment without its zone, converted to UTC as in DuckDB's storage.
 
     Raises:
-        OverflowError: UTC's year for it is not one that Python has.
+        OverflowError: the year in UTC is outside Python's range.
 
     >>> drop_zone(datetime.datetime.fromisoformat("2024-03-01 01:00:00+02:00")).isoformat(" ")
     '2024-02-29 23:00:00'
@@ -105,17 +105,17 @@ def read_name(name: object) -> str:
 
 
 def number_marks(text: str) -> tuple[str, int]:
-    """Write the ``?`` marks of a text as ``$1``, ``$2``, ...; return it and how many there are."""
+    """Replace the ``?`` marks of a text by ``$1``, ``$2``, ...; return it and their number."""
     number = itertools.count(1)
     named = _MARK.sub(lambda found: f"${next(number)}" if found["mark"] else found[0], text)
     return named, next(number) - 1
 
 
 def name_parameters(text: str, params: Params | None) -> tuple[str, dict[str, Any]]:
-    """Write the ``?`` marks of a text as ``$1``, ``$2``, ... where values come in a list; return them by name.
+    """Replace the ``?`` marks of a text by ``$1``, ``$2``, ... if the values are a list; return text and values by name.
 
     Raises:
-        BindError: there are more or fewer marks than values, or it is neither a mapping nor a list.
+        BindError: there are more or fewer marks than values, or they are neither a mapping nor a list.
 
     >>> name_parameters("SELECT ?, '?'", ["Delft"])
     ("SELECT $1, '?'", {'1': 'Delft'})

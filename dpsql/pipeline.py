@@ -1,8 +1,8 @@
-"""The straight line from a statement's text to its private answer: one method of :class:`Pipeline` for each step.
+"""The path from a statement's text to its private answer; each step is one method of :class:`Pipeline`.
 
     parse -> bind -> check -> look up -> reserve -> release -> settle -> finish
 
-Nothing is spent before ``reserve``, which is durable when it returns; private data are touched in ``release`` alone; and
+Nothing is spent before ``reserve``, which is durable when it returns. Only ``release`` touches private data, and
 ``finish`` is post-processing.
 """
 
@@ -64,7 +64,7 @@ _touch: ContextVar[Callable[[], None] | None] = ContextVar("dpsql_touch", defaul
 
 @contextmanager
 def watch_touch(listener: Callable[[], None]) -> Iterator[None]:
-    """Tell ``listener`` each time that blocks are about to be drawn in this context: private data may be read from then on."""
+    """Call ``listener`` whenever blocks are about to be drawn in this context: private data may be read from then on."""
     token = _touch.set(listener)
     try:
         yield
@@ -74,11 +74,11 @@ def watch_touch(listener: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def before_payment() -> Iterator[None]:
-    """Let a stop of what is done before anything is paid say that nothing was.
+    """Turn a stop or a recursion error before payment into an error that says nothing was charged.
 
     Raises:
-        Interrupted: it was stopped.
-        BindError: the texts that were written for it are nested too deeply for whoever reads them.
+        Interrupted: the work was stopped.
+        BindError: the texts written for the statement are nested too deeply for their readers.
     """
     try:
         yield
@@ -89,11 +89,11 @@ def before_payment() -> Iterator[None]:
 
 
 class Pipeline:
-    """The steps of a session's statements, and what they share.
+    """The steps of a session's statements, and the state they share.
 
-    Threads that ask at once take turns; who calls several steps in a row holds ``turn``. Only while a statement's blocks are
-    drawn may another thread's turn come (:meth:`answering`). Whoever then asks for one of these blocks waits for its answer,
-    so two that ask the same pay once.
+    Threads take turns; a caller of several steps in a row keeps ``turn``. Another thread gets its turn only while a
+    statement's blocks are drawn (:meth:`answering`). A thread that asks for one of these blocks waits for its answer,
+    so equal questions are paid once.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
@@ -101,9 +101,9 @@ class Pipeline:
         self.turn = Turns()
         self.closed = False
         self.last: AskedStatement | None = None
-        """The statement that was asked last, for :func:`dpsql.asked_statement.explain_why`."""
+        """The last statement asked, for :func:`dpsql.asked_statement.explain_why`."""
         self._drawing: list[tuple[frozenset[str], threading.Event]] = []
-        """The keys of blocks that are being drawn, and what is set once they are stored; read and written in turn."""
+        """Keys of the blocks being drawn, with the event that is set once they are stored; accessed only in turn."""
         self.entropy = Entropy()
         self.functions: dict[str, RegisteredFunction] = {}
         self.finisher = Finisher(engine, policy)
@@ -126,26 +126,22 @@ class Pipeline:
     # -- nothing is spent ---------------------------------------------------------------------------------------
 
     def open_cell(self, epsilon: str | Fraction | None = None) -> OpenCell:
-        """Return the names that a cell begins with.
-
-        Args:
-            epsilon: what a statement costs that does not say; by default what the policy says.
-        """
+        """Return the initial names of a cell. ``epsilon`` is the default cost of its statements (the policy's if None)."""
         default = parse_epsilon(epsilon) if isinstance(epsilon, str) else epsilon
         catalog = replace(self.catalog, kept=dict(self.kept.by_name), epsilon=default)
         return OpenCell(catalog, dict(self.thresholds.declared))
 
     def reopen(self, cell: OpenCell) -> OpenCell:
-        """Let what a cell's statements kept stand in place of what was foretold."""
+        """Replace the cell's predicted results with the ones its statements stored."""
         return OpenCell(replace(cell.catalog, kept=dict(self.kept.by_name)), cell.thresholds)
 
     def bind(self, statement: Statement, cell: OpenCell) -> Bound:
-        """Bind a statement and check its plan: a price is named for nothing that would not run.
+        """Bind a statement and check its plan, so that a price is named only for statements that would run.
 
-        A DECLARE and a result that is kept are known to the statements after it.
+        Statements after it can use the results it keeps and the thresholds it declares.
 
         Raises:
-            BindError, PrivacyError, BudgetExceeded: it can't be answered.
+            BindError, PrivacyError, BudgetExceeded: the statement can't be answered.
         """
         bound = self._bind(statement, cell)
         cell.count(bound.size if isinstance(bound, Plan) else 0, statement.span)
@@ -170,7 +166,7 @@ class Pipeline:
     def admit(self, statement: Statement, cell: OpenCell) -> Bound:
         """Bind a statement that is to be answered.
 
-        A refused query is written into the ledger: the owner's best sign that a bound is missing.
+        A refused query is recorded in the ledger: it shows the owner which bounds are missing.
         """
         if statement.kind != "query":
             alone = replace(cell, thresholds=dict(cell.thresholds))
@@ -184,12 +180,12 @@ class Pipeline:
     def explain(
         self, statement: Statement, bound: Bound, paid: dict[str, RequestedBlock] | None = None
     ) -> Explanation:
-        """Say what a bound statement would do and cost.
+        """Explain the effect and the cost of a bound query, EXPLAIN or DECLARE.
 
         Args:
-            statement: a query, an EXPLAIN or a DECLARE.
-            bound: what it was bound to.
-            paid: blocks that statements before it would pay, by their keys; its own are added.
+            statement: the statement.
+            bound: its bound form.
+            paid: blocks that earlier statements would pay, by key; this statement's blocks are added.
         """
         if isinstance(bound, Declaration):
             return explain_declaration(bound, self.ledger, statement.json)
@@ -210,17 +206,17 @@ class Pipeline:
     def look_up(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Find the stored blocks of plans that are paid together: those are free.
+        """Find the stored blocks, which are free, of plans that are paid together.
 
         Args:
-            plans: in the order in which they are paid.
-            fresh: take none that is stored.
+            plans: in the order of payment.
+            fresh: ignore stored answers.
             paid: as for :meth:`explain`.
         """
         return self._blocks.prepare(plans, fresh, paid)
 
     def look_up_to_pay(self, plans: Sequence[Plan], fresh: bool = False) -> list[PreparedPlan]:
-        """Find the stored blocks as :meth:`look_up`, once no other thread draws one of those that are not stored."""
+        """Wait until no other thread draws the blocks that aren't stored, then call :meth:`look_up`."""
         while True:
             prepared = self.look_up(plans, fresh)
             keys = _list_keys(prepared)
@@ -235,15 +231,15 @@ class Pipeline:
     # -- spent, then touched ------------------------------------------------------------------------------------
 
     def reserve(self, event: Event | None, text: str, prepared: Sequence[PreparedPlan]) -> Ticket | None:
-        """Charge an event durably, before data are touched. What is free needs no ticket.
+        """Charge an event durably before data are touched. Free statements need no ticket.
 
         Args:
-            event: the cost of what has to be drawn; None where all of it is stored.
+            event: the cost of the blocks to draw; None if all are stored.
             text: the statements, for the log.
-            prepared: the plans that are paid: the analyst's share may be debited for their stored answers.
+            prepared: the paid plans: the analyst's share may be debited for their stored answers.
 
         Raises:
-            BudgetExceeded: it costs more than is left, and nothing was charged.
+            BudgetExceeded: the budget is too small; nothing was charged.
         """
         shown, ticket, number = list_shown(prepared), None, None
         if event is None and not shown:
@@ -262,7 +258,7 @@ class Pipeline:
 
     @contextmanager
     def answering(self, prepared: Sequence[PreparedPlan]) -> Iterator[None]:
-        """Make the blocks that are drawn in here known to threads whose turn comes meanwhile."""
+        """Announce the blocks drawn in this context to threads that get their turn meanwhile."""
         mine = (_list_keys(prepared), threading.Event())
         self._drawing.append(mine)
         try:
@@ -272,10 +268,10 @@ class Pipeline:
             mine[1].set()
 
     def _may_give_up(self, prepared: Sequence[PreparedPlan]) -> bool:
-        """Tell whether others may have their turn while these are drawn.
+        """Return whether other threads may have their turn while these plans are drawn.
 
-        Not where a block changes the session (a declared threshold), nor where a function of the analyst's might run twice
-        at once.
+        They may not if a block changes the session (a declared threshold) or runs a registered function, which must not
+        run twice at once.
         """
         blocks = [item.block for one in prepared for item in one.asked]
         return self.engine.parallel and not self.functions and not any(block.prepaid for block in blocks)
@@ -287,12 +283,12 @@ class Pipeline:
 
         Args:
             prepared: the plans.
-            ticket: what they were paid with.
-            alone: whether other threads' statements may come between this one's steps, for it is the only one of its cell.
+            ticket: the ticket they were paid with.
+            alone: whether this is its cell's only statement, so that other threads' statements may run between its steps.
 
         Raises:
-            EngineError, Interrupted, PostprocessingError: in words of ours. No traceback of what went wrong, whose frames
-                hold exact values, is ever seen.
+            EngineError, Interrupted, PostprocessingError: with our own message. The original traceback, whose frames
+                contain exact values, is dropped.
         """
 
         def draw(block: PrivateBlock, lent: Mapping[str, pa.Table]) -> Release:
@@ -312,7 +308,7 @@ class Pipeline:
             self._fail(ticket, outcome)
 
     def reader(self, lent: Mapping[str, pa.Table], operator: object = None) -> Read:
-        """Return what an operator reads exact rows with; without one, texts are not proved."""
+        """Return the function that reads exact rows for an operator; without an operator, texts are not proved."""
         engine, exact = self.engine, self.gate.reading(operator)
         prove = self.gate.proving(operator)
 
@@ -327,7 +323,7 @@ class Pipeline:
         )  # fmt: skip
 
     def _fail_above(self, prepared: Sequence[PreparedPlan], ticket: Ticket | None) -> NoReturn:
-        """Store what was drawn before public SQL failed on it. Charged is that, where a rule says what a part of it costs."""
+        """Store the blocks drawn before public SQL failed on them, charging only these if a rule prices a part."""
         if ticket is not None:
             leaves = [leaf for item in prepared if item.used is not None for leaf in item.used.leaves()]
             drawn = Composed(tuple(leaves)) if leaves else ticket.event
@@ -346,7 +342,7 @@ class Pipeline:
         raise EngineError(_WITHHELD, hint=_LIMITS)
 
     def settle(self, ticket: Ticket | None, used: Event | None, prepared: Sequence[PreparedPlan]) -> None:
-        """Charge what was really used, and store the releases."""
+        """Charge the used part of the cost, and store the releases."""
         if ticket is not None:
             assert used is not None
             self.ledger.settle(ticket, used, self._blocks.pack_drawn(prepared), "released")
@@ -356,7 +352,7 @@ class Pipeline:
     def finish(
         self, prepared: PreparedPlan, ticket: Ticket | None = None, notes: tuple[str, ...] = ()
     ) -> Result:
-        """Run the outer SQL over what was released."""
+        """Run the outer SQL over the released relations."""
         plan, relations = prepared.plan, prepared.relations
         event, debit = prepared.used, prepared.debit
         table = plan.direct(relations)
@@ -387,7 +383,8 @@ class Pipeline:
         """Run the SQL above the private blocks.
 
         Raises:
-            PostprocessingError: it failed on what was released. BindError: the same where nothing was.
+            PostprocessingError: it failed on released values.
+            BindError: it failed and nothing had been released.
         """
         plan = prepared.plan
         try:
@@ -400,7 +397,7 @@ class Pipeline:
             raise self.make_postprocessing_error(error, prepared) from None
 
     def make_postprocessing_error(self, error: BindError, prepared: PreparedPlan) -> PostprocessingError:
-        """Return the error of SQL that failed on released values: what was paid, and that the corrected text is free."""
+        """Return the error for SQL that failed on released values; it says what was paid and that corrected text is free."""
         message = error.message.removesuffix(".")
         made = PostprocessingError(f"{message}.{self._said_paid(prepared)}", hint=CORRECT)
         made.name = error.name
@@ -411,13 +408,13 @@ class Pipeline:
         return f" {charge} was paid, and the answer is stored." if charge else ""
 
     def price(self, event: Event | None, debit: Event | None = None) -> str:
-        """Say what the session's accountant charges for an event, and what the analyst's share alone is debited."""
+        """Return the session accountant's charge for an event, and the debit of the analyst's share alone, in words."""
         write = self.ledger.accountant.write_charge
         shared = [] if debit is None else [f"{write(debit)} of {self.ledger.analyst}'s share"]
         return " and ".join([*([] if event is None else [write(event)]), *shared])
 
     def _cost_line(self, event: Event | None, since: str = "", debit: Event | None = None) -> str:
-        """Say what an answer cost, since when what is free of it is stored, and what is left."""
+        """Return the line under an answer: its cost, the time its free parts were stored, and the remaining budget."""
         charge = self.price(event)
         if not charge and not since:
             return _FREE
@@ -430,12 +427,12 @@ class Pipeline:
     # -- thresholds ---------------------------------------------------------------------------------------------
 
     def declare(self, declaration: Declaration, text: str) -> Result:
-        """Open a declared threshold: the whole of it is reserved."""
+        """Open a declared threshold and reserve its whole cost."""
         ticket = self.thresholds.open(declaration, text)
         return self._report_threshold(declaration.name, "open", declaration.event, ticket)
 
     def close_threshold(self, name: str) -> Result:
-        """Settle a threshold by the hits that it found."""
+        """Settle a threshold by its number of hits."""
         closed = self.thresholds.close(name)
         status = f"closed after {closed.declaration.describe_hits(closed.stream.hits)}"
         return self._report_threshold(closed.declaration.name, status, closed.stream.event, closed.ticket)
@@ -451,7 +448,7 @@ class Pipeline:
         )
 
     def close(self) -> None:
-        """Settle what is open, and close the engine and the ledger."""
+        """Settle open thresholds, and close the engine and the ledger."""
         self.closed = True
         with self.turn:
             while self._drawing:
@@ -464,10 +461,9 @@ class Pipeline:
                 self.engine.close,
                 self.ledger.close,
             ):
-                with suppress(Exception):  # each, whatever became of those before it
+                with suppress(Exception):  # each one, even if closing an earlier one failed
                     close()
 
 
 def _list_keys(prepared: Sequence[PreparedPlan]) -> frozenset[str]:
-    """Return the keys of the blocks that have to be drawn."""
     return frozenset(item.key for one in prepared for item in one.asked if not item.free)

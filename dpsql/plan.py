@@ -1,6 +1,6 @@
 """The plan of a statement: a value that EXPLAIN prints, tests compare, the ledger stores and replay looks up.
 
-It holds no connection and no data. Its loss is known before anything runs.
+A plan contains no connection and no data. Its loss is known before anything runs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dpsql.privacy.events import Event, compose_events
 
 @dataclass(frozen=True)
 class Input:
-    """A public relation that an exact query reads: evaluated apart from private data, then lent to the engine.
+    """A public relation that an exact query reads, evaluated apart from private data and then passed to the engine.
 
-    ``sql`` runs where the whole statement is finished: over public tables and the releases of earlier blocks.
+    ``sql`` reads public tables and the releases of earlier blocks; it runs in the engine of the outer statement.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Input:
 
 @dataclass(frozen=True)
 class StrategyVariant:
-    """A block under another strategy than the one that was chosen, by its name.
+    """A block under a named strategy other than the chosen one.
 
-    ``gain`` is how many times smaller the chosen strategy's error is in what the statement shows; 1 where nothing was chosen.
-    ``single_gain`` is the same of the block's own numbers one by one, for statements in which nothing was chosen.
+    ``gain`` is the ratio of its error to the chosen strategy's, in the displayed values (1 if nothing was chosen).
+    ``single_gain`` is that ratio for the block's individual numbers, for statements without a choice.
     """
 
     word: str
@@ -54,8 +54,8 @@ class StrategyVariant:
 class PrivateBlock:
     """One private SELECT: an operator, and the name of the relation that its release becomes.
 
-    ``columns`` are that relation's names and SQL types; ``inputs`` the public relations its exact queries read.
-    ``sentences`` say who is protected, which bounds hold and where each came from.
+    ``columns`` are that relation's names and SQL types; ``inputs`` are the public relations its exact queries read.
+    ``sentences`` state the privacy unit and the bounds with their sources.
     """
 
     name: str
@@ -65,26 +65,26 @@ class PrivateBlock:
     sentences: tuple[str, ...] = ()
     confidence: float = 0.95
     asked: Amount | None = None
-    """The most that it may lose, in the statement's own currency; None where the statement asked for nothing."""
+    """Greatest loss the statement requested, in its own currency; None if it requested none."""
     strategy: StrategyChoice | None = None
-    """The way in which its numbers, and those of blocks chosen with it, are measured; None where there was no choice."""
+    """The strategy by which its numbers, and those of blocks chosen with it, are measured; None if there was no choice."""
     variants: tuple[StrategyVariant, ...] = ()
-    """The same block under other strategies: a stored answer by one of them serves the statement too."""
+    """This block under other strategies: a stored answer by any of them also serves the statement."""
 
     @property
     def prepaid(self) -> bool:
-        """True where it was paid before: a question to a threshold that DECLARE reserved."""
+        """Whether it is already paid: a question to a threshold that DECLARE reserved."""
         return self.operator.prepaid
 
     def explain(self) -> tuple[str, ...]:
-        """Return the sentences of EXPLAIN on this block."""
+        """Return EXPLAIN's sentences about this block."""
         chosen = () if self.strategy is None else (self.strategy.sentence(),)
         return (*self.sentences, *chosen, *self.operator.sentences(self.confidence))
 
 
 @dataclass(frozen=True)
 class IntervalColumns:
-    """The columns of the finished relation that hold an output column's interval (dropped before display)."""
+    """The finished relation's columns for the interval of an output column (dropped before display)."""
 
     column: str
     low: str
@@ -100,16 +100,16 @@ _HUGEINT = pa.decimal128(38, 0)
 
 
 _NUMBERS = frozenset({"BIGINT", "HUGEINT", "DOUBLE"})
-"""SQL types of which each is cast to each."""
+"""SQL types that can be cast to each other."""
 _EXACT = 2**53
-"""Up to here a double holds every integer."""
+"""A double represents every integer up to this one."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """An output column that is a column of the release under another name, cast to SQL types in turn.
+    """An output column that renames a column of the release and casts it to SQL types in turn.
 
-    ``kinds`` are the type that the release declares, and those that it is cast to.
+    ``kinds`` are the type the release declares, then the target types.
     """
 
     name: str
@@ -118,11 +118,11 @@ class Renamed:
 
     @property
     def fits(self) -> bool:
-        """True where the types alone refuse none of the casts."""
+        """Whether each cast is defined for its types."""
         return len(set(self.kinds)) == 1 or _NUMBERS.issuperset(self.kinds)
 
     def read(self, table: pa.Table) -> pa.ChunkedArray | None:
-        """Return the column as the engine would cast it; None where that is for the engine to do."""
+        """Return the column cast as the engine would cast it; None if only the engine can."""
         column = table.column(self.source)
         if column.type == _KINDS.get(self.kinds[0]) and len(set(self.kinds)) == 1:
             return column
@@ -145,7 +145,7 @@ def _widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _double(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Cast whole numbers to doubles; None where one is beyond the exact ones."""
+    """Cast integers to doubles; None if one is greater than ``_EXACT``."""
     ends = pc.min_max(column)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     return None if low is not None and max(-low, high) > _EXACT else column.cast(pa.float64())
@@ -159,11 +159,11 @@ _CASTS: dict[tuple[str, str], Callable[[pa.ChunkedArray], pa.ChunkedArray | None
     ("int64", "DOUBLE"): _double,
     (str(_HUGEINT), "DOUBLE"): _double,
 }
-"""The casts of columns of an Arrow type to an SQL type."""
+"""Casts from an Arrow type to an SQL type."""
 
 
 NO_INTERVAL_FOR = "no interval for "
-"""The beginning of notes on columns whose error has no interval."""
+"""Prefix of notes about columns whose error has no interval."""
 
 _UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may be 0"
 
@@ -172,9 +172,8 @@ _UNBOUNDED = "the noise leaves it no bound, as where what it is divided by may b
 class Plan:
     """Private blocks, and the public SQL that runs over their releases.
 
-    ``text`` is the canonical statement with its parameters filled in: equal statements have equal texts.
-    ``finish`` is DuckDB SQL over the releases (by block name) and the public tables in ``public``.
-    ``columns`` are the names the analyst sees, in order.
+    ``text`` is the canonical statement with its parameters filled in: equal statements have equal texts. ``finish`` is
+    DuckDB SQL over the releases (by block name) and the tables in ``public``. ``columns`` are the output names, in order.
     """
 
     text: str
@@ -186,47 +185,47 @@ class Plan:
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     adjustments: tuple[Consistent, ...] = ()
-    """The post-processing of the releases before ``finish`` runs over them."""
+    """Post-processing of the releases before ``finish`` reads them."""
     renamed: tuple[Renamed, ...] | None = None
-    """The columns of ``finish``, where it only gives them their names; None where it does more."""
+    """The columns of ``finish`` if it only renames and casts; otherwise None."""
     limits: tuple[str, ...] = ()
-    """Sentences of EXPLAIN on what of a unit's rows counts."""
+    """EXPLAIN's sentences on the limits of a unit's contribution."""
     shared: tuple[object, ...] = ()
-    """The queries that its exact texts refer to by name, which are known as long as it is."""
+    """The queries its exact texts refer to by name; kept alive as long as the plan."""
     traced: tuple[tuple[str, tuple[tuple[tuple[str, str, float], ...], ...]], ...] = ()
-    """The origins of output columns, in order: :mod:`dpsql.sql.relations.traced_columns`."""
+    """Origins of the output columns, in order: :mod:`dpsql.sql.relations.traced_columns`."""
     spreads: tuple[tuple[str, float], ...] = ()
-    """Columns of maps of noisy counts, and how far each count may be off."""
+    """Columns of maps of noisy counts, with the half width of each count's interval."""
     plain: Plan | None = field(default=None, compare=False, repr=False)
-    """The statement by the plain strategy, where another was chosen: it is answered so where that is stored already."""
+    """The statement by the plain strategy, if another was chosen; used if its answer is already stored."""
     widths: tuple[WindowWidths, ...] = ()
-    """Relations of half widths that ``finish`` reads beside the releases."""
+    """Relations of half widths that ``finish`` reads with the releases."""
     window_errors: tuple[WindowWidths, ...] = ()
     """The windows that output columns are traced to, whose errors are told."""
     ranged: tuple[RangedGroups, ...] = ()
     """The blocks with groups that a range makes: an answer shows those that differ from a group without rows."""
     size: int = field(default=0, compare=False, repr=False)
-    """The size of its exact queries for an engine, in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
+    """Size of its exact queries in characters: :class:`dpsql.sql.relations.plan_size.WrittenTexts`."""
 
     @property
     def expected_errors(self) -> dict[str, float]:
-        """The expected absolute errors of output columns, in their own units, where public numbers tell them.
+        """Expected absolute errors of output columns, in their own units, as far as public numbers determine them.
 
-        Errors of independent numbers that are added up add up in squares; of several sides of a UNION the largest counts.
+        Independent errors are summed in quadrature. For a UNION the side with the largest error counts.
         """
         return self.expect_errors(TYPICAL_ROWS)
 
     def expect_errors(self, rows: int) -> dict[str, float]:
-        """Return the same where each group has so many rows."""
+        """Return the expected errors if each group has this number of rows."""
         return self._trace_errors({block.name: block.operator.mean_errors(rows) for block in self.blocks})
 
     def find_errors(self, releases: Mapping[str, Release]) -> dict[str, float]:
-        """Return the same of what was released, by the names of blocks: under the caps and bounds that were found."""
+        """Return the expected errors of released blocks, by block name, under the caps and bounds that were found."""
         found = {b.name: b.operator.find_errors(releases[b.name]) for b in self.blocks if b.name in releases}
         return self._trace_errors(found)
 
     def _trace_errors(self, by_block: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Return the errors of output columns by those of the blocks' columns."""
+        """Return the errors of output columns, given those of the blocks' columns."""
         known = {(block, name): error for block, named in by_block.items() for name, error in named.items()}
         operators = {block.name: block.operator for block in self.blocks if block.name in by_block}
         for window in self.window_errors:
@@ -247,7 +246,7 @@ class Plan:
 
     @property
     def output_names(self) -> dict[str, str]:
-        """The statement's names of released columns, where they are certain."""
+        """The statement's names for released columns, as far as they are unambiguous."""
         released = Counter(column for block in self.blocks for column, _ in block.columns)
         found: dict[str, str] = {}
         for name, traces in self.traced:
@@ -260,12 +259,12 @@ class Plan:
     def list_notes(
         self, released: Iterable[str], relations: Mapping[str, pa.Table], table: pa.Table
     ) -> tuple[str, ...]:
-        """Return what stands under an answer.
+        """Return the notes under an answer.
 
         Args:
             released: the notes of the releases; those on columns without intervals get the names of the outputs.
             relations: the releases.
-            table: the finished relation, with the columns of intervals.
+            table: the finished relation, with its interval columns.
         """
         names = self.output_names
         named = (_name_note(note, names) for note in released)
@@ -274,7 +273,7 @@ class Plan:
     def _explain_missing(
         self, relations: Mapping[str, pa.Table], table: pa.Table, names: Mapping[str, str]
     ) -> Iterator[str]:
-        """Say why released values are NULL, and why numbers that could have an interval have none."""
+        """Yield the reasons why released values are NULL and why numbers that could have an interval have none."""
         shown = {name: table.column(at) for at, name in enumerate(self.columns)}
         if any(column.null_count for column in shown.values()):
             for block in self.blocks:
@@ -291,7 +290,7 @@ class Plan:
                 yield f"{NO_INTERVAL_FOR}{item.column}: {_UNBOUNDED}"
 
     def direct(self, relations: Mapping[str, pa.Table]) -> pa.Table | None:
-        """Return the finished relation where no SQL is needed for it; None where columns need the engine's casts."""
+        """Return the finished relation if it needs no SQL; None if columns need the engine's casts."""
         if self.renamed is None:
             return None
         (table,) = relations.values()
@@ -300,7 +299,7 @@ class Plan:
 
     @property
     def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        """The names and SQL types of the columns of what ``finish`` reads beside public tables, by relation."""
+        """Names and SQL types of the columns of the non-public relations that ``finish`` reads, by relation."""
         return {
             **{block.name: block.columns for block in self.blocks},
             **{item.relation: item.columns for item in self.widths},
@@ -312,8 +311,8 @@ class Plan:
         """Return the releases as ``finish`` reads them.
 
         Args:
-            relations: the releases, by their names.
-            drawn: the blocks as they were answered, perhaps by another strategy than the plan's.
+            relations: the releases, by name.
+            drawn: the blocks as answered, which may use another strategy than the plan's.
         """
         for adjustment in self.adjustments:
             relations = adjustment.applied(relations)
@@ -328,22 +327,21 @@ class Plan:
 
     @property
     def event(self) -> Event | None:
-        """The cost of the whole statement, as one jointly composed event; None when it costs nothing.
+        """The whole statement's cost as one jointly composed event; None if it costs nothing.
 
-        A statement without private blocks costs nothing, and neither does a probe of a threshold that was paid at
-        DECLARE.
+        Statements without private blocks are free, and so are probes of a threshold that DECLARE paid.
         """
         paid = [block.operator.event for block in self.blocks if not block.prepaid]
         return compose_events(paid) if paid else None
 
     def key(self, *context: str) -> str:
-        """Return the statement's identity for replay, with the context (policy, data version) that makes it the same."""
+        """Return the statement's identity for replay in a context (policy, data version)."""
         parts = [self.text, self.finish, *(repr((b.operator, b.inputs)) for b in self.blocks), *context]
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
 def _name_note(note: str, names: Mapping[str, str]) -> str:
-    """Return one note, ``no interval for a, b: why``, by the names of the outputs."""
+    """Return a note of the form ``no interval for a, b: why`` with the names of the outputs."""
     if not note.startswith(NO_INTERVAL_FOR):
         return note
     rest, named = note[len(NO_INTERVAL_FOR) :], []

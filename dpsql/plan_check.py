@@ -1,6 +1,6 @@
-"""The check of a plan before it is paid: its texts are proved, and bound where no data are.
+"""The check of a plan before payment: its texts are proved, and bound against an empty schema.
 
-A price is named for nothing that would not run.
+A price is named only for plans that would run.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ class PlanCheck:
     engine: Engine
     finisher: Finisher
     _bound: set[tuple[object, ...]] = field(default_factory=set)
-    """Texts that were bound beside others: their shapes, the types of their values, and what is lent to them."""
+    """Texts that were bound with others: their shapes, value types, and public relations' columns."""
 
     def describe_lent(self, plan: Plan, block: PrivateBlock) -> dict[str, Columns]:
-        """Return names and columns of the public relations that a block's exact queries read."""
+        """Return the names and columns of the public relations that a block's exact queries read."""
         schemas = {b.name: b.columns for b in plan.blocks}
         lent = {i.name: self.finisher.describe(i.sql, schemas, plan.public) for i in block.inputs}
         return {**lent, **block.operator.provides}
 
     def check(self, plan: Plan) -> None:
-        """Prove a plan's texts, and refuse before it is paid what the engine would refuse on any data.
+        """Prove a plan's texts, and refuse before payment any text that the engine would refuse on every data set.
 
         Raises:
-            Unproved: a text may do more than its operator charges for. BindError: the engine refuses it.
+            Unproved: a text may do more than its operator charges for.
+            BindError: the engine refuses a text.
         """
         released = {b.name for b in plan.blocks}
         for block in plan.blocks:
@@ -56,8 +57,8 @@ class PlanCheck:
             self._bind_all(block, lent)
 
     def _bind_all(self, block: PrivateBlock, lent: Mapping[str, Columns]) -> None:
-        """Bind a block's texts: the first one, and each other unless one that differs in values alone was bound before."""
-        alike = self.engine.dialect == "duckdb"  # elsewhere each text's translation is proved
+        """Bind a block's first text, and each further text unless one that differs only in values was bound before."""
+        alike = self.engine.dialect == "duckdb"  # for other engines, the translation of each text is proved
         bound: frozenset[str] | None = None
         for query in block.operator.checked:
             if query in block.operator.apart:
@@ -86,14 +87,11 @@ class PlanCheck:
     def _find_shape(
         self, query: str, lent: Mapping[str, Columns], bound: Collection[str]
     ) -> tuple[frozenset[str], tuple[object, ...]]:
-        """Return a text's values, and what its binding depends on.
+        """Return a text's values, and the facts its binding depends on, given its public relations and the values
+        already ``bound``.
 
-        An analyst's values stand in several texts of one statement: once a text with them is bound, their types decide. That a
-        value is none that the engine refuses at another place (a format, a part of a date) our own binder has checked.
-
-        Args:
-            query: the text. lent: the columns of what it reads besides tables.
-            bound: the values of texts of the same statement that are bound.
+        An analyst's value may occur in several texts of one statement. Once one text with it is bound, only its type
+        matters: our binder has already refused values the engine would refuse elsewhere (formats, date parts).
         """
         shaped = self.gate.shape(query, name_columns(lent))
         read = repr(sorted((name, *columns) for name, columns in lent.items()))
@@ -101,5 +99,5 @@ class PlanCheck:
 
 
 def name_columns(lent: Mapping[str, Columns]) -> dict[str, list[str]]:
-    """Return the names of the columns of what is lent."""
+    """Return the column names of the public relations."""
     return {name: [column for column, _ in columns] for name, columns in lent.items()}

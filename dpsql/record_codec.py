@@ -1,6 +1,6 @@
-"""Records as JSON values and back: frozen dataclasses, by the types that their fields declare.
+"""Frozen dataclasses as JSON values and back, by their fields' declared types.
 
-Fractions are texts, so nothing is rounded; floats that JSON does not have are texts too.
+Fractions are texts, so nothing is rounded; so are floats that JSON doesn't have.
 
 >>> from dpsql.privacy.amounts import Amount
 >>> write_record(Amount("rho", Fraction(1, 3)))
@@ -28,7 +28,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """Return a frozen dataclass as JSON values, by the types that its fields declare."""
+    """Return a frozen dataclass as JSON values, by its fields' declared types."""
     return {f.name: _write_value(getattr(record, f.name)) for f in fields(record)}
 
 
@@ -47,12 +47,10 @@ def _write_value(value: Any) -> Any:
 
 
 def read_value(declared: Any, value: Any) -> Any:
-    """Return a JSON value as the type that it is declared to have: a record, an event, a plain value, or lists of these.
+    """Return a JSON value as its declared type: a record, an event, a plain value, or lists of these.
 
-    Fields of records that this version does not know are left out.
-
-    Raises:
-        ValueError, TypeError, KeyError, ArithmeticError: it is none, or a field is missing.
+    Unknown fields of records are ignored. ValueError, TypeError, KeyError or ArithmeticError if the value is malformed
+    or a field is missing.
     """
     return _find_reader(declared)(value)
 
@@ -62,7 +60,7 @@ _Read = Callable[[Any], Any]
 
 @cache
 def _find_reader(declared: Any) -> _Read:
-    """Return what reads values of a type: types are looked into once, since states of budgets are read all the time."""
+    """Return the reader of a type, cached since budget states are read often."""
     origin, inside = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
         (kind,) = (one for one in inside if one is not NoneType)
@@ -113,7 +111,7 @@ def _record_of(kind: type) -> _Read:
 
     def read(value: Any) -> Any:
         body = _check(dict, value)
-        if not known:  # not before, for the types of some records are made later than this module
+        if not known:  # resolved late, because some records' types are defined after this module
             hints = get_type_hints(kind)
             known[:] = [(f.name, _find_reader(hints[f.name]), _is_needed(f)) for f in fields(kind)]
         return kind(**{name: get(body[name]) for name, get, needed in known if needed or name in body})

@@ -1,7 +1,7 @@
-"""The result of a statement: released numbers, their intervals, their cost. Plain data, tied to nothing.
+"""The result of a statement: released numbers, their intervals, their cost.
 
-A :class:`Result` holds no connection, no cursor and nothing exact: it can be pickled, compared and kept. Its
-conversions have DuckDB's names and give DuckDB's types.
+A :class:`Result` is plain data without connection, cursor or exact values: it can be pickled, compared and kept. Its
+conversions have DuckDB's names and return DuckDB's types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LowHigh = tuple[float, float]
 """Low and high end of an interval, in units of the column."""
 Ends = tuple[pa.ChunkedArray, pa.ChunkedArray]
-"""The low and the high ends of a column's intervals, as doubles; NULL where there is none."""
+"""Low and high ends of a column's intervals, as doubles; NULL if there is none."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -38,17 +38,14 @@ class Result:
     """The released rows of one statement.
 
     Args:
-        table: the visible columns. Whole decimals (DuckDB's HUGEINT arrives as one) become 64-bit integers
-            where every value fits.
-        intervals: for a column with error bars, one ``(low, high)`` per row, None where a value has none; or the low
-            and the high ends as two Arrow columns. They are in units of the column and cover the noise, not what clamping
-            to bounds removed.
-        loss: what it cost, as people read it: ``"ε=0.1"``; ``"no charge"`` where all of it was stored, empty for a public
-            statement.
-        event: what the ledger settled; None where nothing was charged.
-        notes: sentences that belong under the table.
-        statement_id: the ledger's number of the charge; None when there is none.
-        cost_line: cost and what is left, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
+        table: the visible columns. Decimals of scale 0 (DuckDB's HUGEINT) become 64-bit integers if every value fits.
+        intervals: for a column with error bars, one ``(low, high)`` per row (None for a value without), or the low and
+            high ends as two Arrow columns. They are in units of the column and cover noise, not the effect of clamping.
+        loss: the cost for people: ``"ε=0.1"``; ``"no charge"`` if all of it was stored, empty for a public statement.
+        event: the event the ledger settled; None if nothing was charged.
+        notes: sentences under the table.
+        statement_id: the ledger's number of the charge; None if there is none.
+        cost_line: the cost and the remaining budget, ``"cost ε=0.1 · ε=0.8 of ε=1 left"``.
         confidence: level of the intervals.
         whole: shown without cuts: it is text to read, like a plan.
         lasting: False where the budget that paid for it lasts for one process only.
@@ -109,11 +106,11 @@ class Result:
         spreads: Sequence[tuple[str, float]] = (),
         **rest: Any,
     ) -> Result:
-        """Make a Result of a finished relation whose interval ends still stand in columns of their own.
+        """Build a Result from a finished relation with interval columns.
 
-        ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``. ``spreads`` are
-        columns of maps, such as histograms, and how far each of their counts may be off.
-        ``rest`` is what the constructor takes besides ``table`` and ``intervals``.
+        ``table`` has the visible ``columns`` first, in order, then the low and high columns of ``intervals``.
+        ``spreads`` are columns of maps, such as histograms, with the half width of each count's interval. ``rest`` are
+        the constructor's other arguments.
         """
         ends = {i.column: _both(table.column(i.low), table.column(i.high)) for i in intervals}
         visible = table.select(list(range(len(columns)))).rename_columns(list(columns))
@@ -136,7 +133,7 @@ class Result:
     @overload
     def __getitem__(self, key: slice) -> list[tuple[Any, ...]]: ...
     def __getitem__(self, key: int | str | slice) -> Any:
-        """Return a row by its place, rows by a slice, or the values of a column by its name.
+        """Return a row by position, rows by a slice, or a column's values by its name.
 
         >>> r = Result(pa.table({"ward": ["A", "B"], "n": [7, 5]}))
         >>> r[0], r[-1:], r["n"]
@@ -149,11 +146,7 @@ class Result:
         return to_python_values(self.table.column(self.columns.index(key)))
 
     def item(self) -> Any:
-        """Return the value of a result that is one number: one row and one column.
-
-        Raises:
-            ValueError: it has more, or none.
-        """
+        """Return the value of a result with one row and one column; ValueError for any other shape."""
         if self.shape != (1, 1):
             rows, columns = self.shape
             raise ValueError(f"item() is for one row and one column; here are {rows} and {columns}.")
@@ -166,21 +159,21 @@ class Result:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return (self.table.num_rows, self.table.num_columns)
 
     @property
     def intervals(self) -> dict[str, list[LowHigh | None]]:
-        """Intervals by column: one ``(low, high)`` per row, None where a value has none.
+        """Intervals by column: one ``(low, high)`` per row, None for a value without.
 
-        A choice and a comparison have none: there is no number to put it around. A histogram has one for each of its bins, in
-        a dictionary. Of many millions of rows take :attr:`ends`.
+        Choices and comparisons have none. A histogram has a dictionary with one interval per bin. For many millions of
+        rows use :attr:`ends`.
         """
         return {column: _pairs(*ends) for column, ends in self._intervals}
 
     @property
     def ends(self) -> dict[str, Ends]:
-        """The same as two Arrow columns of doubles each, low and high, NULL where a value has no interval.
+        """The intervals as two Arrow columns of doubles each, low and high, NULL for a value without.
 
         >>> low, high = Result(pa.table({"n": [7]}), intervals={"n": [(5.0, 9.0)]}).ends["n"]
         >>> low.to_pylist(), high.to_pylist()
@@ -190,24 +183,19 @@ class Result:
 
     @property
     def expected_error(self) -> dict[str, float]:
-        """The expected absolute error by column, in its own units: what noise moves a value by on average.
+        """The expected absolute error by column, in its own units: the mean effect of noise on a value.
 
-        It is that under the caps and bounds that were found. Of means and spreads their intervals tell it; of quantiles it is
-        told for 1,000 rows spread evenly between the bounds. What caps and clipping took away is not in it: that may be any
-        number, and ``OPTIONS (report_cut = TRUE)`` asks for it.
+        It uses the caps and bounds that were found. For means and spreads it is derived from their intervals; for
+        quantiles it assumes 1,000 rows spread evenly between the bounds. It excludes the effect of caps and clipping,
+        which is unbounded; ``OPTIONS (report_cut = TRUE)`` reports that.
         """
         return dict(self._errors)
 
     def arrow(self, *, intervals: bool = False) -> pa.Table:
-        """Return the rows as an Arrow table.
-
-        Args:
-            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
-        """
+        """Return the rows as an Arrow table; with ``intervals``, each column's ends follow it, as ``n_low`` and ``n_high``."""
         return self._with_ends() if intervals else self.table
 
     def _with_ends(self) -> pa.Table:
-        """Return the table with the ends of each interval in two columns after its own."""
         names, columns, taken, ends = [], [], set(self.columns), self.ends
         for name, column in zip(self.columns, self.table.columns, strict=True):
             names.append(name)
@@ -220,11 +208,11 @@ class Result:
         return pa.Table.from_arrays(columns, names=names)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the Arrow C stream, by which polars, DuckDB and pandas read a Result directly."""
+        """Return the Arrow C stream, through which polars, DuckDB and pandas read a Result directly."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
-        """Return the interchange object by which frame and plot libraries read any frame."""
+        """Return the interchange object through which frame and plot libraries read any frame."""
         return self.table.__dataframe__(nan_as_null, allow_copy)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -233,15 +221,15 @@ class Result:
         return list(zip(*values, strict=True)) if values else []
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Return the first row, None when there is none. There is no cursor, so it is always the first."""
+        """Return the first row, always, as there is no cursor; None if there is none."""
         return tuple(to_python_values(c.slice(0, 1))[0] for c in self.table.columns) if len(self) else None
 
     def dicts(self) -> list[dict[str, Any]]:
-        """Return all rows as dictionaries. Of columns with the same name, the last one is kept."""
+        """Return all rows as dictionaries. Of columns with equal names, the last is kept."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.fetchall()]
 
     def fetchnumpy(self) -> dict[str, Any]:
-        """Return columns as numpy arrays, masked where there are NULLs."""
+        """Return columns as numpy arrays, masked if they have NULLs."""
         import numpy as np
 
         arrays: dict[str, Any] = {}
@@ -259,7 +247,7 @@ class Result:
         """Return a pandas DataFrame with DuckDB's types: integers with NULLs stay integers, decimals become floats.
 
         Args:
-            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
+            intervals: whether a column's interval ends follow it, as ``n_low`` and ``n_high``.
 
         Raises:
             MissingLibrary: pandas is not installed.
@@ -281,10 +269,7 @@ class Result:
     to_pandas = df
 
     def pl(self, *, intervals: bool = False) -> polars.DataFrame:
-        """Return a polars DataFrame.
-
-        Args:
-            intervals: whether the ends of a column's intervals follow it, as ``n_low`` and ``n_high``.
+        """Return a polars DataFrame; with ``intervals``, each column's ends follow it, as ``n_low`` and ``n_high``.
 
         Raises:
             MissingLibrary: polars is not installed.
@@ -320,13 +305,13 @@ class Result:
 
 
 class NoColumn(Error, KeyError):
-    """A result has no column of that name."""
+    """A result has no column of the given name."""
 
     __str__ = Error.__str__
 
 
 class MissingLibrary(Error, ImportError):
-    """A conversion or a plot needs a library that is not installed. Nothing was charged, nothing is lost."""
+    """A conversion or a plot needs a library that is not installed. Nothing was charged or lost."""
 
     def __init__(self, library: str, wanted_by: str) -> None:
         others = ".dicts(), .fetchall() and .arrow() need nothing more." if wanted_by.startswith(".") else ""
@@ -337,7 +322,7 @@ class MissingLibrary(Error, ImportError):
 
 
 def _nullable(kind: pa.DataType) -> Any:
-    """Return pandas' type with NULLs for integers and booleans; None keeps what Arrow chooses."""
+    """Return the nullable pandas type of integers and booleans; None for Arrow's choice."""
     import pandas as pd
 
     if pa.types.is_boolean(kind):
@@ -347,12 +332,12 @@ def _nullable(kind: pa.DataType) -> Any:
 
 
 def import_notebook(module: str) -> Any:
-    """Import a module of the notebook by name: it decides how a Result looks, and nothing here depends on it."""
+    """Import a notebook module, which renders a Result; nothing here depends on it otherwise."""
     return importlib.import_module(f"dpsql.notebook.{module}")
 
 
 def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
-    """Return Arrow columns as they are, and pairs as two columns."""
+    """Return interval ends as two Arrow columns, from columns or pairs."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], pa.ChunkedArray):
         low, high = given
         return low, high
@@ -362,7 +347,6 @@ def _ends(given: Sequence[LowHigh | None] | Ends) -> Ends:
 
 
 def _both(low: pa.ChunkedArray, high: pa.ChunkedArray) -> Ends:
-    """Return both ends as doubles, NULL where either is."""
     low, high = low.cast(pa.float64(), safe=False), high.cast(pa.float64(), safe=False)
     if low.null_count or high.null_count:
         known = pc.and_(pc.is_valid(low), pc.is_valid(high))
@@ -382,7 +366,7 @@ def _pairs(low: pa.ChunkedArray, high: pa.ChunkedArray) -> list[Any]:
 
 
 def _spread(column: pa.ChunkedArray, width: float) -> Ends:
-    """Return maps of the low and of the high ends of each count in maps of counts."""
+    """Return the maps of low ends and of high ends for maps of counts."""
     rows = column.to_pylist()
     key = column.type.key_type
     key = pa.decimal256(39, 0) if key == pa.decimal128(38, 0) else key  # a HUGEINT has up to 39 digits
@@ -397,10 +381,10 @@ def _spread(column: pa.ChunkedArray, width: float) -> Ends:
 
 
 def _whole_numbers(table: pa.Table) -> pa.Table:
-    """Cast decimals of scale 0 (DuckDB's HUGEINT) to int64 where all values fit."""
+    """Cast decimals of scale 0 (DuckDB's HUGEINT) to int64 if all values fit."""
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
-            with contextlib.suppress(pa.ArrowInvalid):  # one that does not fit
+            with contextlib.suppress(pa.ArrowInvalid):  # a value does not fit
                 whole = table.column(i).cast(pa.int64())
                 table = table.set_column(i, pa.field(field.name, pa.int64()), whole)
     return table
@@ -422,13 +406,12 @@ def _durations(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def to_python_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return Python values as DuckDB's ``fetchall`` does.
-
-    Whole decimals are ints, intervals timedeltas, maps dicts.
+    """Return Python values as DuckDB's ``fetchall`` does: ints for decimals of scale 0, timedeltas for intervals, dicts
+    for maps.
     """
     try:
         values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError):  # dates that Python does not have
+    except (OverflowError, ValueError):  # dates outside Python's range
         values = [_beyond(scalar) for scalar in column]
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if v is None else int(v) for v in values]
@@ -444,9 +427,8 @@ def _timedelta(value: Any) -> datetime.timedelta:
 
 
 def _beyond(scalar: Any) -> Any:
-    """Return a date or a time that Python may not have, as DuckDB's ``fetchall`` does.
-
-    Infinity is the last or the first that Python has; others are text.
+    """Return a date or time outside Python's range as DuckDB's ``fetchall`` does: ±infinity as Python's last or first,
+    others as text.
     """
     try:
         return scalar.as_py()

@@ -1,4 +1,4 @@
-"""A session, and plans of it: from a statement's text to a private answer."""
+"""Sessions: from a statement's text to a private answer."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def open_session(
             or their sources). For Spark: a master (``"spark://host:7077"``, ``"local[2]"``), a Spark Connect address
             (``"sc://host"``), or a SparkSession.
         policy: the owner's TOML file, or a :class:`dpsql.Policy`.
-        ledger: where charges are kept; by default ``<policy>.ledger`` beside the policy file. With a policy made in
+        ledger: the path of the charges; by default ``<policy>.ledger`` next to the policy file. With a policy made in
             Python and no path, the budget lasts for this process only.
-        analyst: who asks, where the policy gives analysts shares of their own.
-        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch"}``. What does not
-            fit the memory is spilled, private rows and all, to a directory below it (by default below the user's state
-            directory) that nobody else may enter and that is removed with the session; without ``threads``, there is
-            one for each 256 MiB at most. ``"time_limit": 60`` stops an exact query
-            after so many seconds. A statement that reaches a limit fails like any other: it stays charged, and the
-            message is the same.
+        analyst: the analyst's name, if the policy gives analysts separate shares.
+        resources: for DuckDB: ``{"memory_limit": "1GiB", "threads": 2, "temp_directory": "/scratch", "time_limit":
+            60}``. Data larger than the memory limit, private rows included, are spilled to a directory below
+            ``temp_directory`` (by default the user's state directory) that other users can't enter and that is removed
+            with the session. Without ``threads`` there is at most one per 256 MiB. ``time_limit`` stops an exact query
+            after that number of seconds. A statement that reaches a limit fails like any other: it stays charged, with
+            the same message.
 
     Raises:
         PolicyError: the policy is wrong, or does not fit the data.
@@ -92,11 +92,7 @@ def open_session(
 
 
 def _check_path(what: str, path: str | Path) -> None:
-    """Refuse what no file can be called.
-
-    Raises:
-        PolicyError: it holds a NUL or half of a character, or is too long.
-    """
+    """Raise PolicyError if a path contains a NUL or a lone surrogate, or is too long for a file name."""
     text, wrong = str(path), ""
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         wrong = "holds a character that no path has"
@@ -115,8 +111,8 @@ MAX_PATH, MAX_PATH_PART = 4_000, 255
 class Session:
     """An analyst's session. Use it as a context manager, or close it.
 
-    It may be used from several threads: they take turns, but cells of one query read at the same time. In the analyst's own
-    process it is not a sandbox: it protects what is released, and keeps count.
+    Threads may share a session: their statements take turns, but each statement's cells are read in parallel. In the
+    analyst's own process a session is not a sandbox: it protects the released values and keeps account.
     """
 
     def __init__(self, policy: Policy, engine: Engine, ledger: Ledger) -> None:
@@ -128,17 +124,17 @@ class Session:
     # -- the straight line --------------------------------------------------------------------------------------
 
     def sql(self, text: str, params: Params | None = None, *, fresh: bool = False) -> Result:
-        """Answer a statement (of several, the last one's result is given; all are answered).
+        """Answer a text's statements, and return the result of the last.
 
         Args:
             text: dpsql SQL.
             params: values of its ``$name`` parameters, or a list of values for its ``?`` marks.
-            fresh: pay for a new answer, where a stored one could be shown again for free.
+            fresh: pay for a new answer even if a stored one is free.
 
         Raises:
             ParseError, BindError, PrivacyError, BudgetExceeded: nothing was charged.
             EngineError, Interrupted: the statement stays charged.
-            PostprocessingError: the SQL above the private part failed on what was released: the corrected text is free.
+            PostprocessingError: the SQL above the private part failed on released values; the corrected text is free.
         """
         results = self.run(text, params, fresh=fresh)
         return results[-1] if results else Result(pa.table({}))
@@ -155,8 +151,7 @@ class Session:
     ) -> list[Result]:
         """Answer each statement of a cell. All are bound before the first is paid.
 
-        ``epsilon`` is what a statement costs that does not say. When one fails, the results of those before it are in
-        the error's ``answered``.
+        ``epsilon`` is the default cost of a statement. If one fails, the earlier results are in the error's ``answered``.
         """
         return self._run(text, partial(parse, text, params), fresh, epsilon)
 
@@ -171,15 +166,15 @@ class Session:
         fresh: bool = False,
         epsilon: str | Fraction | None = None,
     ) -> Result:
-        """Return rows that look like private ones: those of a model that is fitted to noisy marginals.
+        """Return synthetic rows from a model that is fitted to noisy marginals.
 
         Args:
-            text: a SELECT of columns with public values, ``SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits``, or a
-                CREATE SYNTHETIC TABLE of one, which keeps the rows by its name.
-            rows: how many; by default as many as the noisy marginals say that there are. Another number is free.
+            text: a SELECT of columns with public values, ``SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM
+                visits``, or a CREATE SYNTHETIC TABLE of one, which keeps the rows under its name.
+            rows: the number of rows, by default the noisy total of the marginals. Another number of rows is free.
             params: values of its parameters.
-            fresh: pay for new marginals, where stored ones could be used again for free.
-            epsilon: what it costs where the statement does not say.
+            fresh: pay for new marginals even if stored ones are free.
+            epsilon: the cost if the statement gives none.
 
         Raises:
             MissingLibrary: the extra ``synthetic`` is not installed; nothing was charged.
@@ -195,7 +190,7 @@ class Session:
         fresh: bool,
         epsilon: str | Fraction | None,
     ) -> list[Result]:
-        """Answer the statements that ``read`` makes of a text."""
+        """Answer the statements that ``read`` parses from a text."""
         line = self._pipeline
         results: list[Result] = []
         with line.turn:
@@ -211,7 +206,7 @@ class Session:
                         with before_payment():
                             bound = line.admit(
                                 statement, line.reopen(cell)
-                            )  # what was foretold is known by now
+                            )  # the predicted results are replaced by the real ones
                     with noting(line, statement.source, bound):
                         results.append(self._answer(statement, bound, fresh, alone))
                     if statement.keep:
@@ -220,7 +215,7 @@ class Session:
                 error.answered = tuple(results)
                 raise
             if before is not None and all(statement.kind == "show" for statement in statements):
-                line.last = before  # whoever looks into the ledger asks nothing
+                line.last = before  # reading the ledger is no statement of the analyst's
         return results
 
     def _admit(self, statement: Statement, cell: OpenCell) -> Bound:
@@ -263,8 +258,8 @@ class Session:
     def plan(self) -> DeclaredStatements:
         """Return a plan: in ``with session.plan() as plan:`` statements are declared, priced together as one event, then run.
 
-        None can be chosen from another's answer, so they may be charged by their privacy loss distribution. Inside the
-        block ``plan.sql(...)`` gives a handle that is the result once the block is left.
+        No statement can depend on another's answer, so they may be charged by their privacy loss distribution. Inside
+        the block, ``plan.sql(...)`` returns a handle that becomes the result when the block ends.
         """
         return DeclaredStatements(self._pipeline)
 
@@ -273,9 +268,9 @@ class Session:
     def explain(
         self, text: str, params: Params | None = None, *, epsilon: str | Fraction | None = None
     ) -> Explanation:
-        """Say what statements would do and cost, each and all together. Spends nothing and reads no private data.
+        """Explain the effect and the cost of statements, each and together. Spends nothing and reads no private data.
 
-        ``epsilon`` is what a statement costs that does not say.
+        ``epsilon`` is the default cost of a statement.
         """
         line = self._pipeline
         paid: dict[str, RequestedBlock] = {}
@@ -290,14 +285,14 @@ class Session:
     @interruptible
     @in_our_words
     def describe(self, text: str, params: Params | None = None) -> Description:
-        """Return the columns of an answer and its price, before it is paid. Spends nothing and reads no private data.
+        """Return an answer's columns and price before it is paid. Spends nothing and reads no private data.
 
         Args:
-            text: dpsql SQL; of several statements the last one's columns are given, and the price of all.
-            params: values of its parameters. Without them, their types are guessed.
+            text: dpsql SQL; of several statements, the last one's columns and the price of all.
+            params: values of its parameters; their types are guessed if they are missing.
 
         Raises:
-            ParseError, BindError, PrivacyError: it can't be answered.
+            ParseError, BindError, PrivacyError: the text can't be answered.
         """
         line = self._pipeline
         with line.turn, before_payment():
@@ -305,9 +300,10 @@ class Session:
 
     @in_our_words
     def why(self) -> Why:
-        """Tell the chain behind the last answer or refusal: who is protected, what was bounded, where the cost came from.
+        """Explain the last answer or refusal: the privacy unit, the bounds, the origin of its cost, and cheaper or more
+        exact variants.
 
-        And what would make it cheaper or more exact. It spends nothing, reads no private row, and repeats no released value.
+        It spends nothing, reads no private row, and repeats no released value.
 
         Raises:
             BindError: nothing was asked yet.
@@ -320,7 +316,7 @@ class Session:
 
     @in_our_words
     def budget(self) -> BudgetState:
-        """Return what is left and what was spent: :meth:`dpsql.ledger.ledger.Ledger.state`."""
+        """Return the spent and the remaining budget: :meth:`dpsql.ledger.ledger.Ledger.state`."""
         return self._ledger.state()
 
     def budget_panel(self) -> BudgetPanel:
@@ -329,21 +325,19 @@ class Session:
 
     @in_our_words
     def ledger(self, last: int | None = None) -> list[Entry]:
-        """Return every charge and refusal, in order; or the ``last`` ones."""
+        """Return every charge and refusal in order, or only the ``last`` ones."""
         return self._ledger.entries(last)
 
     @property
     def account(self) -> Ledger:
-        """The ledger itself, for displays and reports. It is read there, never written."""
+        """The ledger itself, for displays and reports; read only."""
         return self._ledger
 
     @interruptible
     @in_our_words
     def columns(self, table: str) -> Mapping[str, str]:
-        """Return names and SQL types of a table's columns, in order. No row is read.
-
-        Raises:
-            BindError: the policy names no such table.
+        """Return names and SQL types of a table's columns, in order; no row is read. BindError if the policy names no
+        such table.
         """
         line = self._pipeline
         with line.turn:
@@ -353,7 +347,7 @@ class Session:
     @interruptible
     @in_our_words
     def table_schemas(self) -> Mapping[str, pa.Schema]:
-        """Return the Arrow schemas of all tables that the policy names. No row is read."""
+        """Return the Arrow schemas of the policy's tables. No row is read."""
         line = self._pipeline
         with line.turn:
             return describe_tables(line)
@@ -363,67 +357,67 @@ class Session:
         """Draw the ledger as a matplotlib Axes.
 
         Args:
-            what: ``"budget"``: what is left after each charge. ``"tradeoff"``: what the budget promises and what was spent, as
-                trade-off curves.
+            what: ``"budget"`` for what is left after each charge, or ``"tradeoff"`` for the trade-off curves of the
+                budget and of the charges.
 
         Raises:
-            MissingLibrary: matplotlib is not installed. BindError: there is no picture of that name.
+            MissingLibrary: matplotlib is not installed.
+            BindError: there is no picture of that name.
         """
         drawn: Axes = import_notebook("plots").draw_pictures(list_pictures(self._ledger, what))
         return drawn
 
     @in_our_words
     def tables(self) -> Result:
-        """Return the tables that the policy names, and the results that are kept."""
+        """Return the policy's tables and the kept results."""
         return show(self.policy, self._ledger, "TABLES", self._pipeline.kept.names)
 
     @in_our_words
     def keep(self, name: str, result: object) -> None:
-        """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; another is replaced.
+        """Keep a result as a public relation of later statements, as ``name << SELECT ...`` does; replaces an older one.
 
         Args:
-            name: a word; not the name of a private table.
+            name: a word that is not the name of a private table.
             result: a :class:`Result`, or a pandas, polars or Arrow table.
 
         Raises:
-            BindError: a name that can't be taken, or no table.
+            BindError: the name can't be taken, or ``result`` is no table.
         """
         self._pipeline.kept.keep(name, result)
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """The kept results by folded name: a digest of each one's content."""
+        """Digests of the kept results' contents, by folded name."""
         return {name: item.table for name, item in self._pipeline.kept.by_name.items()}
 
     @property
     def open_thresholds(self) -> list[str]:
-        """The names of thresholds that were declared and are still open."""
+        """The names of declared thresholds that are still open."""
         return self._pipeline.thresholds.names
 
     def forget(self, name: str) -> None:
-        """Take a kept result's name away; where there is none, nothing happens."""
+        """Remove a kept result, if there is one of that name."""
         self._pipeline.kept.forget(name)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that no result can take: no word, or the name of a private table."""
+        """Refuse a name that no result can take: it is no word, or the name of a private table."""
         self._pipeline.kept.check(name)
 
     @in_our_words
     def register(
         self, name: str, function: Callable[..., object], *, returns: Any = None, length: int | None = None
     ) -> None:
-        """Make a Python function known to ``SELECT WITH SUBSAMPLE``, which runs it on each block's rows.
+        """Register a Python function for ``SELECT WITH SUBSAMPLE``, which runs it on each block's rows.
 
         Args:
-            name: what SQL calls it.
+            name: its name in SQL.
             function: takes the columns as numpy arrays.
-            returns: what it returns: a SQL type (``"DOUBLE"``, ``"VARCHAR[]"``) or a Python type (``float``,
-                ``list[str]``). Where it is declared, a combiner that it does not fit is refused before anything is paid.
-            length: the result is a list of so many values of that type. Numbers are then combined coordinate by
-                coordinate.
+            returns: its return type, an SQL type (``"DOUBLE"``, ``"VARCHAR[]"``) or a Python type (``float``,
+                ``list[str]``). If declared, a combiner that doesn't fit it is refused before payment.
+            length: the result is a list of this length; numbers are then combined coordinate by coordinate.
 
         Raises:
-            PolicyError, BindError: a name, a type or a length that a function can't have.
+            PolicyError, BindError: a name, type or length that a function can't have.
         """
         self._pipeline.functions[name.lower()] = registered(name, function, returns, length)
 
@@ -435,7 +429,7 @@ class Session:
         return f"<dpsql session: {tables or 'no tables'} · {self.budget().sentence}{kept}>"
 
     def close(self) -> None:
-        """Close the engine and the ledger, once nothing is being answered. The charges stay. Never raises."""
+        """Wait for running statements, then close the engine and the ledger. The charges stay. Never raises."""
         self.closed = True
         with suppress(Exception, KeyboardInterrupt):
             run_apart(self._pipeline.close)
@@ -449,7 +443,7 @@ class Session:
 
 @contextmanager
 def _locate(statement: Statement) -> Iterator[None]:
-    """Let errors about a whole statement say where it stands."""
+    """Add the statement's span to errors that have none."""
     try:
         yield
     except Error as error:

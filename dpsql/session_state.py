@@ -1,6 +1,6 @@
-"""State of a session between statements: the cell that they stand in, results that are kept by name, and open thresholds.
+"""State of a session between statements: the current cell, kept results and open thresholds.
 
-Kept results are released numbers, so any later statement may read them.
+Kept results are released values, so any later statement may read them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ _T = TypeVar("_T")
 
 
 def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concatenate[Any, _P], _T]:
-    """Let a method of a session refuse once that is closed, and say nothing of what an engine's own error says.
+    """Decorate a session method: refuse it once the session is closed, and hide the text of foreign errors.
 
-    Engines' errors that may quote values never leave an engine. This is for the rest: a file that is gone, a connection that
-    was closed.
+    Engines already withhold errors that may quote values. This covers the rest: a missing file, a closed connection.
     """
 
     @wraps(method)
@@ -54,7 +53,7 @@ def in_our_words(method: Callable[Concatenate[Any, _P], _T]) -> Callable[Concate
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in _ENGINES:
                 raise
-        if not value:  # here, so that the engine's error is not even the context of ours
+        if not value:  # raised here, so that the engine's error is not in the new error's context
             raise EngineError(
                 "the engine failed.",
                 hint="are the data still there? SHOW LEDGER says whether it was charged.",
@@ -68,35 +67,27 @@ _ENGINES = ("duckdb", "_duckdb", "pyspark", "py4j")
 
 
 def require_libraries(blocks: Iterable[PrivateBlock]) -> None:
-    """Refuse, before anything is paid, to draw blocks that a library is missing for.
-
-    Raises:
-        MissingLibrary: with what to install.
-    """
+    """Raise MissingLibrary, with what to install, if drawing the blocks needs a missing library; called before payment."""
     for block in blocks:
         found = True
         try:
             block.operator.require_libraries()
         except ImportError:
             found = False
-        if not found:  # here, so that no other error is the context of ours
+        if not found:  # raised here, so that no other error is in its context
             raise MissingLibrary("'dpsql[synthetic]'", "CREATE SYNTHETIC TABLE")
 
 
 @dataclass
 class OpenCell:
-    """A cell while its statements are bound: the names before each, with those that it adds, and their sizes."""
+    """A cell while its statements are bound: the names visible to the next statement, and the sizes so far."""
 
     catalog: Catalog
     thresholds: dict[str, Declaration]
     sizes: list[int] = field(default_factory=list)
 
     def count(self, size: int, span: Span) -> None:
-        """Add the size of a statement.
-
-        Raises:
-            BindError: the statements up to this one are too much together.
-        """
+        """Add a statement's size; raise BindError if the cell's statements are too large together."""
         self.sizes.append(size)
         refuse_cell(self.sizes, span)
 
@@ -104,8 +95,7 @@ class OpenCell:
 class KeptResults:
     """The kept results of one session.
 
-    Each is held under a name made of its content, so that a stored answer is found again where what it was made of is the
-    same, and only there.
+    A result's internal name is a digest of its content: a stored answer is reused only if its inputs are equal.
     """
 
     def __init__(self, policy: Policy, finisher: Finisher) -> None:
@@ -116,15 +106,11 @@ class KeptResults:
 
     @property
     def names(self) -> list[str]:
-        """The names of kept results as the analyst wrote them."""
+        """The names of kept results, as the analyst wrote them."""
         return [item.name for item in self.by_name.values()]
 
     def check(self, name: str, span: Span | None = None) -> None:
-        """Refuse a name that a result can't take.
-
-        Raises:
-            BindError: no identifier, or the name of a private table.
-        """
+        """Raise BindError for a name a result can't take: no identifier, or the name of a private table."""
         if not isinstance(name, str) or not name.isidentifier():
             raise BindError(
                 f"{name!r} can't be the name of a result.", span=span, hint="write a word, such as out."
@@ -137,7 +123,7 @@ class KeptResults:
             )
 
     def check_statement(self, statement: Statement) -> None:
-        """Refuse ``name << ...`` where no result can take the name, and say where it stands."""
+        """Refuse ``name << ...`` if no result can take the name, with the statement's span."""
         before, span = statement.text.rfind(statement.keep, 0, statement.span[0]), statement.span
         start = statement.text.find(statement.keep, *span) if statement.synthetic else before
         try:
@@ -146,10 +132,10 @@ class KeptResults:
             raise error.located(statement.text) from None
 
     def keep(self, name: str, result: object) -> None:
-        """Make a result, or a table of the analyst's own, a relation of later statements.
+        """Add a result, or an analyst's table, to the relations of later statements.
 
         Raises:
-            BindError: a name that it can't take, or no table.
+            BindError: the name can't be taken, or ``result`` is no table.
         """
         self.check(name)
         try:
@@ -176,11 +162,11 @@ class KeptResults:
         )
 
     def forget(self, name: str) -> None:
-        """Take a kept result's name away."""
+        """Remove a kept result."""
         self.by_name.pop(fold(name), None)
 
     def foretell(self, name: str, plan: Plan) -> dict[str, KeptResult]:
-        """Return a plan's result as later statements are bound to it before it runs: columns without rows."""
+        """Return a plan's predicted result, to which later statements are bound before it runs: columns without rows."""
         hidden = {key for item in plan.intervals for key in (item.low, item.high)}
         found = [
             c for c in self._finisher.describe(plan.finish, plan.schemas, plan.public) if c[0] not in hidden
@@ -192,7 +178,7 @@ class KeptResults:
         return {fold(name): KeptResult(name, held, tuple(columns))}
 
     def schema(self, name: str) -> Mapping[str, str] | None:
-        """Return names and SQL types of a kept result's columns; None where there is no such result."""
+        """Return names and SQL types of a kept result's columns; None if there is no such result."""
         item = self.by_name.get(fold(name))
         if item is None:
             return None
@@ -201,7 +187,7 @@ class KeptResults:
 
 
 def _find_width(low: pa.ChunkedArray, high: pa.ChunkedArray) -> float | None:
-    """Return how far the counts of histograms may be off, which is the same for all; None where there is none."""
+    """Return the common half width of a histogram's counts; None if there is none."""
     ends = (
         pair
         for rows in zip(low.to_pylist(), high.to_pylist(), strict=True)
@@ -219,7 +205,7 @@ def _digest(table: pa.Table) -> str:
 
 @dataclass
 class OpenThreshold:
-    """One open threshold. Its noisy level lives here only, and dies with the process."""
+    """One open threshold. Its noisy level exists only in this process."""
 
     declaration: Declaration
     ticket: Ticket
@@ -227,7 +213,7 @@ class OpenThreshold:
 
 
 class OpenThresholds:
-    """Thresholds by name, whatever its case."""
+    """Open thresholds, by case-insensitive name."""
 
     def __init__(self, ledger: Ledger, entropy: Entropy) -> None:
         self._ledger, self._entropy = ledger, entropy
@@ -238,14 +224,15 @@ class OpenThresholds:
 
     @property
     def names(self) -> list[str]:
-        """The names of open thresholds as the analyst wrote them."""
+        """The names of open thresholds, as the analyst wrote them."""
         return [opened.declaration.name for opened in self._open.values()]
 
     def open(self, declaration: Declaration, text: str) -> Ticket:
-        """Reserve the whole, and draw the noisy threshold.
+        """Reserve the whole cost, and draw the noisy threshold.
 
         Raises:
-            BindError: the name is open already. BudgetExceeded: it does not fit.
+            BindError: the name is already open.
+            BudgetExceeded: the budget is too small.
         """
         key = declaration.name.lower()
         if key in self._open:
@@ -266,18 +253,18 @@ class OpenThresholds:
 
     def _ask(self, opened: OpenThreshold, value: int, threshold: int, sensitivity: int) -> int | None:
         gap = opened.stream.compare(value, threshold, sensitivity)
-        # Durable before it is told: a restart must not forget a hit. Both answers are written, so that a ledger which
-        # can't be written tells neither.
+        # Record the answer durably before it is returned: a restart must not forget a hit. Both answers are written, so
+        # that an unwritable ledger reveals neither.
         opened.ticket.update(opened.stream.event)
         if opened.stream.exhausted:
             self._used[opened.declaration.name.lower()] = self.close(opened.declaration.name)
         return gap
 
     def close(self, name: str) -> OpenThreshold:
-        """Settle a threshold by the hits found.
+        """Settle a threshold by its number of hits.
 
-        One that closed itself at its last hit is settled already, and is returned once more: whether CLOSE finds it open must
-        not depend on the answers.
+        A threshold that closed at its last hit is already settled and is returned once more: whether CLOSE succeeds
+        must not depend on the answers.
 
         Raises:
             BindError: no such threshold is open.
@@ -293,11 +280,7 @@ class OpenThresholds:
         return opened
 
     def require(self, plan: Plan) -> None:
-        """Refuse a plan that asks a closed threshold: an earlier statement of the cell may have used it up.
-
-        Raises:
-            BindError: one is not.
-        """
+        """Raise BindError if a plan asks a closed threshold: an earlier statement of the cell may have used it up."""
         for block in plan.blocks:
             name = block.operator.threshold_name
             if name and name.lower() not in self._open:

@@ -1,11 +1,11 @@
-"""Dialects of SQLAlchemy over the PEP 249 driver, for tools that take the address of a database as a URL.
+"""SQLAlchemy dialects over the PEP 249 driver, for tools that take a database's address as a URL.
 
-    dpsql:///policy.toml?database=visits.duckdb          data at hand; dpsql:////srv/policy.toml with a whole path
-    dpsql+grpc://host:31337?token_file=ana.token         an owner's server, by TLS but on this machine
-    dpsql+grpc:///run/dpsql/dpsql.sock?token_file=...    the same over a socket
+    dpsql:///policy.toml?database=visits.duckdb          local data; dpsql:////srv/policy.toml with an absolute path
+    dpsql+grpc://host:31337?token_file=ana.token         an owner's server, by TLS except on this machine
+    dpsql+grpc:///run/dpsql/dpsql.sock?token_file=...    an owner's server over a socket
 
-An engine has one session, which its connections share: kept results and thresholds belong to it. Reflection tells what the policy
-tells, and spends nothing. There are no transactions, and nothing can be written.
+An engine has one session, shared by its connections with its kept results and thresholds. Reflection shows the policy's
+tables and spends nothing. There are no transactions and no writes.
 """
 
 from __future__ import annotations
@@ -25,22 +25,18 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.url import URL
 
 _IS_OLD = __version__.startswith("1.")
-"""True for SQLAlchemy 1.4, which calls the driver by another name."""
+"""True for SQLAlchemy 1.4, which names the driver differently."""
 SCHEMA = "main"
-"""The one schema that tools are told of. Statements do without it."""
+"""The only schema shown to tools. Statements omit it."""
 SQL_TYPE_KEY = b"ARROW:FLIGHT:SQL:TYPE_NAME"
-"""The key of a column's metadata that has its SQL type. Its home is not imported, since that brings in the engine."""
+"""The metadata key of a column's SQL type, copied since importing its module would load the engine."""
 _LOCAL = ("database", "ledger", "analyst")
 _REMOTE = ("token_file", "tls_ca", "tls_client_cert", "tls_client_key", "tls")
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 class DuckType(types.UserDefinedType[Any]):
-    """A type of DuckDB's that SQLAlchemy has no name for: lists, structs, maps, intervals. Values come as they are.
-
-    Args:
-        text: how SQL writes it.
-    """
+    """A DuckDB type unknown to SQLAlchemy: lists, structs, maps, intervals. Values are unchanged; ``text`` is its SQL."""
 
     cache_ok = True
 
@@ -48,7 +44,7 @@ class DuckType(types.UserDefinedType[Any]):
         self.text = text
 
     def get_col_spec(self, **given: object) -> str:
-        """Return how SQL writes the type."""
+        """Return the type's SQL."""
         return self.text
 
 
@@ -80,14 +76,14 @@ def find_type(text: str) -> Any:
 
 
 class DpsqlCompiler(compiler.SQLCompiler):
-    """A writer of statements: LIMIT and OFFSET each stand alone where the other is missing, and ILIKE is ILIKE."""
+    """Writes statements: LIMIT and OFFSET are independent, and ILIKE stays ILIKE."""
 
     def visit_ilike_case_insensitive_operand(self, element: Any, **given: Any) -> str:
-        """Return an operand of ILIKE as it is."""
+        """Return an operand of ILIKE unchanged."""
         return str(element.element._compiler_dispatch(self, **given))
 
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
-        """Return ``a ILIKE pattern``; the pattern stays a value, where lower(pattern) would be none."""
+        """Return ``a ILIKE pattern``; the pattern stays a value, which lower(pattern) would not be."""
         return self._write_ilike(binary, "ILIKE", given)
 
     def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **given: Any) -> str:
@@ -95,7 +91,7 @@ class DpsqlCompiler(compiler.SQLCompiler):
         return self._write_ilike(binary, "NOT ILIKE", given)
 
     def _write_ilike(self, binary: Any, word: str, given: dict[str, Any]) -> str:
-        """Return the comparison, with the character that escapes where there is one."""
+        """Return the comparison, with its escape character if there is one."""
         text = f"{self.process(binary.left, **given)} {word} {self.process(binary.right, **given)}"
         escape = binary.modifiers.get("escape")
         return (
@@ -113,7 +109,7 @@ class DpsqlCompiler(compiler.SQLCompiler):
 
 
 class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
-    """A writer of types: a float of Python's is a DOUBLE, and texts have no length."""
+    """Writes types: a Python float is a DOUBLE, and texts have no length."""
 
     def visit_FLOAT(self, type_: Any, **given: Any) -> str:  # noqa: N802 - the name is SQLAlchemy's
         """Return DOUBLE: FLOAT has 32 bits."""
@@ -133,18 +129,18 @@ class DpsqlTypeCompiler(compiler.GenericTypeCompiler):
 
 
 def _find_schema(table: Any) -> Any:
-    """Return the schema to write before a table's name: none for the one that there is."""
+    """Return the schema before a table's name: none for the only one."""
     return None if table.schema == SCHEMA else table.schema
 
 
 class DpsqlPreparer(compiler.IdentifierPreparer):
-    """A writer of names, which leaves the schema out: tables have none."""
+    """Writes names without schemas, since tables have none."""
 
     schema_for_object = staticmethod(_find_schema)
 
 
 class DpsqlDialect(default.DefaultDialect):
-    """The dialect for data at hand: ``dpsql:///policy.toml?database=visits.duckdb&ledger=...&analyst=...``."""
+    """The dialect for local data: ``dpsql:///policy.toml?database=visits.duckdb&ledger=...&analyst=...``."""
 
     name = "dpsql"
     driver = "dpsql"
@@ -178,17 +174,13 @@ class DpsqlDialect(default.DefaultDialect):
 
     @classmethod
     def get_pool_class(cls, url: URL) -> type[pool.Pool]:
-        """Return a pool of one session, which is safe for threads."""
+        """Return a thread-safe pool of one session."""
         return pool.StaticPool
 
     # -- connecting -----------------------------------------------------------------------------------------------
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """Read a URL.
-
-        Raises:
-            ArgumentError: it names no policy, or says what is not known.
-        """
+        """Parse a URL; ArgumentError if it names no policy or has unknown options."""
         given = _read_query(url, _LOCAL)
         if url.host or url.username or url.password or url.port:
             raise exc.ArgumentError(
@@ -204,22 +196,22 @@ class DpsqlDialect(default.DefaultDialect):
         """Do nothing: there are no transactions."""
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return that each statement stands alone."""
+        """Return AUTOCOMMIT."""
         return "AUTOCOMMIT"
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> Any:
-        """Return the one level that there is."""
+        """Return the only level, AUTOCOMMIT."""
         return ["AUTOCOMMIT"]
 
     def get_default_isolation_level(self, dbapi_connection: Any) -> Any:
-        """Return the one level that there is."""
+        """Return the only level, AUTOCOMMIT."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
-        """Do nothing: each statement stands alone whatever is set."""
+        """Do nothing: there are no transactions."""
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """Tell whether a server is gone, or has ended the session: the pool connects again then."""
+        """Return whether a server is gone or has ended the session, so that the pool reconnects."""
         return isinstance(getattr(e, "reason", None), ServerError)
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
@@ -230,35 +222,31 @@ class DpsqlDialect(default.DefaultDialect):
     def _get_default_schema_name(self, connection: Any) -> str:
         return SCHEMA
 
-    # -- reflection: nothing is read but what the policy tells ------------------------------------------------------
+    # -- reflection: reads only what the policy shows ------------------------------------------------------
 
     def get_schema_names(self, connection: Any, **given: Any) -> list[str]:
-        """Return the one schema that there is."""
+        """Return the only schema."""
         return [SCHEMA]
 
     def get_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
-        """Return the tables that the policy names."""
+        """Return the policy's tables."""
         return list(self._find_tables(connection, given)) if schema in (None, SCHEMA) else []
 
     def get_view_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
-        """Return none: kept results belong to the session alone."""
+        """Return no views: kept results belong to the session alone."""
         return []
 
     def get_temp_table_names(self, connection: Any, schema: str | None = None, **given: Any) -> list[str]:
-        """Return the results that the session keeps."""
+        """Return the session's kept results."""
         tables = self._find_tables(connection, given)
         return [name for name in _open_session(connection).tables()["table"] if name not in tables]
 
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> bool:
-        """Tell whether the policy names a table."""
+        """Return whether the policy names a table."""
         return schema in (None, SCHEMA) and table_name in self._find_tables(connection, given)
 
     def get_columns(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
-        """Return names and types of a table's columns, as its source declares them.
-
-        Raises:
-            NoSuchTableError: the policy names no such table.
-        """
+        """Return a table's columns with their types; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
             raise exc.NoSuchTableError(table_name)
         fields = self._find_tables(connection, given)[table_name]
@@ -271,11 +259,7 @@ class DpsqlDialect(default.DefaultDialect):
     def get_table_comment(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any
     ) -> Any:
-        """Return whom the policy protects in a table.
-
-        Raises:
-            NoSuchTableError: the policy names no such table.
-        """
+        """Return a table's privacy unit; NoSuchTableError if the policy names no such table."""
         if not self.has_table(connection, table_name, schema, **given):
             raise exc.NoSuchTableError(table_name)
         table = _open_session(connection).policy.tables[table_name]
@@ -284,17 +268,17 @@ class DpsqlDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Any, table_name: str, schema: str | None = None, **given: Any
     ) -> Any:
-        """Return none: the policy declares no keys."""
+        """Return no keys: the policy declares none."""
         return {"constrained_columns": [], "name": None}
 
     def _find_nothing(self, connection: Any, table_name: str, schema: str | None = None, **given: Any) -> Any:
-        """Return none: the policy declares no such thing."""
+        """Return an empty list: the policy declares no such thing."""
         return []
 
     get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _find_nothing
 
     def _find_tables(self, connection: Any, given: Mapping[str, Any]) -> Any:
-        """Return the schemas of the policy's tables; an inspector asks for them once."""
+        """Return the schemas of the policy's tables, cached by an inspector."""
         cache: Any = given.get("info_cache")
         cache = {} if cache is None else cache
         if self.name not in cache:
@@ -305,20 +289,15 @@ class DpsqlDialect(default.DefaultDialect):
 class DpsqlServerDialect(DpsqlDialect):
     """The dialect for an owner's server: ``dpsql+grpc://host:31337?token_file=...``, or a socket's path in place of the host.
 
-    The token is the first line of ``token_file``, the password of the URL, or the value of ``DPSQL_TOKEN``. A user in the URL
-    has to be the analyst whose token it is. On this machine ``tls`` is false where no certificate is named,
-    else true.
+    The token is the first line of ``token_file``, the URL's password, or the value of ``DPSQL_TOKEN``. A user in the
+    URL must be the token's analyst. On this machine ``tls`` is false unless a certificate is named; elsewhere it is true.
     """
 
     driver = "grpc"
     supports_statement_cache = True
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """Read a URL.
-
-        Raises:
-            ArgumentError: it names no server, or says what is not known.
-        """
+        """Parse a URL; ArgumentError if it names no server or has unknown options."""
         given = _read_query(url, _REMOTE)
         tls = given.pop("tls", None)
         if tls is not None and tls.lower() not in (*_TRUE, *_FALSE):
@@ -342,11 +321,7 @@ class DpsqlServerDialect(DpsqlDialect):
         return [address], {**given, "analyst": url.username}
 
     def connect(self, *arguments: Any, **given: Any) -> Any:
-        """Connect to the server.
-
-        Raises:
-            OperationalError: it can't be reached, or the token is another analyst's than the user of the URL.
-        """
+        """Connect to the server; OperationalError if it can't be reached, or the token's analyst isn't the URL's user."""
         from dpsql import dbapi
 
         analyst = given.pop("analyst", None)
@@ -358,11 +333,7 @@ class DpsqlServerDialect(DpsqlDialect):
 
 
 def _read_query(url: URL, known: tuple[str, ...]) -> dict[str, Any]:
-    """Return what stands behind the question mark.
-
-    Raises:
-        ArgumentError: something that is not known, or twice.
-    """
+    """Return a URL's query options; ArgumentError if one is unknown or repeated."""
     for name, value in url.query.items():
         if name not in known:
             raise exc.ArgumentError(f"{name} is not known here; there are {', '.join(known)}.")
@@ -372,5 +343,5 @@ def _read_query(url: URL, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _open_session(connection: Any) -> Any:
-    """Return the session behind a connection of SQLAlchemy's."""
+    """Return the session of an SQLAlchemy connection."""
     return connection.connection.dbapi_connection.session

@@ -1,9 +1,7 @@
-"""Blocks of statements that are looked up in the ledger: stored ones are free, the others are paid and drawn.
+"""Looks up a statement's blocks in the ledger by their keys: stored blocks are free, the others are paid and drawn.
 
-Each block is looked up by its key. Equal blocks are one draw and one charge. What a block reads of an earlier one is known
-only once that is released, so where the earlier one has to be drawn the later one has to be drawn too.
-
-Releases are stored as bytes: released relations and their notes, and nothing exact.
+Equal blocks are one draw and one charge. A block that reads an earlier block is known only once that is released, so it
+is drawn again whenever the earlier one is. Releases are stored as bytes: relations and notes, nothing exact.
 """
 
 from __future__ import annotations
@@ -32,88 +30,88 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.sql.relations.kept_results import FORETOLD
 
 Lend = Callable[[str, Mapping[str, pa.Table], tuple[str, ...]], pa.Table]
-"""Evaluates a public relation that a block reads: its SQL, the releases so far, the public tables."""
+"""Evaluates a public relation that a block reads, given its SQL, the releases so far and the public tables."""
 Draw = Callable[[PrivateBlock, Mapping[str, pa.Table]], Release]
-"""Releases a block, over what is lent to it."""
+"""Releases a block over its public relations."""
 
 CORRECT = "correct the text above the private part: what was released is stored, and asking again is free."
-"""The hint where public SQL failed on what was released."""
+"""The hint if public SQL fails on released values."""
 _RELEASE, _NOISY = "release", "noisy"
 _NEVER = itertools.count()
 _WORTH = 1.05
-"""Another strategy is worth a word where the error is so many times smaller."""
+"""Another strategy is mentioned if its error is smaller by at least this factor."""
 
 
 @dataclass
 class RequestedBlock:
-    """One block of a statement, and what is known of its answer."""
+    """One block of a statement, and the known part of its answer."""
 
     block: PrivateBlock
     shape: BlockShape | None = None
     key: str = ""
     contents: tuple[str, ...] = ()
     lent: Mapping[str, pa.Table] | None = None
-    """The tables it reads, once they are known: its answer is drawn over the very rows of its key."""
+    """The tables it reads, once known: its answer is drawn over exactly the rows in its key."""
     stored: StoredRelease | None = None
     dropped: str = ""
-    """The time of its answer, where that was dropped to make room for others."""
+    """The time of its answer, if that was dropped to make room for others."""
     same: RequestedBlock | None = None
-    """An equal block before it, whose answer is its own."""
+    """An earlier equal block, whose answer it shares."""
     release: Release | None = None
     confidence: float = 0.95
     note: str = ""
-    """What another strategy than that of the stored answer would be worth."""
+    """A note on the gain of another strategy over the stored answer's."""
 
     @property
     def free(self) -> bool:
-        """Tell whether nothing is drawn for it: it is stored, or paid with another, or was paid before."""
+        """Whether nothing is drawn for it: it is stored, shares another block's draw, or was prepaid."""
         return self.stored is not None or self.same is not None or self.block.prepaid
 
     @property
     def debit(self) -> Event | None:
-        """The debit of the analyst's share for its stored answer; None where that is free."""
+        """The debit of the analyst's share for its stored answer; None if that is free."""
         return None if self.stored is None else self.stored.debit
 
 
 @dataclass
 class PreparedPlan:
-    """A plan whose blocks were looked up."""
+    """A plan with its blocks looked up."""
 
     plan: Plan
     asked: list[RequestedBlock]
     changed: str = ""
-    """The changes since the same was asked before, where it has to be paid again."""
+    """The changes since the statement was last asked, if it must be paid again."""
     failed_above: BindError | None = None
-    """The failure of public SQL between two blocks, on what the first of them released."""
+    """The failure of public SQL between two blocks, on the first block's release."""
     debited: int | None = None
-    """The number of the statement by which the analyst's share was debited for its stored answers."""
+    """The statement number by which the analyst's share was debited for its stored answers."""
 
     @property
     def event(self) -> Event | None:
-        """The cost: the joint event of the blocks that have to be drawn; None when it costs nothing."""
+        """The joint event of the blocks to draw; None if it costs nothing."""
         paid = [item.block.operator.event for item in self.asked if not item.free]
         return compose_events(paid) if paid else None
 
     @property
     def debit(self) -> Event | None:
-        """The charge on the analyst's share alone, for stored answers of others; None where nothing is due."""
+        """The charge on the analyst's share alone, for other analysts' stored answers; None if there is none."""
         due = [event for item in self.asked if (event := item.debit) is not None]
         return compose_events(due) if due else None
 
     @property
     def used(self) -> Event | None:
-        """The part of the cost that was used, once it is released."""
+        """The used part of the cost, once released."""
         paid = [item.release.event for item in self.asked if not item.free and item.release is not None]
         return compose_events(paid) if paid else None
 
     @property
     def stored(self) -> list[StoredRelease]:
-        """The answers that are shown again."""
+        """The stored answers that are shown again."""
         return [item.stored for item in self.asked if item.stored is not None]
 
     @property
     def since(self) -> str:
-        """The words ``"stored since 14:02"``, of the last of its stored blocks; empty where none is."""
+        """The text ``"stored since 14:02"`` for the latest of its stored blocks; empty if there are none."""
         return _say_since(max(self.stored, key=lambda s: s.when).when_text) if self.stored else ""
 
     @property
@@ -123,11 +121,11 @@ class PreparedPlan:
 
     @property
     def answered(self) -> Plan:
-        """The plan with its blocks as they are answered, some of them perhaps by another strategy than the plan's."""
+        """The plan with its blocks as answered, possibly by other strategies than the plan's."""
         return replace(self.plan, blocks=tuple(item.block for item in self.asked))
 
     def adjust(self, relations: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        """Return the releases as the SQL above them reads them, by the strategies that they were answered by."""
+        """Return the releases as the SQL above them reads them, given the strategies that answered them."""
         return self.plan.adjusted(relations, [item.block for item in self.asked])
 
     @property
@@ -139,7 +137,7 @@ class PreparedPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences that belong under the result, each once."""
+        """The notes under the result, without duplicates."""
         said = [note for item in self.asked if item.release is not None for note in item.release.notes]
         said += [_say_dropped(item) for item in self.asked if item.dropped]
         said += [item.note for item in self.asked if item.note]
@@ -147,7 +145,7 @@ class PreparedPlan:
         return tuple(dict.fromkeys([*said, *([self.changed] if self.changed else [])]))
 
     def sentences(self) -> tuple[str, ...]:
-        """Say for EXPLAIN which blocks are free, and why the others are not any more."""
+        """EXPLAIN's sentences on which blocks are free, and why others no longer are."""
         blocks = [item for item in self.asked if not item.block.prepaid]
         said = []
         for place, item in enumerate(blocks, 1):
@@ -172,8 +170,8 @@ class StoredBlocks:
     """The blocks of a session's statements, looked up in the ledger.
 
     Args:
-        lent: gives the columns of what a block of a plan reads besides tables.
-        version: the version of all data, by which ledgers of older versions of dpsql keep whole statements.
+        lent: returns the columns of the public relations that a plan's block reads.
+        version: the version of all data; ledgers of older versions of dpsql key whole statements by it.
     """
 
     keys: BlockKeys
@@ -185,12 +183,13 @@ class StoredBlocks:
     def prepare(
         self, plans: Sequence[Plan], fresh: bool = False, paid: dict[str, RequestedBlock] | None = None
     ) -> list[PreparedPlan]:
-        """Look up all blocks of statements that are paid together. Only public relations and the ledger are read.
+        """Look up all blocks of statements that are paid together, in the order of payment. Reads only public relations
+        and the ledger.
 
         Args:
-            plans: in the order in which they are paid.
-            fresh: take no stored answer.
-            paid: blocks that statements before these are going to pay, by their keys; those of these are added.
+            plans: the statements' plans.
+            fresh: ignore stored answers.
+            paid: blocks that earlier statements will pay, by key; the blocks of these plans are added.
         """
         first: dict[str, RequestedBlock] = {} if paid is None else paid
         if any(plan.blocks for plan in plans):
@@ -206,7 +205,7 @@ class StoredBlocks:
         return [self._prepare(plan, fresh, first, chosen) for plan in plans]
 
     def _prefer_stored(self, plan: Plan) -> Plan:
-        """Return a plan, or that of the plain way where all of that is stored, and not all of the plan's own blocks."""
+        """Return a plan, or its plain variant if that is wholly stored and the plan is not."""
         if plan.plain is None:
             return plan
         own, plain = (self._prepare(one, False, {}, frozenset()) for one in (plan, plan.plain))
@@ -254,7 +253,7 @@ class StoredBlocks:
         return prepared
 
     def _find_variant(self, plan: Plan, item: RequestedBlock) -> StoredRelease | None:
-        """Return the stored answer of the same block under another strategy, which the item stands for from then on."""
+        """Return the stored answer of a block under another strategy, and switch the item to that strategy."""
         for variant, block, shape in self._list_variants(plan, item):
             found = self.ledger.replay(self.keys.key(shape, item.contents))
             if found is not None:
@@ -268,10 +267,10 @@ class StoredBlocks:
     def _share_variant(
         self, plan: Plan, item: RequestedBlock, first: Mapping[str, RequestedBlock], chosen: frozenset[str]
     ) -> None:
-        """Let equal blocks of statements that are paid together be one draw: under the strategy that one of them chose."""
+        """Draw equal blocks of statements paid together once, under the strategy that one of them chose."""
         for variant, block, shape in self._list_variants(plan, item) if first or chosen else ():
             if item.block.strategy is None and variant.gain >= _WORTH:
-                continue  # what is paid anyway is better
+                continue  # the paid draw is better
             key = self.keys.key(shape, item.contents)
             if key in first or (item.block.strategy is None and shape.text in chosen):
                 item.block, item.shape, item.key = block, shape, key
@@ -287,7 +286,7 @@ class StoredBlocks:
     def _read_inputs(
         self, plan: Plan, block: PrivateBlock, known: Mapping[str, RequestedBlock]
     ) -> tuple[tuple[str, ...], dict[str, pa.Table] | None]:
-        """Return digests of a block's public relations; and their rows, where all are known."""
+        """Return digests of a block's public relations, and their rows if all are known."""
         tables: dict[str, pa.Table] = {}
         contents = []
         relations = _show_groups(plan, known.values())
@@ -313,10 +312,10 @@ class StoredBlocks:
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def draw_all(self, prepared: Sequence[PreparedPlan], draw: Draw) -> str:
-        """Release what is not stored, and return how it ended: ``released``, ``failed``, ``interrupted``, or ``above``.
+        """Release the blocks that are not stored; return ``released``, ``failed``, ``interrupted``, or ``above``.
 
-        ``above``: public SQL between two blocks failed on what was released, so that the later ones were not drawn.
-        Never raises: no traceback of it, whose frames hold exact values, is ever seen.
+        ``above``: public SQL between two blocks failed on released values, so the later blocks were not drawn. Never
+        raises: tracebacks, whose frames contain exact values, are dropped.
         """
         try:
             for one in prepared:
@@ -347,7 +346,7 @@ class StoredBlocks:
             item.release = draw(item.block, item.lent)
 
     def pack_drawn(self, prepared: Iterable[PreparedPlan]) -> KeptReleases:
-        """Pack what was drawn, to be stored."""
+        """Pack the drawn releases for storage."""
         releases: dict[str, bytes] = {}
         questions: dict[str, bytes] = {}
         events: dict[str, Event] = {}
@@ -378,7 +377,7 @@ class StoredBlocks:
         return ""
 
     def _look_for_older(self, prepared: PreparedPlan) -> None:
-        """Look up the answer of the whole statement, as older versions of dpsql kept it."""
+        """Look up the whole statement's answer as older versions of dpsql stored it."""
         plan = prepared.plan
         if prepared.stored or any(block.prepaid for block in plan.blocks):
             return
@@ -395,10 +394,10 @@ class StoredBlocks:
             item.release = Release(relations[item.block.name], found.event, notes)
 
     def _look_for_rekeyed(self, prepared: PreparedPlan) -> None:
-        """Look up the one block that is not stored where an older version kept its answer under another key.
+        """Look up the only block that is not stored under an older version's key.
 
-        The averages of subsample blocks had a second query once, which stood in their keys. The answer is the same block's
-        if the same statement, at the same loss, rested on all the same.
+        Keys of subsample averages once included a second query. The answer is this block's if the statement, its loss
+        and all its inputs are equal.
         """
         paid = [(place, item) for place, item in enumerate(prepared.asked) if not item.free]
         for place, item in paid if len(paid) == 1 else ():
@@ -430,14 +429,14 @@ def _show_groups(plan: Plan, asked: Iterable[RequestedBlock]) -> dict[str, pa.Ta
 
 
 def _shows_numbers(plan: Plan, block: PrivateBlock) -> bool:
-    """Tell whether a statement shows numbers of a block one by one, and not their sums alone."""
+    """Return whether a statement shows individual numbers of a block, not only their sums."""
     told = block.operator.mean_errors(1)
     terms = (term for _, traces in plan.traced for trace in traces for term in trace)
     return any(name == block.name and column in told for name, column, _ in terms)
 
 
 def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, single: bool) -> str:
-    """Say how much less error a fresh answer would have; nothing where that is hardly any, or is of numbers not shown."""
+    """Return a note on how much smaller a fresh answer's error would be; empty if hardly, or for numbers that aren't shown."""
     alone = stored.single_gain if single else 1.0
     gain, where = max((stored.gain, "what is shown"), (alone, "single numbers"))
     if gain < _WORTH:
@@ -450,7 +449,7 @@ def _compare_strategies(chosen: StrategyChoice | None, stored: StrategyVariant, 
 
 
 def list_shown(prepared: Iterable[PreparedPlan]) -> dict[str, str]:
-    """Return digests of the stored answers of plans for which a share is to be debited, by the keys of their blocks."""
+    """Return digests of the stored answers for which a share must be debited, by block key."""
     return {
         item.stored.key: hash_release(item.stored.release)
         for one in prepared
@@ -492,14 +491,14 @@ def _pack_answer(item: RequestedBlock) -> bytes:
 def _unpack_answer(item: RequestedBlock, held: bytes) -> Release:
     assert item.shape is not None
     relations, (*notes, confidence) = unpack(held)
-    if isinstance(item.block.operator, KeptTree):  # its answers to other questions are as good
+    if isinstance(item.block.operator, KeptTree):  # its answers to other questions serve as well
         return item.block.operator.read_again(relations[_NOISY])
     kept = Release(relations[_RELEASE], item.block.operator.event, tuple(notes), relations.get(_NOISY))
     return _show_again(item, call_by_name(kept, item.shape.columns), float(confidence))
 
 
 def _rename(other: RequestedBlock, item: RequestedBlock) -> Release:
-    """Return the release of an equal block under this one's names, at this one's confidence."""
+    """Return the release of an equal block with this block's names and confidence."""
     assert other.release is not None and other.shape is not None and item.shape is not None
     if isinstance(item.block.operator, KeptTree) and other.release.noisy is not None:
         return item.block.operator.read_again(other.release.noisy)

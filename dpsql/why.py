@@ -1,6 +1,6 @@
-"""The chain behind an answer or a refusal as people read it: a plain record, tied to no session, engine or ledger.
+"""The explanation of an answer or a refusal as plain data, independent of session, engine and ledger.
 
-A client of a server reads the very same.
+Clients of a server read the same records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpsql.errors import (
 from dpsql.report.tables import NO_MATH, Display, Html, clip_text, join, tag
 
 SHOWN_TEXT = 400
-"""Characters of the statement that are repeated."""
+"""The most characters of the statement that are repeated."""
 
 _RULES: tuple[tuple[type[Error], str], ...] = (
     (PrivacyError, "Rows of a private table become public only through a mechanism: a noisy aggregate, a choice among public "
@@ -40,7 +40,7 @@ _RULES: tuple[tuple[type[Error], str], ...] = (
 
 @dataclass(frozen=True)
 class WhyPart:
-    """One part of the chain: a heading, and sentences."""
+    """One part of an explanation: a heading and sentences."""
 
     title: str
     sentences: tuple[str, ...]
@@ -48,12 +48,12 @@ class WhyPart:
 
 @dataclass(frozen=True, repr=False)
 class Why(Display):
-    """The chain behind the last answer or refusal. ``str()`` is the text; a notebook shows lists.
+    """The explanation of the last answer or refusal: ``str()`` is the text; a notebook shows lists.
 
     Args:
-        statement: the text that was asked.
+        statement: the statement's text.
         outcome: ``answered``, ``shown again``, ``refused``, ``failed``, ``interrupted``, ``declared``, ``closed`` or ``free``.
-        parts: in the order in which they are read.
+        parts: in reading order.
     """
 
     statement: str
@@ -84,12 +84,12 @@ class Why(Display):
 
 
 def explain_refusal(text: str, error: Error) -> Why:
-    """Tell the chain behind a text that was refused before a session was asked."""
+    """Explain the refusal of a text before any session was asked."""
     return Why(text, "refused", (WhyPart("Why it was refused", tuple(say_refusal(error))),))
 
 
 def say_refusal(error: Error) -> list[str]:
-    """Return the sentence of an error with its excerpt, and the rule behind it."""
+    """Return an error's sentence with its excerpt, and the rule behind it."""
     rule = next((rule for kind, rule in _RULES if isinstance(error, kind)), "")
     excerpt = "\n".join(error.excerpt())
     sentence = f"{error.message}\n{excerpt}" if excerpt else error.message
@@ -98,6 +98,6 @@ def say_refusal(error: Error) -> list[str]:
 
 def end_sentence(sentence: str) -> str:
     """Return a note as a sentence."""
-    begins = re.match(r"[a-z]\w* ", sentence)  # a word of ours, and neither a name nor a sign
+    begins = re.match(r"[a-z]\w* ", sentence)  # one of our words, neither a name nor a sign
     told = f"{sentence[:1].upper()}{sentence[1:]}" if begins else sentence
     return told if "\n" in told or told.endswith((".", "!", "?")) else f"{told}."

@@ -2,8 +2,8 @@
 
     u32, big-endian: length of the head | the head, a JSON object | the payload
 
-Whatever comes from the other side is checked before it is used, and never unpickled: what does not fit is a
-:class:`WireError`. Values keep their exactness: fractions, decimals and dates travel as text, tables as Arrow streams.
+Input from the other side is validated, never unpickled; malformed input raises :class:`WireError`. Values stay exact:
+fractions, decimals and dates are text, tables are Arrow streams.
 
 >>> decode(encode(Message({"kind": "end"}, b"rows")))
 Message(head={'kind': 'end'}, payload=b'rows')
@@ -35,43 +35,39 @@ _T = TypeVar("_T")
 PROTOCOL = 2
 """The version of the messages."""
 MAX_HEAD = 8 << 20
-"""Bytes of a message's head."""
+"""The most bytes of a message's head."""
 MAX_MESSAGE = 16 << 20
-"""Bytes of a whole message."""
+"""The most bytes of a whole message."""
 CHUNK = 1 << 20
-"""Bytes of one message's part of a result."""
+"""The most bytes of result rows in one message."""
 MAX_RESULT = 256 << 20
-"""Bytes of a result's rows that are sent, or so."""
+"""The approximate limit on the bytes of a result's rows."""
 
 MALFORMED = (
     ArithmeticError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError, MemoryError,
 )  # fmt: skip
-"""Errors of Python that mean no more than that what was read is not what it should be."""
+"""Python errors that mean only that the input is malformed."""
 _LENGTH = struct.Struct(">I")
 
 
 class WireError(Error):
-    """A message that does not follow the protocol. Nothing in it was used."""
+    """A message that violates the protocol. None of it was used."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message: a head of JSON values, and bytes that only its reader understands."""
+    """A head of JSON values, and bytes that only its reader understands."""
 
     head: dict[str, Any]
     payload: bytes = field(default=b"")
 
 
 READING = Message({"kind": "stage", "stage": "reading"})
-"""The notice to a client before private data may be read for its statement."""
+"""Notifies a client before private data may be read for its statement."""
 
 
 def encode(message: Message) -> bytes:
-    """Return the bytes of a message.
-
-    Raises:
-        WireError: it is too long, or its head holds what JSON does not have.
-    """
+    """Return a message's bytes; WireError if it is too long or its head is not JSON."""
     try:
         head = json.dumps(message.head, separators=(",", ":"), allow_nan=False).encode()
     except MALFORMED:
@@ -82,11 +78,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Message:
-    """Read the bytes of a message.
-
-    Raises:
-        WireError: they are no message.
-    """
+    """Parse a message's bytes; WireError if they are no message."""
     view = memoryview(data)
     if len(view) < _LENGTH.size or len(view) > _LENGTH.size + MAX_MESSAGE:
         raise WireError("a message of the wrong length arrived.")
@@ -108,13 +100,13 @@ def _refuse_constant(name: str) -> None:
 
 
 def get_field(head: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:
-    """Return a value of a head.
+    """Return a value of a message's head, or of an object in it.
 
     Args:
-        head: the head, or an object in it.
+        head: the object.
         name: the key.
-        kind: the type that the value must have; True and False are no int.
-        default: what stands for a missing value or null; None where it must be there.
+        kind: the required type; True and False are not ints.
+        default: replaces a missing or null value; None if the value is required.
 
     Raises:
         WireError: it is missing, or of another type.
@@ -137,7 +129,7 @@ _KNOWN = {
 
 
 def write_error(error: Error) -> Message:
-    """Return the message of an error of ours: class, sentence, span, text, hint. Its ``answered`` are results of their own."""
+    """Return the message of a dpsql error: class, sentence, span, text, hint. Its ``answered`` results are sent separately."""
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN), "Error")
     head = {
         "kind": "error",
@@ -153,11 +145,7 @@ def write_error(error: Error) -> Message:
 
 
 def read_error(message: Message) -> Error:
-    """Read what :func:`write_error` wrote. A class that this version does not know is an :class:`~dpsql.Error`.
-
-    Raises:
-        WireError: the message is no error.
-    """
+    """Parse an error written by :func:`write_error`, as :class:`~dpsql.Error` for an unknown class; WireError if malformed."""
     head = message.head
     kind = _KNOWN.get(get_field(head, "class", str), Error)
     span, keys = head.get("span"), get_field(head, "keys", list, [])
@@ -185,11 +173,7 @@ def _optional(head: Mapping[str, Any], name: str) -> str | None:
 
 
 def read_event_of(body: Any) -> Event:
-    """Read an event that :meth:`dpsql.privacy.events.Event.to_json` wrote.
-
-    Raises:
-        WireError: it is none.
-    """
+    """Parse an event written by :meth:`dpsql.privacy.events.Event.to_json`; WireError if malformed."""
     from dpsql.privacy.events import Event
 
     return _read(Event, body)
@@ -205,18 +189,14 @@ def _read(kind: type[_T], body: Any) -> _T:
 
 
 def write_state(state: BudgetState) -> dict[str, Any]:
-    """Return a budget's state as JSON values."""
+    """Return a budget state as JSON values."""
     from dpsql.record_codec import write_record
 
     return write_record(state)
 
 
 def read_state(body: Any) -> BudgetState:
-    """Read what :func:`write_state` wrote.
-
-    Raises:
-        WireError: it is no state, or one of an unknown accountant.
-    """
+    """Parse a budget state; WireError if malformed, or of an unknown accountant."""
     from dpsql.privacy.filters import ACCOUNTANTS
     from dpsql.privacy.records import BudgetState
 
@@ -229,18 +209,14 @@ def read_state(body: Any) -> BudgetState:
 
 
 def write_entry(entry: Entry) -> dict[str, Any]:
-    """Return a statement of the ledger as JSON values."""
+    """Return a ledger entry as JSON values."""
     from dpsql.record_codec import write_record
 
     return write_record(entry)
 
 
 def read_entry(body: Any) -> Entry:
-    """Read what :func:`write_entry` wrote.
-
-    Raises:
-        WireError: it is no statement.
-    """
+    """Parse a ledger entry; WireError if malformed."""
     from dpsql.privacy.records import Entry
 
     entry = _read(Entry, body)
@@ -259,29 +235,21 @@ def write_explanation(explanation: Explanation) -> dict[str, Any]:
 
 
 def read_explanation(body: Any) -> Explanation:
-    """Read what :func:`write_explanation` wrote.
-
-    Raises:
-        WireError: it is no explanation.
-    """
+    """Parse an explanation; WireError if malformed."""
     from dpsql.explanation import Explanation
 
     return _read(Explanation, body)
 
 
 def write_why(why: Why) -> dict[str, Any]:
-    """Return the chain behind an answer as JSON values."""
+    """Return a :class:`Why` as JSON values."""
     from dpsql.record_codec import write_record
 
     return write_record(why)
 
 
 def read_why(body: Any) -> Why:
-    """Read what :func:`write_why` wrote.
-
-    Raises:
-        WireError: it is no such chain.
-    """
+    """Parse a :class:`Why`; WireError if malformed."""
     from dpsql.why import Why
 
     return _read(Why, body)
@@ -291,11 +259,9 @@ def read_why(body: Any) -> Why:
 
 
 def write_result(result: Result, **more: Any) -> Iterator[Message]:
-    """Yield the messages of a result, of at most :data:`CHUNK` bytes of rows each.
+    """Yield a result's messages, with at most :data:`CHUNK` bytes of rows each.
 
-    Args:
-        result: the result.
-        more: further values of the first head: the name that the session keeps it by, say.
+    ``more`` are further values of the first head, such as the name the session keeps it by.
     """
     import pyarrow as pa
 
@@ -330,11 +296,7 @@ def write_result(result: Result, **more: Any) -> Iterator[Message]:
 
 
 def read_results(messages: Iterable[Message]) -> list[Result]:
-    """Read the results that :func:`write_result` wrote, one after another.
-
-    Raises:
-        WireError: rows are missing or superfluous, or are none.
-    """
+    """Parse results written by :func:`write_result`; WireError if rows are missing, superfluous or malformed."""
     reader = ResultReader()
     for message in messages:
         reader.take(message)
@@ -342,7 +304,7 @@ def read_results(messages: Iterable[Message]) -> list[Result]:
 
 
 class ResultReader:
-    """A collector of the messages of results as they come."""
+    """Collects the messages of results as they arrive."""
 
     def __init__(self, limit: int = 2 * MAX_RESULT) -> None:
         self._limit = limit
@@ -352,11 +314,7 @@ class ResultReader:
         self._missing = 0
 
     def take(self, message: Message) -> None:
-        """Take a ``result`` or ``rows`` message.
-
-        Raises:
-            WireError: it does not follow the one before it, or is longer than it may be.
-        """
+        """Add a ``result`` or ``rows`` message; WireError if it is out of order or too long."""
         head = message.head
         begins = head.get("kind") == "result"
         if not begins and head.get("kind") != "rows":
@@ -378,7 +336,7 @@ class ResultReader:
 
     @property
     def finished(self) -> list[Result]:
-        """The results that have arrived whole."""
+        """The results that have arrived completely."""
         return self._finished
 
     @property
@@ -387,11 +345,7 @@ class ResultReader:
         return self._heads
 
     def results(self) -> list[Result]:
-        """Return the results.
-
-        Raises:
-            WireError: rows of the last one are missing.
-        """
+        """Return the results; WireError if rows of the last one are missing."""
         if self._missing:
             raise WireError("rows of a result are missing or superfluous.")
         return self._finished
@@ -435,16 +389,16 @@ def _read_result(head: dict[str, Any], rows: bytes) -> Result:
 
 
 def _is_end(kind: pa.DataType) -> bool:
-    """Tell whether a column may hold ends of intervals: of numbers, or of the counts of a histogram by their bins."""
+    """Return whether a column's type fits interval ends: numbers, or maps of a histogram's bins to numbers."""
     import pyarrow as pa
 
     return bool(kind == pa.float64() or (pa.types.is_map(kind) and kind.item_type == pa.float64()))
 
 
 def _check_array(array: pa.Array) -> None:
-    """Check that whatever an array points at is in it.
+    """Check that an array's offsets stay within it.
 
-    Arrow's own check is for that too, and refuses decimals of 39 digits, which DuckDB's HUGEINT has: these have no pointers.
+    Arrow's own check also refuses decimals of 39 digits, which DuckDB's HUGEINT has; they have no offsets.
     """
     import pyarrow as pa
 
@@ -465,7 +419,7 @@ def _check_array(array: pa.Array) -> None:
 
 
 def _check_rows(table: pa.Table, head: dict[str, Any]) -> pa.Table:
-    """Check the number of rows. A table without columns has none that Arrow keeps."""
+    """Check the number of rows; Arrow keeps none for a table without columns."""
     if table.num_columns and table.num_rows != get_field(head, "rows", int):
         raise ValueError
     return table

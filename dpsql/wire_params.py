@@ -1,7 +1,7 @@
-"""The companions of a statement's text on the wire: its parameters, the epsilon of its cell, the columns of an answer to come.
+"""Encodes what accompanies a statement: its parameters, its cell's epsilon, its expected columns.
 
-A parameter keeps its type and all of its digits, so that the other side writes the same literal; a value that SQL can't hold
-is refused there, in the words of every session.
+A parameter keeps its type and all digits, so that the other side writes the same literal. The other side refuses values
+that SQL can't represent, with the usual message.
 """
 
 from __future__ import annotations
@@ -54,23 +54,19 @@ def _check_date(value: datetime.date, kind: type[datetime.date]) -> str:
 
 
 def write_amount(epsilon: str | Fraction | None) -> str | dict[str, str] | None:
-    """Return an epsilon, as a text of the analyst's or exact, as a JSON value."""
+    """Return an epsilon, the analyst's text or exact, as a JSON value."""
     return {"fraction": str(epsilon)} if isinstance(epsilon, Fraction) else epsilon
 
 
 def write_question(
     text: str, params: Mapping[str, Any] | None, epsilon: str | Fraction | None
 ) -> dict[str, Any]:
-    """Return what a statement's message asks as JSON values: its text, its parameters by name, and its epsilon."""
+    """Return a statement's text, parameters by name and epsilon as JSON values."""
     return {"text": text, "params": write_params(params), "epsilon": write_amount(epsilon)}
 
 
 def read_amount(body: Any) -> str | Fraction | None:
-    """Read what :func:`write_amount` wrote.
-
-    Raises:
-        WireError: it is none.
-    """
+    """Parse an epsilon; WireError if malformed."""
     if isinstance(body, dict):
         from dpsql.record_codec import read_value
 
@@ -84,11 +80,7 @@ def read_amount(body: Any) -> str | Fraction | None:
 
 
 def read_params(body: Any) -> dict[str, Any] | None:
-    """Read what :func:`write_params` wrote. For a value that SQL can't hold stands one of a type of the same name.
-
-    Raises:
-        WireError: it is none of these.
-    """
+    """Parse parameters; WireError if malformed. A value that SQL can't represent becomes one of an equally named type."""
     if body is None:
         return None
     if not isinstance(body, dict):
@@ -108,7 +100,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "decimal": decimal.Decimal,
     "timestamp": datetime.datetime.fromisoformat,
     "date": datetime.date.fromisoformat,
-    "other": lambda name: type(name, (), {})(),  # it has nothing but this name, by which it is refused
+    "other": lambda name: type(name, (), {})(),  # it has only this name, by which it is refused
 }
 
 
@@ -122,16 +114,12 @@ def _read_param(value: Any) -> Any:
 
 
 def write_arrow_schemas(schemas: Iterable[pa.Schema]) -> list[str]:
-    """Return names and types of columns as JSON values."""
+    """Return columns' names and types as JSON values."""
     return [base64.b64encode(schema.serialize()).decode() for schema in schemas]
 
 
 def read_arrow_schemas(body: Any) -> list[pa.Schema]:
-    """Read what :func:`write_arrow_schemas` wrote.
-
-    Raises:
-        WireError: it is no such list.
-    """
+    """Parse columns' names and types; WireError if malformed."""
     import pyarrow as pa
 
     try:

@@ -1,6 +1,6 @@
-"""The way of messages: several travel in one piece, and are waited for by the thread that wants them.
+"""Batches messages: one round trip and one thread wake-up per statement.
 
-Each that travels by itself, and each thread that has to be woken for one, costs a good part of a statement's way over loopback.
+Over loopback, each separate message and each woken thread costs a good part of a statement's round trip.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CHOICE, _IN_PLACE = "GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_lis
 
 
 def pack_messages(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield parcels of encoded messages, of some :data:`~dpsql.wire.CHUNK` bytes.
+    """Yield batches of encoded messages, of about :data:`~dpsql.wire.CHUNK` bytes.
 
     >>> [parcel] = pack_messages([encode(Message({"kind": "value"})), encode(Message({"kind": "end"}))])
     >>> [message.head["kind"] for message in unpack_messages(parcel)]
@@ -34,11 +34,7 @@ def pack_messages(messages: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def unpack_messages(data: bytes | memoryview) -> Iterator[Message]:
-    """Yield the messages of what :func:`pack_messages` yielded: those of a parcel, or the one that travelled by itself.
-
-    Raises:
-        WireError: they are none, or there is a parcel within a parcel.
-    """
+    """Yield the messages of a batch, or the single message; WireError if malformed, or for a batch within a batch."""
     message = decode(data)
     if message.head.get("kind") != _PARCEL:
         yield message
@@ -58,10 +54,10 @@ def unpack_messages(data: bytes | memoryview) -> Iterator[Message]:
 
 @contextmanager
 def waiting_in_place() -> Iterator[None]:
-    """Let gRPC, where it starts within the block, wait for messages in the threads that want them.
+    """Configure gRPC, if it starts within the block, to wait for messages in the threads that want them.
 
-    By default threads of its own wait and wake these, some ten times for one statement. A choice that the environment makes
-    stays, and other programs that are started do not inherit this one.
+    By default its own threads wait and wake those, some ten times per statement. A setting in the environment is kept,
+    and child processes don't inherit this one.
     """
     if _CHOICE in os.environ:
         yield

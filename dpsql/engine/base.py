@@ -1,7 +1,7 @@
-"""The engine: exact SQL over private tables, as every database that holds them must offer it.
+"""The engine: exact SQL over private tables, the interface of every database that has them.
 
-To add an engine, write one module with a subclass of :class:`Engine`; its package is imported there only. The class
-``EngineContract`` in ``tests/support/engine_contract.py`` says what a subclass must pass.
+To add an engine, write one module with a subclass of :class:`Engine`, the only importer of its package. The subclass
+must pass ``EngineContract`` in ``tests/support/engine_contract.py``.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from dpsql.policy.model import Policy, Table
 
 WITHHELD = "the engine failed while it read private data; why is withheld."
 LITTLE_ROWS, LITTLE_BYTES = 30_000, 100_000
-"""Rows of a table, and bytes of files, up to which its plain query is quicker than to look at the data first."""
+"""The most rows of a table, and bytes of files, for which its plain query is faster than examining the data first."""
 MAX_MEMORIES = 4
-"""Tables, or sets of them, about which something is kept at once."""
+"""The most tables, or sets of them, with cached facts."""
 DECLARED, IN_NO_FILE = "version ", "session "
-"""Prefixes of a table's version: one that the policy declares, and one of data that no file holds."""
+"""Prefixes of a table's version: declared by the policy, and for data in no file."""
 
 
 class Engine(abc.ABC):
-    """Exact SQL over private tables; only the operator that asks sees an answer.
+    """Exact SQL over private tables; only the asking operator sees an answer.
 
-    A subclass names the tables, gives their schemas and runs queries. This class binds queries before they are paid,
-    runs those that read no private table, tells whether data have changed, and stops and closes what it opened.
+    A subclass names the tables, returns their schemas and runs queries. This class binds queries before payment, runs
+    those without private tables, detects changes of data, and stops and closes its resources.
 
     Args:
-        policy: the owner's declaration.
-        base: the folder that relative sources start from.
-        resources: settings of the DuckDB that runs queries over lent relations alone.
+        policy: the owner's policy.
+        base: the folder of relative sources.
+        resources: settings of the DuckDB for queries over public relations alone.
         time_limit: seconds after which such a query fails.
     """
 
     dialect: str = "duckdb"
-    """The sqlglot dialect that :meth:`relation` is written in."""
+    """The sqlglot dialect of :meth:`relation`."""
     lossless: bool = False
-    """True where lent relations may hold DuckDB's own Arrow types, which keep UUIDs and 128-bit integers."""
+    """Whether public relations may have DuckDB's own Arrow types, which preserve UUIDs and 128-bit integers."""
     parallel: bool = False
-    """True where several threads may read at once."""
+    """Whether several threads may read at once."""
     wide_integers: bool = False
-    """True where products and quotients of integers of 128 bits are exact, and quick enough to add up instead of to sort."""
+    """Whether 128-bit products and quotients are exact, and fast enough to add up instead of sorting."""
 
     def __init__(
         self,
@@ -85,30 +85,30 @@ class Engine(abc.ABC):
 
     @property
     def time_zone(self) -> str:
-        """The time zone in which exact queries read and show moments."""
+        """The time zone in which exact queries read and format timestamps."""
         return "UTC"
 
     @property
     def room(self) -> int:
-        """Rows of eight bytes that an operator may hold at once; 0 where rows must stay where they are."""
+        """Rows of eight bytes that an operator may keep at once; 0 if rows must stay in the engine."""
         return 0
 
     @property
     def threads(self) -> int:
-        """The threads that work on a query, where they are this machine's; an operator may use as many."""
+        """The threads that process a query, if local; an operator may use this number."""
         return 1
 
     def reads_little(self, sql: str, lent: Mapping[str, pa.Table]) -> bool:
-        """Tell whether a text in normal form reads small relations alone, as far as that is known without reading them.
+        """Return whether a text in normal form reads only small relations, as far as known without reading them.
 
-        It is private, and decides nothing but between routes that release the same distribution.
+        The result is private, and only selects between routes that release the same distribution.
         """
         few = all(table.num_rows <= LITTLE_ROWS for table in lent.values())
         return few and not any(name in sql for name in self._large)
 
     @cached_property
     def _large(self) -> tuple[str, ...]:
-        """The names in exact texts of all tables that may be large, by what was known first."""
+        """The names in exact texts of all tables that may be large, as first known."""
         rows = self.estimate_rows()
         return tuple(self.relation(t) for t in self.policy.tables.values() if not self._is_little(t, rows))
 
@@ -122,9 +122,9 @@ class Engine(abc.ABC):
         return False
 
     def count_rows(self, sql: str) -> int:
-        """Return about how many rows the large tables have that a text in normal form reads, without reading them.
+        """Return the approximate number of rows of the large tables in a text in normal form, without reading them.
 
-        It is private, and decides nothing but between routes that release the same distribution.
+        The result is private, and only selects between routes that release the same distribution.
         """
         names = [name for name in self._large if name in sql]
         for name in names:
@@ -133,19 +133,18 @@ class Engine(abc.ABC):
         return sum(self._rows[name] for name in names)
 
     def estimate(self, relation: str) -> int:
-        """Return about how many rows a relation has; 0 where only reading them would tell."""
+        """Return the approximate number of rows of a relation; 0 if only reading them would show it."""
         return 0
 
     def remember(self, sql: str) -> MutableMapping[str, object] | None:
-        """Return a place for what was found out of the tables that a text in normal form reads.
+        """Return a cache for facts about the tables that a text in normal form reads.
 
-        It is a new one once their files are others than before; None for data that may change unseen. It is private, and no SQL
-        reads it.
+        It is replaced when their files change; None for data that may change unnoticed. It is private, and no SQL reads it.
         """
         return self._remember(sql, self.find_state)
 
     def remember_units(self, sql: str) -> MutableMapping[str, object] | None:
-        """Return the same for a text that reads nothing of tables but the columns of their units."""
+        """Return such a cache for a text that reads only the unit columns of tables."""
         return self._remember(sql, self.find_state_of_units)
 
     def _remember(self, sql: str, find: Callable[[Table], object]) -> MutableMapping[str, object] | None:
@@ -166,41 +165,41 @@ class Engine(abc.ABC):
     def hold_snapshot(
         self, sql: str
     ) -> contextlib.AbstractContextManager[MutableMapping[str, object] | None]:
-        """Let this thread's texts see one state of the tables that a text reads, with a place for what is found out of it.
+        """Return a context in which this thread's texts see one state of the tables in a text, with a cache for that state.
 
-        There is None where an engine has no such state.
+        The cache is None if an engine has no such state.
         """
         return contextlib.nullcontext()
 
     def find_state(self, table: Table) -> object:
-        """Return what differs once a table's rows may be others; None where nothing says so."""
+        """Return a value that changes if a table's rows may have changed; None if unknown."""
         return find_states(self.files(table) or ())
 
     def find_state_of_units(self, table: Table) -> object:
-        """Return what differs once a table's units may be others; None where nothing says so."""
+        """Return a value that changes if a table's units may have changed; None if unknown."""
         return self.find_state(table)
 
     def estimate_rows(self) -> Mapping[tuple[str, ...], int]:
-        """Return about how many rows the tables of the owner's database have, by their places; none where nothing says so."""
+        """Return the approximate rows of the owner's tables, by their places; empty if unknown."""
         return {}
 
     @property
     def macros(self) -> frozenset[str]:
-        """Functions that the owner's database defines itself; no exact query may call one of these names."""
+        """Functions defined in the owner's database; no exact query may call one of these names."""
         return frozenset()
 
     @property
     @abc.abstractmethod
     def dataset(self) -> str:
-        """The name of the data in the ledger; the same while the same people are in them."""
+        """The name of the data in the ledger, constant while the data describe the same people."""
 
     @abc.abstractmethod
     def place(self, table: Table) -> tuple[str, str, str]:
-        """Return the catalog, schema and name under which exact queries find a table."""
+        """Return the catalog, schema and name of a table in exact queries."""
 
     @property
     def home(self) -> tuple[str, ...]:
-        """The catalog and schema of names that have none; nothing where tables have plain names only."""
+        """The default catalog and schema; empty if tables have plain names only."""
         return ()
 
     def path(self, table: Table) -> tuple[str, str, str] | None:
@@ -209,23 +208,19 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def schema(self, table: Table) -> Mapping[str, str]:
-        """Return column names and DuckDB types of a table, in order, without reading a row.
-
-        Raises:
-            PolicyError: the table's source is missing.
-        """
+        """Return a table's columns and DuckDB types, in order, without reading a row; PolicyError if its source is missing."""
 
     @abc.abstractmethod
     def execute(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """Run one exact query, with public relations lent to it under their names.
+        """Run one exact query, with additional public relations by name.
 
         Raises:
-            EngineError: it failed; the engine's message, which may hold values, is dropped.
+            EngineError: it failed; the engine's message, which may contain values, is dropped.
             KeyboardInterrupt: the user stopped it.
         """
 
     def files(self, table: Table) -> Sequence[str] | None:
-        """Return the local files that hold all of a table; None where there are none."""
+        """Return the local files of a whole table; None if there are none."""
         return None
 
     def digest_frame(self, table: Table) -> str | None:
@@ -233,11 +228,11 @@ class Engine(abc.ABC):
         return None
 
     def relation(self, table: Table) -> str:
-        """Return SQL text that names a table in a FROM clause, fully qualified."""
+        """Return the fully qualified SQL name of a table for a FROM clause."""
         return ".".join(map(sandbox.quote_identifier, self.place(table)))
 
     def public(self, table: Table) -> pa.Table:
-        """Return all rows of a public table, for the SQL that runs over releases."""
+        """Return all rows of a public table, for SQL over releases."""
         assert table.public, "only public tables are read whole"
         wide = {c: written for c, kind in self.schema(table).items() if (written := write_exit_type(kind)) != kind}
         casts = ", ".join(f"CAST({quoted} AS {kind}) AS {quoted}" for c, kind in wide.items() if (quoted := sandbox.quote_identifier(c)))
@@ -249,18 +244,15 @@ class Engine(abc.ABC):
         return self._version
 
     def check(self, sql: str, lent: Mapping[str, sandbox.TypedColumns], apart: bool = False) -> str | None:
-        """Bind an exact query against an empty copy of the schema, before anything is paid.
+        """Bind an exact query against an empty copy of the schema, before payment; BindError if it fails whatever the data.
 
         Args:
             sql: the query.
-            lent: columns of the public relations that it reads.
-            apart: whether it reads lent relations alone, and is run by :meth:`apart`.
+            lent: columns of its public relations.
+            apart: whether it reads public relations alone, and is run by :meth:`apart`.
 
         Returns:
-            What is run in its place, where :meth:`translate` makes such a text.
-
-        Raises:
-            BindError: the engine would refuse it whatever the data are.
+            The text that runs instead, if :meth:`translate` returns one.
         """
         with self._replica_lock:
             self.replica.check(sql, lent)
@@ -279,7 +271,7 @@ class Engine(abc.ABC):
 
     @property
     def replica(self) -> sandbox.SchemaReplica:
-        """The empty copy of the schema, opened when it is first needed."""
+        """The empty copy of the schema, opened lazily."""
         if self._replica is None:
             tables = self.policy.tables.values()
             self._replica = sandbox.SchemaReplica.of(
@@ -288,15 +280,11 @@ class Engine(abc.ABC):
         return self._replica
 
     def check_lent(self, table: pa.Table) -> None:
-        """Check a public relation that will be lent, where it is known before anything is paid.
-
-        Raises:
-            BindError: the engine can't hold one of its values.
-        """
+        """Raise BindError if the engine can't represent a value of a public relation that is known before payment."""
         return
 
     def apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Run a query over lent relations alone, where no failure of it can touch the private data.
+        """Run a query over public relations alone, where its failure can't affect the private data.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
@@ -312,34 +300,26 @@ class Engine(abc.ABC):
         return outcome.table
 
     def translate(self, sql: str, lent: Mapping[str, pa.Table]) -> str | None:
-        """Return what is run in place of an exact query, in an engine's own language; None where it runs as it is.
+        """Return an exact query in the engine's own language; None if it runs unchanged.
 
         The second lock proves this text too.
         """
         return None
 
     def batches(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of an exact query in parts, of which there is at least one.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
+        """Yield the rows of an exact query in parts, at least one; raises as :meth:`execute`."""
         yield self.execute(sql, lent)
 
     def numbers(self, sql: str, lent: Mapping[str, pa.Table] | None = None) -> Iterator[pa.Table]:
-        """Yield one column of numbers as :meth:`batches` does; decimals may come in no more bits than they need.
-
-        Raises:
-            EngineError, KeyboardInterrupt: as for :meth:`execute`.
-        """
+        """Yield one numeric column as :meth:`batches` does; decimals may have no more bits than needed."""
         return self.batches(sql, lent)
 
     def _run_parts(self, parts: Generator[pa.Table], interrupt: Callable[[], object]) -> Iterator[pa.Table]:
-        """Yield the parts of a query, one query at a time, each part made in a thread that the stop button ends.
+        """Yield the parts of a query, one query at a time, each computed in a thread that the stop button ends.
 
         Args:
-            parts: a generator that takes back what it lent when it is closed; its errors die here.
-            interrupt: asks the engine to end what runs.
+            parts: a generator that releases its relations when closed; its errors are dropped.
+            interrupt: asks the engine to end the query.
 
         Raises:
             EngineError, KeyboardInterrupt: as for :meth:`execute`.
@@ -353,9 +333,9 @@ class Engine(abc.ABC):
     def _run_steps(
         self, parts: Generator[pa.Table], interrupt: Callable[[], object], whole: bool = False
     ) -> Generator[pa.Table, None, tuple[str, bool]]:
-        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the engine broke over it.
+        """Yield the parts of a query as :meth:`_run_parts`; return its end, and whether the instance is invalid.
 
-        ``whole`` says that there is one part, after which nothing has to be asked.
+        ``whole``: there is one part, after which the generator need not be asked.
         """
         stop = threading.Event()
         self._stops.add(stop)
@@ -375,7 +355,7 @@ class Engine(abc.ABC):
     def _step(
         self, work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event
     ) -> tuple[str, pa.Table | None, bool]:
-        """Return the end of a step, its rows, and whether the engine broke; its message dies with this frame."""
+        """Return the end of a step, its rows, and whether the instance is invalid; the error message is dropped."""
         outcome = sandbox.run_interruptibly(work, interrupt, stop, self._time_limit)
         broken = outcome.failure is not None and issubclass(outcome.failure, sandbox.FATAL_ERRORS)
         return outcome.state, outcome.table, broken
@@ -391,7 +371,7 @@ class Engine(abc.ABC):
             stop.set()
 
     def close(self) -> None:
-        """Close what this engine opened."""
+        """Close the engine's resources."""
         if self._replica is not None:
             self._replica.put_away()
             self._replica = None
@@ -413,11 +393,11 @@ def write_exit_type(kind: str) -> str:
 
 
 def raise_unless_done(state: str) -> None:
-    """Raise what the caller of a query learns of its end; nothing where it is done.
+    """Raise the error for a query's end; do nothing if it succeeded.
 
     Raises:
         KeyboardInterrupt: it was stopped.
-        EngineError: it failed, always in the same words. NoRoom: so too, for want of memory.
+        EngineError: it failed, always with the same message; NoRoom for lack of memory.
     """
     if state == "stopped":
         raise KeyboardInterrupt
@@ -428,7 +408,7 @@ def raise_unless_done(state: str) -> None:
 
 
 def find_states(paths: Iterable[str]) -> tuple[tuple[int, ...], ...] | None:
-    """Return what differs once a file is another one; None where there is none, or one is gone."""
+    """Return a value that changes if a file does; None if there is none, or one is missing."""
     with contextlib.suppress(OSError):
         found = [os.stat(path) for path in sorted(paths)]
         return tuple((f.st_dev, f.st_ino, f.st_size, f.st_mtime_ns) for f in found) or None
@@ -436,11 +416,7 @@ def find_states(paths: Iterable[str]) -> tuple[tuple[int, ...], ...] | None:
 
 
 def find_files(table: Table, base: Path) -> list[str]:
-    """Return the files of a source by their real names, sorted; a relative source starts from `base`.
-
-    Raises:
-        PolicyError: there is none.
-    """
+    """Return the sorted real paths of a source's files; a relative source starts from ``base``; PolicyError if there are none."""
     pattern = os.path.expanduser(table.source or "")
     if not os.path.isabs(pattern):
         pattern = str(base.resolve() / pattern)
@@ -461,8 +437,8 @@ def fingerprint_data(
 ) -> tuple[dict[str, str], str]:
     """Return a version of each table's data, and one of all data together.
 
-    A version that the policy declares stands for the content. Of a file's path only what it tells about rows counts
-    (``year=2024/``) in a table's version; the version of all data names whole paths.
+    A version that the policy declares replaces the content. A table's version includes only those parts of a file's
+    path that affect rows (``year=2024/``); the version of all data includes whole paths.
 
     Args:
         tables: the policy's tables.

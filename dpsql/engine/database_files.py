@@ -1,6 +1,6 @@
-"""The databases that a session is opened on: DuckDB files, attached read-only, and the reason why one can't be.
+"""The databases of sessions: DuckDB files, attached read-only, and the reasons why one can't be opened.
 
-The reasons come from the file's first bytes, from the operating system, and from locks: never from a row.
+The reasons come from the file's first bytes, from the operating system, and from locks, never from a row.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _HOLDER = re.compile(r"Conflicting lock is held in (.*?)\(PID (\d+)\)")
 
 
 def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
-    """Attach a database file, read-only, as the one that names without a catalog mean.
+    """Attach a database file, read-only, as the default catalog.
 
-    DuckDB lets several instances of one process read the same file, and each keeps its own settings and memory. Opened
-    by its path, a file would have one instance for the whole process, whose settings the first session has locked.
+    Several instances of one process may read a file, each with separate settings and memory. Opened by its path, a file
+    would have one instance for the whole process, whose settings the first session has locked.
 
     Raises:
         PolicyError: it is missing, no DuckDB file, of a newer version, or open elsewhere.
@@ -44,7 +44,7 @@ def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
             hint="give the path of a DuckDB file; without one, tables come from the policy's sources.",
         )
     reason = ""
-    # The second where the file is called like a database of DuckDB's own.
+    # The second is for a file with the name of one of DuckDB's own databases.
     for alias in ("", " AS dpsql_database"):
         try:
             con.execute(f"ATTACH {quote_literal(path)}{alias} (READ_ONLY, TYPE duckdb)")
@@ -55,26 +55,25 @@ def attach_database(con: duckdb.DuckDBPyConnection, path: str) -> None:
 
 
 def use_attached(con: duckdb.DuckDBPyConnection) -> None:
-    """Let names without a catalog mean the attached file's."""
+    """Make the attached file the default catalog."""
     rows = con.execute("SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL").fetchall()
     con.execute(f"USE {quote_identifier(rows[0][0])}")
 
 
 def list_databases(folder: Path) -> list[str]:
-    """List the DuckDB files of a folder by their names; no file is opened."""
+    """Return the sorted DuckDB files of a folder by name, without opening any."""
     with contextlib.suppress(OSError):
         return sorted(p.name for p in folder.iterdir() if p.suffix in (".duckdb", ".ddb") and p.is_file())
     return []
 
 
 def list_places(name: str, home: tuple[str, str], database: object) -> Iterator[tuple[str, str, str]]:
-    """Yield the catalogs, schemas and names that a table's name may mean, in the order in which they are tried.
+    """Yield the catalogs, schemas and names that a table's name may mean, in order of precedence.
 
     Args:
-        name: as the policy writes it; parts may stand in quotes.
-        home: the catalog and schema of names that have none.
-        database: what the session was opened on. Of a connection, what it USEs is asked for last: a result that was not
-            yet fetched from it is in the way.
+        name: as the policy writes it; parts may be quoted.
+        home: the default catalog and schema.
+        database: the session's database. A connection's current schema is queried last: a pending result would interfere.
     """
     parts = name.split(".")
     if _QUOTED.fullmatch(name):
@@ -93,7 +92,7 @@ def list_places(name: str, home: tuple[str, str], database: object) -> Iterator[
 def explain_missing_table(
     con: duckdb.DuckDBPyConnection, table: Table, name: str, base: Path, given: bool
 ) -> PolicyError:
-    """Make the error of a table that is not there: where no database was ``given``, it is asked for."""
+    """Return the error for a missing table, which asks for a database if none was ``given``."""
     query = "SELECT table_name, table_catalog || '.' || table_schema FROM information_schema.tables"
     rows = con.execute(query).fetchall()
     known = [row[0] for row in rows]
@@ -118,13 +117,13 @@ def explain_missing_table(
 
 
 def _explain(path: str, reason: str) -> PolicyError:
-    """Make the error of a file that can't be attached, from DuckDB's reason."""
+    """Return the error for a file that can't be attached, given DuckDB's reason."""
     why, hint = _find_reason(path, reason)
     return PolicyError(f"{os.path.basename(path)} can't be opened as a DuckDB database: {why}.", hint=hint)
 
 
 def _find_reason(path: str, reason: str) -> tuple[str, str]:
-    """Return why a file can't be attached, and what to do."""
+    """Return why a file can't be attached, and a hint."""
     holder = _HOLDER.search(reason)
     if holder is not None:
         program = os.path.basename(holder[1].strip()) or "a program"
@@ -163,7 +162,7 @@ def _suggest(other: str) -> str:
 
 
 def check_database(database: Any, policy: Policy) -> None:
-    """Refuse what is no database, in words that show nothing of what it holds."""
+    """Refuse an object that is no database, without showing its content."""
     if isinstance(database, str | Path | duckdb.DuckDBPyConnection | Mapping):
         return
     kind = type(database).__name__

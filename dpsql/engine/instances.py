@@ -1,10 +1,10 @@
-"""DuckDB's instances of this process: shared where nothing tells their users apart, and closed where they lie idle.
+"""DuckDB instances of this process: shared by equal users, and closed when idle.
 
-An instance takes some 4 MiB and eight threads of the operating system; a cursor of it takes 20 KiB. What a session
-makes for itself (temporary views and tables, relations that are lent) belongs to one cursor, and no other cursor sees it.
+An instance takes some 4 MiB and eight operating system threads; a cursor takes 20 KiB. A session's own objects
+(temporary views and tables, additional relations) belong to one cursor, and no other cursor sees them.
 
-An error that invalidates an instance ends the queries of all its users. Each of them then leaves it and joins the next one,
-and asks once more, so that one user's query makes no other's fail.
+An error that invalidates an instance ends the queries of all its users. Each of them then joins the next one and
+retries, so that one user's query makes no other's fail.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import duckdb
 from dpsql.interrupts import POLL_SECONDS, check_stop
 
 MAX_IDLE = 8
-"""Instances of one kind that stay open for sessions which do not use them at the moment."""
+"""The most idle instances of one kind that stay open."""
 
 
 class SharedInstance:
-    """An instance with several users; :func:`join_instance` gives it.
+    """An instance with several users, from :func:`join_instance`.
 
     Args:
-        key: what its users have in common.
-        connections: connections to it, of which the first stays here. The others are handed out before any new cursor is
-            made: they may have settings of their own, from before the configuration was locked.
+        key: the users' common properties.
+        connections: connections to it, of which the first stays here. The others are handed out before any new cursor:
+            they may have settings from before the configuration was locked.
         after: called once it is closed.
         numbers: connections for a :class:`~dpsql.engine.number_cursor.NumberCursor` each; there are no others.
     """
@@ -50,21 +50,17 @@ class SharedInstance:
         self._after = after
 
     def open_cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a cursor that nobody else has."""
+        """Return a cursor for exclusive use."""
         with _REGISTRY.lock:
             return self._ready.pop() if self._ready else self._base.cursor()
 
     def take_number_cursor(self) -> duckdb.DuckDBPyConnection | None:
-        """Return a cursor for columns of numbers that nobody else has; None where there is none left."""
+        """Return a cursor for numeric columns, for exclusive use; None if none is left."""
         with _REGISTRY.lock:
             return self._numbers.pop() if self._numbers else None
 
     def leave(self, broken: bool = False) -> None:
-        """Use it no longer; the last user closes it.
-
-        Args:
-            broken: whether an error invalidated it, so that whoever joins next gets a new one.
-        """
+        """Stop using it; the last user closes it. If ``broken``, an error invalidated it, and the next user gets a new one."""
         with _REGISTRY.lock:
             self.users -= 1
             if (broken or not self.users) and _REGISTRY.opened.get(self.key) is self:
@@ -89,11 +85,11 @@ Opened = (
     tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None]]
     | tuple[Sequence[duckdb.DuckDBPyConnection], Callable[[], None], Sequence[duckdb.DuckDBPyConnection]]
 )
-"""Connections to a new instance, what is called once it is closed, and connections for columns of numbers."""
+"""Connections to a new instance, the function to call once it is closed, and connections for numeric columns."""
 
 
 def join_instance(key: Hashable, make: Callable[[], Opened]) -> SharedInstance:
-    """Return the instance that the users of a key share; the first of them makes it."""
+    """Return the shared instance of a key, which its first user makes."""
     with _REGISTRY.lock:
         found = _REGISTRY.opened.get(key)
         if found is None:
@@ -103,20 +99,18 @@ def join_instance(key: Hashable, make: Callable[[], Opened]) -> SharedInstance:
 
 
 def count_instances() -> int:
-    """Return how many shared instances are open."""
+    """Return the number of open shared instances."""
     return len(_REGISTRY.opened)
 
 
 MAX_AT_ONCE = 16
-"""Queries of one session that run at once; more wait."""
+"""The most queries of one session that run at once; others wait."""
 
 
 class Cursors:
     """The cursors of one session: its own, and others for threads that ask while that is in use.
 
-    Args:
-        own: the first.
-        open_another: gives a cursor that sees the same, or None where there can be none; None where there never is.
+    ``open_another`` returns an equivalent cursor, or None if there can be none; it is None if there never is.
     """
 
     def __init__(
@@ -132,10 +126,9 @@ class Cursors:
 
     @contextlib.contextmanager
     def borrow(self, own_is_free: Any) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend the session's own cursor if it is free, else another one, or else the own as soon as it is free.
+        """Yield the session's own cursor if it is free, else another one, or else wait for its own.
 
-        Args:
-            own_is_free: who holds this lock has the session's own cursor.
+        ``own_is_free`` is the lock of the session's own cursor.
         """
         other = None
         if not own_is_free.acquire(blocking=False):
@@ -169,7 +162,7 @@ class Cursors:
             con.close()
 
     def close(self) -> None:
-        """Close all but the session's own; those in use are closed once they are given back."""
+        """Close all but the session's own; those in use are closed when returned."""
         with self._lock:
             self._closed = True
             for con in self._free:
@@ -179,15 +172,15 @@ class Cursors:
 
 
 class Idle(Protocol):
-    """A holder of an instance of its own, which can be opened again at any time."""
+    """A holder of an unshared instance, which can be reopened at any time."""
 
     def close_idle(self) -> bool:
-        """Close the instance unless it is in use at the moment, and return whether it is closed."""
+        """Close the instance unless it is in use, and return whether it is closed."""
         ...
 
 
 class RecentlyUsed:
-    """Holders of open instances, of which the one that was unused for longest is asked first to close."""
+    """Holders of open instances; the least recently used one is asked first to close."""
 
     def __init__(self, most: int = MAX_IDLE) -> None:
         self._most = most
@@ -195,7 +188,7 @@ class RecentlyUsed:
         self._holders: OrderedDict[int, weakref.ref[Idle]] = OrderedDict()
 
     def note(self, holder: Idle) -> None:
-        """Note that a holder uses its instance now, and let others close theirs where there are too many."""
+        """Record that a holder uses its instance now, and close others' if there are too many."""
         with self._lock:
             self._holders[id(holder)] = weakref.ref(holder)
             self._holders.move_to_end(id(holder))
@@ -207,13 +200,13 @@ class RecentlyUsed:
                     self._holders.pop(place, None)
 
     def forget(self, holder: Idle) -> None:
-        """Forget a holder, which closed its instance."""
+        """Remove a holder that closed its instance."""
         with self._lock:
             self._holders.pop(id(holder), None)
 
 
 def _forget_instances() -> None:
-    """Leave the instances open in a forked process, where threads are gone and closing one would wait for them."""
+    """Leave the instances open in a forked process, which has none of the threads that closing one would wait for."""
     global _REGISTRY
     _LEFT.append(_REGISTRY)
     _REGISTRY = _Registry()

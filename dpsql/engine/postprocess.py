@@ -1,4 +1,4 @@
-"""An embedded DuckDB that holds nothing private: releases, public tables, and the SQL that runs over them."""
+"""An embedded DuckDB without private data: releases, public tables, and the SQL over them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dpsql.errors import BindError, find_nearest
 from dpsql.policy.model import Policy, Table
 
 _LOST = re.compile("UUID|HUGEINT")
-"""Types that Arrow does not have; columns of them are cast back."""
+"""Types that Arrow lacks; columns of them are cast back."""
 _MAX_TABLES, _MAX_BYTES = 4, 1 << 26
-"""Public relations that are kept, and the bytes of one."""
+"""The most cached public relations, and bytes of one."""
 _MAX_ROWS_OF_ONE = 1000
-"""Relations of one row that are kept beside those."""
+"""The most cached relations of one row, in addition."""
 _MAX_REMEMBERED = 1000
 MAX_PUBLIC_SECONDS = 12
-"""Seconds that a query over what was released, and over public tables, may take."""
+"""The most seconds of a query over releases and public tables."""
 MAX_PUBLIC_MEMORY = 256 << 20
-"""Bytes that it may hold; what does not fit is written to the session's directory for such."""
+"""Its most bytes in memory; more are spilled to the session's spill directory."""
 MAX_PUBLIC_ANSWER = 256 << 20
-"""Bytes of its answer."""
+"""The most bytes of its answer."""
 _LOADING = "dpsql_loading"
 
 
@@ -50,15 +50,15 @@ class PublicTables(Protocol):
 class Finisher:
     """The database of public SQL: releases, public tables, and queries over them.
 
-    Statements are bound against empty relations before anything is paid; they are run over what was released.
-    They run in a database of the session's own, in memory, without access to files, network or settings. It is opened when it
-    is first needed, since that takes longer than most statements and many need none, and closed when others were used since.
-    They are bound in one that all sessions share, since no row is ever in it: each has temporary tables and views of its own.
+    Statements are bound against empty relations before payment, and run over released ones. They run in the session's
+    own in-memory database, without access to files, network or settings. It is opened lazily, since that takes longer
+    than most statements and many need none, and closed when least recently used. They are bound in one shared by all
+    sessions, since it never has a row: each has separate temporary tables and views.
 
     Args:
-        engine: gives the public tables.
+        engine: returns the public tables.
         policy: names them.
-        apart: let a process of its own run what may make long texts.
+        apart: whether queries that may make long texts run in a separate process.
     """
 
     def __init__(self, engine: PublicTables, policy: Policy, apart: bool = True) -> None:
@@ -70,7 +70,7 @@ class Finisher:
         self._loaded: set[str] = set()
         self._described: dict[str, list[tuple[str, str]]] = {}
         self._checked: dict[tuple[str, ...], bool] = {}
-        """Queries that were checked, and whether they may make long texts."""
+        """Checked queries, and whether they may make long texts."""
         self._spill: SpillDirectory | None = None
         self._kept: dict[str, pa.Table] = {}
         self._held: dict[str, pa.Table | TypedColumns] = {}
@@ -94,11 +94,7 @@ class Finisher:
     def describe(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
-        """Bind a query, and return names and SQL types of its columns.
-
-        Raises:
-            BindError: the query does not fit the relations.
-        """
+        """Bind a query, and return names and SQL types of its columns; BindError if it does not fit the relations."""
         key = repr((sql, sorted((name, tuple(columns)) for name, columns in relations.items())))
         with self._lock:
             if key in self._described:
@@ -114,7 +110,7 @@ class Finisher:
                 self._described[key] = [(name, kind) for name, kind in answer["columns"]]
                 return self._described[key]
             found, broken = self._describe(sql, relations, public)
-            if broken:  # perhaps by another session's query: on a new instance this one speaks for itself
+            if broken:  # perhaps by another session's query: retry on a new instance
                 found, broken = self._describe(sql, relations, public)
             if isinstance(found, str):
                 known = [column for columns in relations.values() for column, _ in columns]
@@ -129,11 +125,7 @@ class Finisher:
     def find_schema(
         self, sql: str, relations: Mapping[str, Sequence[tuple[str, str]]], public: Iterable[str] = ()
     ) -> pa.Schema:
-        """Bind a query, and return the Arrow schema that :meth:`finish` gives its answer.
-
-        Raises:
-            BindError: the query does not fit the relations.
-        """
+        """Bind a query, and return the Arrow schema of :meth:`finish`'s answer; BindError if it does not fit the relations."""
         columns = self.describe(sql, relations, public)
         with self._lock, self._binding.cursor() as con:
             types = con.sql(write_empty_query(columns)).to_arrow_reader(1).schema.types
@@ -144,7 +136,7 @@ class Finisher:
     def _describe(
         self, sql: str, relations: Mapping[str, TypedColumns], public: Iterable[str]
     ) -> tuple[list[tuple[str, str]] | str, bool]:
-        """Return names and types of a query's columns, or DuckDB's message; and whether the instance broke over it."""
+        """Return names and types of a query's columns, or DuckDB's message; and whether the instance is invalid."""
         try:
             con = self._binding
             for name in public:
@@ -161,7 +153,7 @@ class Finisher:
             return str(error), False
 
     def _columns(self, name: str) -> TypedColumns:
-        """Return names and SQL types of a public table, or of what is held under that name."""
+        """Return names and SQL types of a public table, or of a kept relation."""
         held = self._held.get(name)
         if held is None:
             return list(self._engine.schema(self._tables[name]).items())
@@ -172,27 +164,24 @@ class Finisher:
             return [(row[0], row[1]) for row in con.execute(f"DESCRIBE FROM {_LOADING}").fetchall()]
 
     def hold(self, name: str, relation: pa.Table | TypedColumns) -> None:
-        """Make a relation known by a name, as public tables are; columns alone are one without rows."""
+        """Add a relation under a name, like a public table; columns alone are one without rows."""
         with self._lock:
             self._held.setdefault(name, relation)
 
     def finish(
         self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = (), most: int | None = None
     ) -> pa.Table:  # fmt: skip
-        """Run a query over released relations and public tables; where there are more than ``most`` rows, only begin it.
+        """Run a query over released relations and public tables; stop after ``most`` rows, if given, plus one.
 
         Raises:
-            BindError: it failed on them, or reached a limit; the message may be shown, for nothing here is private.
+            BindError: it failed on them, or reached a limit; the message may be shown, as nothing here is private.
         """
         return self._run("running", sql, relations, public, most)
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        """Run a query over public tables whose answer never changes, and keep its rows for the session.
+        """Run a query over public tables whose answer never changes, and cache its rows for the session.
 
-        They are kept where they are few, and have the same types from either connection.
-
-        Raises:
-            BindError: as for :meth:`finish`.
+        They are cached if they are few, and have equal types from either connection. Raises as :meth:`finish`.
         """
         table = self.finish(sql, {}, public)
         plain = all(_is_plain(field.type) for field in table.schema)
@@ -205,11 +194,7 @@ class Finisher:
         return table
 
     def lend(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
-        """Run a query as :meth:`finish`, with columns that another DuckDB reads back as the same types.
-
-        Raises:
-            BindError: as for :meth:`finish`.
-        """
+        """Run a query as :meth:`finish`, with columns that another DuckDB reads back with unchanged types."""
         return self._run("lending", sql, relations, public)
 
     def _run(
@@ -247,7 +232,7 @@ class Finisher:
         return outcome.table
 
     def _copy(self, name: str) -> pa.Table | None:
-        """Return the rows of a public table, or of what is held under its name; None for columns without rows."""
+        """Return the rows of a public table, or of a kept relation; None for columns without rows."""
         held = self._held.get(name)
         if held is None:
             return self._engine.public(self._tables[name])
@@ -267,7 +252,7 @@ class Finisher:
         return grows
 
     def _reopen(self, failure: type[BaseException] | None) -> None:
-        """Give the next statement a new instance, after what invalidates the whole old one."""
+        """Open a new instance for the next statement after an error that invalidates the old one."""
         if failure is not None and issubclass(failure, sandbox.FATAL_ERRORS):
             self._close_connections()
             self._loaded.clear()
@@ -343,7 +328,7 @@ def _open_public(spill: str) -> duckdb.DuckDBPyConnection:
         "memory_limit": f"{MAX_PUBLIC_MEMORY >> 20}MiB",
     }  # fmt: skip
     con = duckdb.connect(":memory:", config=config)
-    # without ipywidgets DuckDB has no bar to switch off
+    # without ipywidgets DuckDB has no progress bar to disable
     sandbox.configure(con, {"enable_progress_bar": "false"})
     if not spill:
         con.execute("SET lock_configuration = true")
@@ -360,7 +345,7 @@ def _connect(spill: str) -> _Connections:
 
 def _is_plain(kind: pa.DataType) -> bool:
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
-    decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # without places it may be a HUGEINT
+    decimal = pa.types.is_decimal128(kind) and kind.scale > 0  # with scale 0 it may be a HUGEINT
     return bool(whole or decimal or kind in (pa.float64(), pa.date32()))
 
 
@@ -370,13 +355,13 @@ _MISSING = (
     (re.compile(r'(?i)referenced table "(.*?)" not found'), "there is no table {} above the private part"),
     (re.compile(r"(?i)(order) term out of range"), "ORDER BY counts the columns of the SELECT from 1"),
 )
-"""DuckDB's sentences about a name, and ours."""
+"""DuckDB's messages about a name, and ours."""
 
 
 def _fetch(
     con: duckdb.DuckDBPyConnection, sql: str, relations: Mapping[str, pa.Table], most: int | None
 ) -> pa.Table:
-    """Return a query's answer, which is read only as far as it may be large; of ``most`` rows, one more at most."""
+    """Return a query's answer, read up to the size limit and up to ``most`` rows, plus one."""
     query = sandbox.bind_query(con, sql, relations)
     with query.to_arrow_reader(_BATCH) as reader:
         batches, size, rows = [], 0, 0
@@ -459,7 +444,7 @@ _BATCH = 1 << 16
 
 
 def _make_limit_error(outcome: sandbox.Outcome) -> BindError | None:
-    """Return the error of a query that reached a limit; None where it failed otherwise."""
+    """Return the error of a query that reached a limit; None if it failed otherwise."""
     if outcome.failure is None:
         return None
     what = ""
@@ -476,11 +461,9 @@ _OWN_NAME = re.compile(r"^dpsql_|__(low|high)$")
 
 
 def _make_error(message: str, known: Sequence[str] = ()) -> BindError:
-    """Return DuckDB's sentence without its class and its excerpt of SQL, which the analyst did not write.
+    """Return DuckDB's message without its class and its excerpt of SQL, which the analyst did not write.
 
-    Args:
-        message: DuckDB's.
-        known: names of columns that there are, of which the nearest is proposed.
+    ``known`` are names of existing columns, of which the nearest is suggested.
     """
     text = re.sub(r"^[A-Z]\w*( \w+)? Error: ", "", message.split("\n")[0]).rstrip("!")
     for pattern, said in _MISSING:

@@ -1,7 +1,7 @@
-"""Casts that fail whatever is released: between types that have none, and of a constant that is no such value.
+"""Casts that fail whatever is released: between types without a cast, and of an invalid constant.
 
-DuckDB finds out only when a row arrives, which is after the payment. Its bound plan names the types of every cast, so that
-each pair of types is tried once, on a value of ours.
+DuckDB detects them only when a row arrives, after payment. Its bound plan shows the types of every cast, so that each
+pair of types is tried once, on a value of ours.
 """
 
 from __future__ import annotations
@@ -23,26 +23,22 @@ _VALUES = {
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "'2000-01-01 00:00:00'"),
     "TIMESTAMP WITH TIME ZONE": "'2000-01-01 00:00:00+00'", "TIME WITH TIME ZONE": "'00:00:00+00'",
 }  # fmt: skip
-"""A value of each type, which all casts that there are take in some form."""
+"""A value of each type, accepted in some form by all existing casts."""
 _NO_CAST = "Unimplemented type for cast"
 _SWALLOWS = ("CASE_EXPR", "OPERATOR_TRY")
-"""Kinds of nodes below which an expression need not be evaluated, or may fail unseen."""
+"""Kinds of nodes below which an expression may not be evaluated, or may fail silently."""
 MAX_TRIED = 1000
-"""Pairs of types that are remembered."""
+"""The most cached pairs of types."""
 
 
 class CastCheck:
-    """The casts of a connection's queries; the pairs of types that were tried are remembered."""
+    """Checks the casts of a connection's queries, and caches the pairs of types tried."""
 
     def __init__(self) -> None:
         self._tried: dict[str, str] = {}
 
     def check(self, con: duckdb.DuckDBPyConnection, sql: str) -> None:
-        """Refuse a query with a cast that always fails. What DuckDB can't describe is not refused here.
-
-        Raises:
-            BindError: there is one.
-        """
+        """Raise BindError for a query with a cast that always fails. Queries that DuckDB can't describe are not refused."""
         try:
             plan = json.loads(con.execute("SELECT json_serialize_plan(?)", [sql]).fetchall()[0][0])
         except (duckdb.Error, ValueError):
@@ -64,7 +60,7 @@ class CastCheck:
                     raise _refusal(f"{source} can't be cast to {target}.", target)
 
     def _fails(self, con: duckdb.DuckDBPyConnection, value: str, target: str) -> str:
-        """Return DuckDB's words where a cast fails; an empty text where it does not."""
+        """Return DuckDB's message if a cast fails; empty otherwise."""
         sql = f"SELECT CAST({value} AS {target})"
         if sql not in self._tried:
             if len(self._tried) >= MAX_TRIED:
@@ -75,7 +71,7 @@ class CastCheck:
             except duckdb.ConversionException as error:
                 message = str(error).split("\n")[0].removeprefix("Conversion Error: ")
             except duckdb.Error:
-                pass  # of the cast itself nothing is said
+                pass  # nothing follows about the cast itself
             self._tried[sql] = message
         return self._tried[sql]
 
@@ -89,7 +85,7 @@ def _refusal(what: str, target: str) -> BindError:
 
 
 def _list_casts(plan: Any) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
-    """Yield what is cast, to which type, and whether it surely is where there is a row; TRY_CAST is none of them."""
+    """Yield each cast's operand, type, and whether it is certainly evaluated if there is a row; TRY_CAST is excluded."""
     waiting = deque([(plan, True)])
     while waiting:
         node, sure = waiting.popleft()
@@ -108,7 +104,7 @@ def _list_casts(plan: Any) -> Iterator[tuple[Mapping[str, Any], Any, bool]]:
 
 
 def _write_type(kind: Any) -> str | None:
-    """Write a type of a plan in SQL; None for one that is not known here."""
+    """Return a plan's type in SQL; None if unknown here."""
     if not isinstance(kind, Mapping):
         return None
     name, info = kind.get("id"), kind.get("type_info") or {}
@@ -125,7 +121,7 @@ def _write_type(kind: Any) -> str | None:
 
 
 def _write_value(kind: Mapping[str, Any]) -> str | None:
-    """Write a value of a type, as a cast of ours; None for one that is not known here."""
+    """Return a value of a type, as a cast of ours; None if unknown here."""
     name, info = kind.get("id"), kind.get("type_info") or {}
     if name == "LIST":
         inner = _write_value(info.get("child_type") or {})

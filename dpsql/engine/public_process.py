@@ -1,10 +1,11 @@
-"""A process of its own for public SQL that may make long texts: its memory and its time end with it.
+"""A separate process for public SQL that may make long texts: its memory and its time end with it.
 
-DuckDB's memory limit does not bind the texts that one step of a query makes, and nothing stops it within a step, neither when
-it binds a query (constants are computed then) nor when it runs. A process can be stopped, and the system bounds its memory.
+DuckDB's memory limit does not apply to the texts that one step of a query makes, and nothing stops it within a step,
+neither during binding (which computes constants) nor during execution. A process can be stopped, and the system limits
+its memory.
 
-The process holds a :class:`~dpsql.engine.postprocess.Finisher` of its own, over copies of what the query reads. It lives from
-its first query until one of them fails, since starting it takes half a second.
+The process has a separate :class:`~dpsql.engine.postprocess.Finisher`, over copies of the query's relations. It runs
+from its first query until one fails, since starting it takes half a second.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from dpsql.interrupts import POLL_SECONDS, is_stop_requested
 from dpsql.policy.model import Budget, Policy, Table
 
 MAX_BINDING_SECONDS = 6
-"""Seconds that binding such a query may take."""
+"""The most seconds for binding such a query."""
 MAX_PROCESS_MEMORY = 640 << 20
-"""Bytes that the process may take beyond those with which it starts; its answers are smaller by far."""
+"""The most bytes that the process may allocate after its start, far more than its answers."""
 _TOO_LARGE = f"its texts need more memory than {MAX_PROCESS_MEMORY >> 20} MiB."
 _HINT = "ask for shorter texts."
 _STARTUP_SECONDS = 60
@@ -48,7 +49,7 @@ serve(Finisher)
 
 @dataclass(frozen=True)
 class Sent:
-    """A query for the process, and copies of what it reads: columns alone where it is only bound."""
+    """A query for the process, with copies of its relations, or their columns alone for binding."""
 
     which: str
     sql: str
@@ -58,16 +59,17 @@ class Sent:
 
 
 class PublicProcess:
-    """A process that binds and runs public SQL, started when it is first needed."""
+    """A process that binds and runs public SQL, started lazily."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, sent: Sent, seconds: float) -> tuple[dict[str, Any], pa.Table | None]:
-        """Return what a query gave: what is known of its columns, and its rows.
+        """Return a query's column information, and its rows.
 
         Raises:
-            BindError: it failed, or reached a limit. KeyboardInterrupt: it was stopped.
+            BindError: it failed, or reached a limit.
+            KeyboardInterrupt: it was stopped.
         """
         process = self._process or self._start()
         try:
@@ -107,7 +109,7 @@ class PublicProcess:
                 stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
             )  # fmt: skip
             self._read(1, time.monotonic() + _STARTUP_SECONDS)
-        except (EOFError, OSError, TypeError):  # TimeoutError is one of them
+        except (EOFError, OSError, TypeError):  # including TimeoutError
             self.close()
             raise BindError("above the private part: no process for long texts can be started.") from None
         except BaseException:
@@ -143,7 +145,7 @@ class PublicProcess:
 
 
 def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
-    with contextlib.suppress(OSError, ValueError):  # it ended: who reads its answer sees that
+    with contextlib.suppress(OSError, ValueError):  # it ended: reading its answer shows that
         assert process.stdin is not None
         process.stdin.write(struct.pack(">Q", len(data)) + data)
         process.stdin.flush()
@@ -153,7 +155,7 @@ def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def _bound_memory() -> None:
-    """Let the system refuse memory beyond the limit, and end the process where it does not."""
+    """Limit the process's memory, and end it if the system doesn't enforce the limit."""
     import resource
 
     scale = 1 if sys.platform == "darwin" else 1024
@@ -172,7 +174,7 @@ def _bound_memory() -> None:
 
 
 def serve(make: Callable[..., Any]) -> None:
-    """Answer queries until the pipe is closed; ``make`` makes a finisher."""
+    """Answer queries with a finisher from ``make``, until the pipe is closed."""
     source, sink = os.dup(0), os.dup(1)
     with contextlib.closing(make(Copies({}), Policy(Budget(Fraction(1))), apart=False)) as finisher:
         finisher.finish("SELECT 1", {})  # loads what every query needs
@@ -191,7 +193,7 @@ def serve(make: Callable[..., Any]) -> None:
 
 
 class Copies:
-    """The public tables that came with a query."""
+    """The public tables sent with a query."""
 
     def __init__(self, public: Mapping[str, tuple[Sequence[tuple[str, str]], pa.Table | None]]) -> None:
         self._public = public

@@ -1,16 +1,14 @@
-"""The SQL that may run over releases and public tables: listed functions, and nothing that tells of the machine.
+"""The SQL allowed over releases and public tables: listed functions, and nothing that reveals the machine.
 
-What is not known to be harmless is refused: the list of functions is closed, so that none can tell of the machine
-(settings, versions, catalogs, files), keep something from one statement for the next (sequences, variables, seeds),
-write a log, or wait. The clock and random numbers are in it: neither is a secret. Names are as DuckDB's own parser
-gives them, in lower case.
+The list of functions is closed, so that none can reveal the machine (settings, versions, catalogs, files), store
+anything for later statements (sequences, variables, seeds), write a log, or wait. The clock and random numbers are
+allowed, as neither is a secret. Names are those of DuckDB's own parser, in lower case.
 
-Memory limits bind lists and tables, but not texts: DuckDB makes the texts of a step at once, and of any length. So a query
-that may make long ones is told apart, and runs in a process of its own (:mod:`dpsql.engine.public_process`).
+Memory limits apply to lists and tables, but not to texts: DuckDB makes the texts of a step at once, of any length. So a
+query that may make long ones is detected, and runs in a separate process (:mod:`dpsql.engine.public_process`).
 
-The check reads the text that goes to the engine, as DuckDB's own parser understands it, so it needs to know nothing of
-how the text was made. Functions, relations and every kind of node must be on a list; what a later version's parser
-knows more is refused here.
+The check reads the engine's text in DuckDB's own parse, so it is independent of how the text was made. Functions,
+relations and every kind of node must be on a list; additions of a later version's parser are refused.
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ _FUNCTIONS = (
     "row_number"
 )
 PUBLIC_FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""Every function that may be called."""
+"""Every allowed function."""
 
 _CONCATENATIONS = frozenset(("||", "concat", "concat_ws", "strftime"))
 _JOINED_ROWS = frozenset(("string_agg", "listagg", "group_concat"))
@@ -109,7 +107,7 @@ _NESTING = (
     "list_zip array_zip list_append list_prepend array_append array_prepend array_push_back array_push_front"
 )
 _NESTED = frozenset(_NESTING.split())
-"""Functions whose values double their quotes when they become texts, and do so again when they are nested."""
+"""Functions whose nested values double their quotes each time they become texts."""
 _GROWING = (
     "aggregate array_aggr array_aggregate array_reduce array_to_json array_to_string "
     "array_to_string_comma_default bar base64 bin bitstring bitstring_agg format from_json from_json_strict hex "
@@ -119,13 +117,13 @@ _GROWING = (
     "row_to_json rpad to_base to_base64 to_binary to_hex to_json translate url_encode"
 )
 GROWING_FUNCTIONS = frozenset(_GROWING.split())
-"""Functions whose texts may be much longer than what they are made of."""
+"""Functions whose texts may be much longer than their arguments."""
 MAX_DOUBLINGS = 6
 MAX_LITERAL_GROWTH = 1 << 15
-"""Characters of a query's literals, after these doublings: two thousand rows of them are made at once."""
+"""The most characters of a query's literals, after these doublings: two thousand rows of them are made at once."""
 
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
-"""Every function that may stand in FROM."""
+"""Every function allowed in FROM."""
 
 SESSION_NAMES = frozenset(
     {
@@ -133,7 +131,7 @@ SESSION_NAMES = frozenset(
         "user", "current_query", "current_setting", "current_connection_id",
     }
 )  # fmt: skip
-"""Names without parentheses that DuckDB takes for a call, where no column has that name."""
+"""Names without parentheses that DuckDB reads as calls, unless a column has that name."""
 
 
 _EXPRESSIONS = {
@@ -160,7 +158,7 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
         columns: names of their columns.
 
     Raises:
-        BindError: it reads or calls something else, or DuckDB can't say what it does.
+        BindError: it reads or calls something else, or DuckDB can't parse it.
     """
     tree = json.loads(sandbox.parse_to_json(sql))
     if tree.get("error", True) or len(tree["statements"]) != 1:
@@ -179,10 +177,10 @@ def check_public(sql: str, relations: Iterable[str], columns: Iterable[str]) -> 
 
 
 def _may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a query may make texts that are much longer than all that it reads and quotes.
+    """Return whether a query may make texts that are much longer than its inputs and literals.
 
-    A concatenation adds a literal, or doubles what it reads; so do casts of nested values. Rows that were joined to one text
-    are as long as memory allows, and recursion repeats what is in it.
+    A concatenation adds a literal, or doubles its input; so do casts of nested values. Aggregation of rows into one
+    text is limited only by memory, and recursion repeats its content.
     """
     calls = [node for node in nodes if node.get("class") in ("FUNCTION", "WINDOW")]
     names = [str(node["function_name"]).lower() for node in calls]
@@ -204,14 +202,14 @@ def _may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _count_variable(call: Mapping[str, Any]) -> int:
-    """Return how many arguments of a call are no literals. Versions of DuckDB write arguments in two ways."""
+    """Return the number of non-literal arguments of a call, which versions of DuckDB write in two ways."""
     given = call.get("children")
     items = [item["expression"] for item in call["arguments"]] if given is None else given
     return sum(item.get("class") != "CONSTANT" for item in items)
 
 
 def _quoted_text(node: Mapping[str, Any]) -> str:
-    """Return the text of a literal; an empty one for any other node."""
+    """Return the text of a literal; empty for any other node."""
     if node.get("class") != "CONSTANT":
         return ""
     text = (node.get("literal") or {}).get("text") or (node.get("value") or {}).get("value")
@@ -239,7 +237,7 @@ def _walk(tree: Any) -> Iterator[Mapping[str, Any]]:
         node = waiting.pop()
         if isinstance(node, dict):
             yield node
-            # A constant's value is data: whatever it looks like, nothing in it is a node.
+            # A constant's value is data: nothing in it is a node, whatever it looks like.
             constant = node.get("class") == "CONSTANT"
             waiting.extend(value for key, value in node.items() if not constant or key != "value")
         elif isinstance(node, list):
@@ -263,7 +261,7 @@ def _check_expression(node: Mapping[str, Any], written: set[str]) -> None:
 def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
     kind = node["type"]
     if not isinstance(kind, str) or kind.endswith("_TYPE_INFO") or "id" in node:
-        return  # a type of a cast
+        return  # the type of a cast
     if kind not in _RELATIONS and kind not in _MODIFIERS:
         what = _REFUSED_RELATIONS.get(kind, kind.lower().replace("_", " "))
         hint = "SHOW TABLES lists the tables, %dpsql columns their columns."
@@ -280,7 +278,7 @@ def _check_relation(node: Mapping[str, Any], named: set[str]) -> None:
 
 
 def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names that WITH gives."""
+    """Yield the names defined by WITH."""
     for node in nodes:
         if isinstance(node.get("map"), list):
             yield from (str(item["key"]) for item in node["map"] if isinstance(item, dict) and "key" in item)
@@ -289,7 +287,7 @@ def _list_with_names(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _list_aliases(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names that the query gives to columns, wherever."""
+    """Yield all column names that the query defines."""
     for node in nodes:
         if isinstance(node.get("alias"), str):
             yield node["alias"]

@@ -1,17 +1,15 @@
-"""Queries that the stop button always ends, and databases that hold nothing private.
+"""Queries that the stop button always ends, and databases without private data: a sandbox, a parser, an empty schema.
 
-These are a sandbox, a parser, and an empty copy of the schema.
+The query of a subsample block is the analyst's, and may invalidate DuckDB's whole instance. On the private connection
+every later block and statement would observe that, so one unit's row would affect all of them. In a sandbox the next
+block gets a new instance. It has one thread: with more, the order of rows (and of additions of doubles) depends on the
+partition of work, which rows of other blocks may determine.
 
-The query of a subsample block is the analyst's, and may make DuckDB give up its whole instance. On the private
-connection every later block and statement would see that, so one unit's row would speak for all of them. In a sandbox
-the next block finds a new instance. It has one thread: with more, the order of rows (and of additions of doubles)
-depends on how work is cut, which rows of other blocks may decide.
+Exact queries are bound against an empty copy of the schema, since planning them on the data would read these: DuckDB's
+planner uses the least and the greatest value of a column, and may fail on them.
 
-Exact queries are bound against an empty copy of the schema, since planning them on the data would read these:
-DuckDB's planner looks at the least and the greatest value of a column, and may fail over them.
-
-A query runs in a thread of its own, while the caller waits and, once stopped, asks until it has ended: DuckDB drops an
-interrupt that arrives between two of its steps, and its Python client reports one in different ways.
+A query runs in its own thread, while the caller waits and, once stopped, repeats the interrupt until it has ended:
+DuckDB drops an interrupt that arrives between two of its steps, and its Python client reports one in different ways.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ FATAL_ERRORS = (duckdb.FatalException, duckdb.InternalException)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a query: a table, a stop, or a failure with its class and DuckDB's own words."""
+    """The end of a query: a table, a stop, or a failure with its class and DuckDB's message."""
 
     table: pa.Table | None = None
     stopped: bool = False
@@ -47,7 +45,7 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """The end in a word: ``done``, ``stopped``, ``full`` (for want of memory) or ``failed``."""
+        """The end in a word: ``done``, ``stopped``, ``full`` (out of memory) or ``failed``."""
         if self.stopped or self.failure is None:
             return "stopped" if self.stopped else "done"
         return "full" if issubclass(self.failure, duckdb.OutOfMemoryException) else "failed"
@@ -66,11 +64,7 @@ def fetch_memory_limit(con: duckdb.DuckDBPyConnection) -> int:
 
 
 def refuse_settings(con: duckdb.DuckDBPyConnection, wanted: Mapping[str, str]) -> None:
-    """Refuse a connection some of whose settings are others.
-
-    Raises:
-        PolicyError: they are.
-    """
+    """Raise PolicyError if some settings of a connection differ from the wanted ones."""
     for setting, value in wanted.items():
         row = con.execute(f"SELECT current_setting('{setting}')::VARCHAR").fetchone()
         if row is not None and row[0] != value:
@@ -81,14 +75,14 @@ def refuse_settings(con: duckdb.DuckDBPyConnection, wanted: Mapping[str, str]) -
 
 
 def configure(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
-    """Make settings; one that this version of DuckDB does not know is left out."""
+    """Apply settings, except those unknown to this version of DuckDB."""
     for setting, value in settings.items():
         with contextlib.suppress(duckdb.Error):
             con.execute(f"SET {setting} = {value}")
 
 
 def configure_all(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
-    """Make settings of an instance, which its later cursors inherit; what only a connection can have is left out."""
+    """Apply settings of an instance, which its later cursors inherit, except those of single connections."""
     for setting, value in settings.items():
         with contextlib.suppress(duckdb.Error):
             con.execute(f"SET GLOBAL {setting} = {value}")
@@ -98,7 +92,7 @@ def configure_all(con: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -
 def bind_query(
     con: duckdb.DuckDBPyConnection, sql: str, lent: Mapping[str, pa.Table]
 ) -> duckdb.DuckDBPyRelation:
-    """Bind a query, with relations lent to it under their names."""
+    """Bind a query, with additional relations by name."""
     for name, rows in lent.items():
         con.register(name, rows)
     return con.sql(sql)
@@ -113,11 +107,11 @@ def run_query(
     The end of a query over private data may quote values, so it stays inside the engine.
 
     Args:
-        con: where it runs.
+        con: the connection.
         sql: the query.
-        lent: relations that it reads besides the connection's.
-        stop: the wish of another thread to end it; the stop button is seen here.
-        limit: seconds after which it fails, like any other.
+        lent: additional relations.
+        stop: set by another thread to end it; the stop button is also checked here.
+        limit: seconds after which it fails, like any other failure.
     """
     return run_interruptibly(lambda: bind_query(con, sql, lent).to_arrow_table(), con.interrupt, stop, limit)
 
@@ -126,9 +120,9 @@ def run_interruptibly(
     work: Callable[[], pa.Table | None], interrupt: Callable[[], object], stop: threading.Event,
     limit: float | None = None,
 ) -> Outcome:  # fmt: skip
-    """Do work that gives a table in a thread of its own, as :func:`run_query`; `interrupt` asks it to end.
+    """Run work that returns a table in its own thread, as :func:`run_query`; ``interrupt`` asks it to end.
 
-    Where there is no other thread it is done here, where nothing ends it: so what has a limit fails.
+    If no thread can be made it runs here, where nothing ends it, so work with a limit fails.
     """
     box: list[Outcome] = []
     done = WorkEnd()
@@ -159,7 +153,7 @@ def run_interruptibly(
             if stopped:
                 return Outcome(stopped=True)
             return Outcome(failure=TimeoutError) if late else box[0]
-        except BaseException as error:  # wherever in here a handler's finds us, the query is ours to end
+        except BaseException as error:  # a handler's exception may arrive anywhere here; end the query
             lacking = worker is None and is_lack_of_threads(error)
             alone, stopped = alone or lacking, stopped or not lacking
 
@@ -184,19 +178,19 @@ SETTINGS = {
     "error_on_division_by_zero": "false",
     "ieee_floating_point_ops": "true",
     "preserve_insertion_order": "false",
-    # Bits of a table with a place for each key between the least and the greatest, which one unit may have: some 10 MiB.
+    # Bits of a table with one place per key in a range, as large as one unit may make it: some 10 MiB.
     "perfect_ht_threshold": "17",
-    "streaming_buffer_size": "'16MB'",  # a column that is counted in Python comes twice as fast
+    "streaming_buffer_size": "'16MB'",  # a column counted in Python is fetched twice as fast
 }
-"""Settings that plans rely on where a version of DuckDB knows them; others are left out there."""
+"""Settings that plans rely on, as far as the version of DuckDB has them."""
 _PARSERS: list[duckdb.DuckDBPyConnection] = []
-"""Those that nobody uses now. They belong to no thread: a forked process would close what a thread had, and crash."""
+"""Idle parsers. They belong to no thread: a forked process would close a thread's, and crash."""
 
 
 def parse_to_json(sql: str) -> str:
-    """Return DuckDB's own tree of a text as JSON; an object with `error` where it can't be parsed.
+    """Return DuckDB's own tree of a text as JSON; an object with `error` if it can't be parsed.
 
-    The parser's database is empty, so no name of the owner's can change what is read.
+    The parser's database is empty, so no name of the owner's can affect parsing.
     """
     try:
         con = _PARSERS.pop()
@@ -208,17 +202,17 @@ def parse_to_json(sql: str) -> str:
 
 
 def lock_down(con: duckdb.DuckDBPyConnection) -> None:
-    """Take away a connection's access to files and the network, and the way to get it back."""
+    """Remove a connection's access to files and the network, irrevocably."""
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
 
 
 class Sandbox:
-    """An empty instance for queries over lent relations alone, opened when it is first needed.
+    """An empty instance for queries over public relations alone, opened lazily.
 
     Args:
-        spill: the directory for what does not fit memory.
-        resources: DuckDB's options that limit memory and threads.
+        spill: the directory for spilled data.
+        resources: DuckDB's options for memory and threads.
     """
 
     def __init__(self, spill: str, resources: Mapping[str, str]) -> None:
@@ -229,7 +223,7 @@ class Sandbox:
     def run(
         self, sql: str, lent: Mapping[str, pa.Table], stop: threading.Event, limit: float | None
     ) -> Outcome:
-        """Run one query, as :func:`run_query`; after a failure the next starts anew."""
+        """Run one query, as :func:`run_query`; after a failure the next has a new instance."""
         with self._lock:
             _SANDBOXES.note(self)
             return self._run(sql, lent, stop, limit)
@@ -279,7 +273,7 @@ TypedColumns = Sequence[tuple[str, str]]
 
 
 def quote_identifier(name: str) -> str:
-    """Write any name as SQL does.
+    """Quote a name for SQL.
 
     >>> quote_identifier('a "b" c')
     '"a ""b"" c"'
@@ -288,15 +282,15 @@ def quote_identifier(name: str) -> str:
 
 
 def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str], attached: object) -> None:
-    """Let DuckDB's functions come before macros, which others may make in an attached database at any time.
+    """Give DuckDB's functions precedence over macros, which others may create in an attached database at any time.
 
-    The names of macros are asked for once. A file is open for reading alone, and gets no more of them. Only where an attached
-    connection itself must be used, since it alone sees the tables (registered frames, temporary tables), it is left as it is,
-    and a new macro by the name of a function would be called: whoever can make one there can read the rows anyway.
+    The names of macros are read once. A file is open read-only, and gets no more of them. Only an attached connection
+    that must be used itself, since it alone sees the tables (registered frames, temporary tables), is unchanged. A new
+    macro with the name of a function would then be called: its creator can read the rows anyway.
 
     Args:
         con: a cursor of ours, or the attached connection.
-        home: the catalog and schema of names that have none; what an owner's view names is still found there.
+        home: the default catalog and schema, where an owner's view still finds its names.
         attached: the owner's connection.
     """
     if con is attached:
@@ -306,7 +300,7 @@ def prefer_own_functions(con: duckdb.DuckDBPyConnection, home: tuple[str, str], 
 
 
 def quote_literal(text: str) -> str:
-    """Write a text as a literal of SQL.
+    """Quote a text as an SQL literal.
 
     >>> quote_literal("it's")
     "'it''s'"
@@ -315,25 +309,23 @@ def quote_literal(text: str) -> str:
 
 
 def write_empty_query(columns: Iterable[tuple[str, str]]) -> str:
-    """Write a query of no rows with these columns."""
+    """Return a query of no rows with these columns."""
     typed = ((name, "INTEGER" if kind.strip('"') == "NULL" else kind) for name, kind in columns)
     items = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in typed)
     return f"SELECT {items} WHERE FALSE"
 
 
 _MAX_SPARE = 4
-"""Copies that are kept for later sessions."""
+"""The most copies kept for later sessions."""
 _SPARE: dict[tuple[object, ...], SchemaReplica] = {}
 _LEFT: list[dict[tuple[object, ...], SchemaReplica]] = []
 
 
 class SchemaReplica:
-    """A database with the same names and types as the private one, and no rows.
+    """A database with the private one's names and types, and no rows.
 
-    Copies of the same tables share one instance; what is lent to one of them is seen by no other.
-
-    Args:
-        tables: catalog, schema and name of each table, with its columns.
+    Copies of equal tables share one instance, but not their additional relations. ``tables`` are catalog, schema and
+    name of each table, with its columns.
     """
 
     def __init__(self, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> None:
@@ -342,15 +334,15 @@ class SchemaReplica:
         self._closed = False
         self._con = self._open()
         self._fit: set[tuple[object, ...]] = set()
-        """Queries that were bound before, with what was lent; no table of the copy ever changes."""
+        """Queries that were bound before, with their additional relations; the copy's tables never change."""
         self._lent: dict[str, str] = {}
-        """The empty views that stand for what was lent last, by its names."""
+        """The empty views for the last additional relations, by name."""
 
     @classmethod
     def of(cls, tables: Iterable[tuple[tuple[str, str, str], TypedColumns]]) -> SchemaReplica:
-        """Return a copy that an earlier session put away, or a new one.
+        """Return an earlier session's copy, or a new one.
 
-        A copy tells nothing of that session, since no row was ever in it.
+        A copy reveals nothing about that session, since it never had a row.
         """
         wanted = tuple((place, tuple(columns)) for place, columns in tables)
         return _SPARE.pop(wanted, None) or cls(wanted)
@@ -373,7 +365,7 @@ class SchemaReplica:
                 con.execute(f"ATTACH ':memory:' AS {quote_identifier(catalog)}")
                 attached.add(catalog)
             if catalog == "temp":
-                continue  # that of each cursor is its own
+                continue  # each cursor has a separate one
             if schema != "main":
                 con.execute(f"CREATE SCHEMA IF NOT EXISTS {home}")
             self._create(con, "TABLE", home, name, columns)
@@ -388,16 +380,12 @@ class SchemaReplica:
         con.execute(f"CREATE {kind} IF NOT EXISTS {home}.{quote_identifier(name)} ({listed})")
 
     def check(self, sql: str, lent: Mapping[str, TypedColumns]) -> None:
-        """Bind a query, with public relations lent to it under their names.
-
-        Raises:
-            BindError: it would fail whatever the data are.
-        """
+        """Bind a query, with additional public relations by name; BindError if it would fail whatever the data."""
         key = (sql, *sorted((name, *map(tuple, columns)) for name, columns in lent.items()))
         if key in self._fit:
             return
         message, broken = self._prepare(sql, lent)
-        if broken:  # perhaps by another session's query: on a new instance this one speaks for itself
+        if broken:  # perhaps by another session's query: retry on a new instance
             message, broken = self._prepare(sql, lent)
         if message:
             raise BindError("the engine can't run this.", hint=message)
@@ -406,7 +394,7 @@ class SchemaReplica:
         self._fit.add(key)
 
     def _prepare(self, sql: str, lent: Mapping[str, TypedColumns]) -> tuple[str, bool]:
-        """Return why a query can't be bound, in DuckDB's words, and whether the instance broke over it."""
+        """Return why a query can't be bound, in DuckDB's words, and whether the instance is invalid."""
         try:
             self._lend(lent)
             self._con.execute(f"PREPARE dpsql_check AS {sql}")
@@ -430,12 +418,12 @@ class SchemaReplica:
             return '{"error": true}'
 
     def shape(self, sql: str, lent: Mapping[str, TypedColumns]) -> pa.Schema:
-        """Return the Arrow types of a query's columns, as DuckDB gives them."""
+        """Return the Arrow types of a query's columns in DuckDB."""
         self._lend(lent)
         return self._con.sql(f"SELECT * FROM ({sql}) AS dpsql_shape LIMIT 0").to_arrow_table().schema
 
     def describe(self, table: pa.Table) -> list[tuple[str, str]]:
-        """Return names and SQL types of an Arrow table's columns, as DuckDB reads them."""
+        """Return names and SQL types of an Arrow table's columns in DuckDB."""
         with self._con.cursor() as con:
             con.register("dpsql_described", table.slice(0, 0))
             return [(row[0], row[1]) for row in con.execute("DESCRIBE FROM dpsql_described").fetchall()]
@@ -449,7 +437,7 @@ class SchemaReplica:
                 self._lent[name] = empty
 
     def put_away(self) -> None:
-        """Keep this copy for a session on the same tables; making one takes longer than most statements."""
+        """Keep this copy for a session on equal tables; making one takes longer than most statements."""
         try:
             for name in self._lent:
                 self._con.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
@@ -472,7 +460,7 @@ class SchemaReplica:
 
 
 def _forget_replicas() -> None:
-    """Leave the copies open in a forked process, where threads are gone and closing one would wait for them."""
+    """Leave the copies open in a forked process, which has none of the threads that closing one would wait for."""
     _LEFT.append(dict(_SPARE))
     _SPARE.clear()
 

@@ -1,12 +1,12 @@
-"""Private directories for rows that do not fit memory, which nobody else may enter.
+"""Private directories for rows that do not fit memory, inaccessible to other users.
 
-DuckDB makes its spill files with mode 0644, in a directory with mode 0755 that it leaves behind when the process
-is killed. So each engine gets a directory of its own with mode 0700, which is removed when the engine is closed.
+DuckDB makes its spill files with mode 0644, in a directory with mode 0755 that remains when the process is killed. So
+each engine gets a directory with mode 0700, which is removed when the engine is closed.
 
-What a killed process left behind is removed by the next engine that spills below the same place. Beside each
-directory lies a file that its process holds locked: the operating system lets go of the lock when the process
-ends, however it ends, and process numbers that come round mean nothing to it. The file is made and locked before
-the directory, and is removed after it, so that there is never a directory without its lock.
+A killed process's directory is removed by the next engine that spills to the same place. Each directory has a file
+locked by its process: the operating system releases the lock however the process ends, and reused process numbers don't
+matter. The file is made and locked before the directory, and is removed after it, so that no directory is ever without
+its lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpsql.ledger.state_files import OWNER_ONLY, make_private_directory, make_st
 
 try:
     import fcntl
-except ImportError:  # Windows, where a file that is open can't be removed: that is lock enough
+except ImportError:  # Windows, where an open file can't be removed, which is lock enough
     fcntl = None  # type: ignore[assignment]
 
 SPILL_PREFIX = "dpsql-spill-"
@@ -34,13 +34,10 @@ _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class SpillDirectory:
-    """A directory for the spilled files of one engine, private to this user and removed when its last user closes it.
+    """A directory for one engine's spilled files, private to this user and removed when its last user closes it.
 
-    Args:
-        parent: the directory that it is made in; None for the state directory, or else the one for temporary files.
-
-    Raises:
-        OSError: it can't be made.
+    ``parent`` is its parent directory; None for the state directory, or else the one for temporary files. OSError if it
+    can't be made.
     """
 
     def __init__(self, parent: str | Path | None = None) -> None:
@@ -49,28 +46,24 @@ class SpillDirectory:
         self._finalizer = weakref.finalize(self, _remove, self.path, _HELD[self.path], os.getpid())
 
     def subdirectory(self, name: str) -> str:
-        """Make a directory within, with mode 0700, and return its path; each instance of DuckDB needs its own."""
+        """Make a directory within, with mode 0700, and return its path; each instance of DuckDB needs a separate one."""
         inner = self.path / name
         make_private_directory(inner)
         return str(inner)
 
     def keep_for(self, user: object) -> None:
-        """Keep the directory until this user closes it too: an instance may outlive the engine that opened it."""
+        """Keep the directory until this user also closes it: an instance may outlive the engine that opened it."""
         self._users.add(user)
 
     def close(self, user: object = None) -> None:
-        """Remove the directory and its content, unless somebody else uses it; closing twice is harmless."""
+        """Remove the directory and its content, unless it has other users; idempotent."""
         self._users.discard(user)
         if not self._users:
             self._finalizer()
 
 
 def make_spill_directory(place: str | None) -> SpillDirectory:
-    """Make a spill directory in a place, by default in the state directory.
-
-    Raises:
-        PolicyError: there can be none.
-    """
+    """Make a spill directory, by default in the state directory; PolicyError if impossible."""
     with contextlib.suppress(OSError):
         return SpillDirectory(place)
     raise PolicyError(
@@ -102,7 +95,7 @@ def _make(parent: Path) -> Path:
         lock = _lock_path(path)
         descriptor = os.open(lock, _FLAGS | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
         if _take_lock(descriptor) is False or not _is_same(descriptor, lock):
-            os.close(descriptor)  # another process sweeps the file between the two steps
+            os.close(descriptor)  # another process removed the file between the two steps
             continue
         try:
             path.mkdir(mode=0o700)
@@ -115,7 +108,7 @@ def _make(parent: Path) -> Path:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the directories of processes that are gone; what can't be removed is left for later."""
+    """Remove the directories of processes that have ended, as far as possible."""
     with contextlib.suppress(OSError):
         for lock in list(parent.glob(f"{SPILL_PREFIX}*{_LOCK}")):
             path = lock.with_name(lock.name.removesuffix(_LOCK))
@@ -140,7 +133,7 @@ def _sweep_one(path: Path, lock: Path) -> None:
 
 
 def _take_lock(descriptor: int) -> bool | None:
-    """Take the lock; False where another process has it, None where there are no locks."""
+    """Take the lock; False if another process has it, None if there are no locks."""
     if fcntl is None:
         return None
     try:
@@ -178,7 +171,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _forget_directories() -> None:
-    """Let go of the locks in a forked process, else they would outlive the process that owns them."""
+    """Release the locks in a forked process, which would otherwise outlive the process that owns them."""
     for descriptor in _HELD.values():
         with contextlib.suppress(OSError):
             os.close(descriptor)

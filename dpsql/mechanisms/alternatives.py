@@ -1,13 +1,13 @@
-"""Three ways to release one answer, and the error to expect of each: inverse sensitivity, PTR, noise for the whole range.
+"""Three ways to release one answer, with their expected errors: inverse sensitivity, PTR, noise for the whole range.
 
-Everything here is arithmetic on public numbers, for EXPLAIN: no data are read, nothing is released, and no guarantee rests on
-it. What the data would decide is assumed instead, and said: that values are spread evenly between the declared bounds, and,
-where the analyst gives no public number of rows, a few numbers of them. With n such rows one rank is R / n, for bounds R apart:
+This is arithmetic on public numbers for EXPLAIN: no data are read, nothing is released, no guarantee depends on it. It
+assumes, and says, that values are spread evenly between the declared bounds; if the analyst gives no public number of
+rows, it assumes several. With n such rows one rank is R / n, for bounds R apart:
 
     inverse sensitivity   k rows move a range or a trimmed mean by k R / (2 n), and each of them lowers an answer's weight by
-                          exp(-rate), so lengths beyond ln(1 / beta) / rate have the chance beta
-    PTR                   IQR: a factor of base ** noise of R / 2, where the noisy count finds a base for so many rows;
-                          quantiles: exact where enough rows share the value, else NULL; needs a delta
+                          exp(-rate), so lengths above ln(1 / beta) / rate have probability beta
+    PTR                   IQR: a factor of base ** noise of R / 2, if the noisy count finds a base for this many rows;
+                          quantiles: exact if enough rows share the value, else NULL; needs a delta
     noise                 one row may move any of them by R, whatever n: Laplace noise of scale R / epsilon
 """
 
@@ -27,20 +27,20 @@ from dpsql.mechanisms.quantiles import Quantiles
 from dpsql.mechanisms.selection.exponential import MostFrequent
 
 ASSUMED_ROWS = (1_000, 10_000, 100_000)
-"""Numbers of rows for which errors are told where no public number is given."""
+"""Numbers of rows assumed if no public number is given."""
 _PASSES = 0.99
 _PTR_SHARE = Fraction(19, 40)
-"""The share of its epsilon that PTR's IQR has for its test, and as much for its noise; a twentieth counts the rows."""
+"""The share of epsilon of the test in PTR's IQR, and of its noise; a twentieth counts the rows."""
 
 
 @dataclass(frozen=True)
 class AlternativeErrors:
-    """The expected errors of one answer for some numbers of rows, each way in the answer's own units (None: no answer)."""
+    """The expected errors of one answer for several numbers of rows, each way in the answer's own units (None: no answer)."""
 
     name: str
     inverse: tuple[float, ...]
     tested: tuple[float | None, ...] | None
-    """The errors under PTR; None where public numbers do not tell."""
+    """The errors under PTR; None if public numbers do not determine them."""
     global_noise: float
     width: float
     """The distance between the bounds."""
@@ -49,13 +49,13 @@ class AlternativeErrors:
 def compare_ways(
     part: Part, delta: Fraction, rows: Sequence[int], confidence: float
 ) -> Iterator[AlternativeErrors]:
-    """Yield the expected errors of the answers of one part, for values that are spread evenly between the bounds.
+    """Yield the expected errors of a part's answers, for values spread evenly between the bounds.
 
     Args:
-        part: of a block of stable answers.
-        delta: what PTR would get.
+        part: a part of a block of stable answers.
+        delta: PTR's delta.
         rows: numbers of rows.
-        confidence: the probability with which errors stay below.
+        confidence: the probability of smaller errors.
     """
     log = -math.log(1 - confidence)
     if isinstance(part, InverseSensitivity):
@@ -84,14 +84,14 @@ def compare_ways(
 
 
 def _count_edits(epsilon: Fraction, delta: Fraction, rows: int) -> int:
-    """Return how many edits away from another answer PTR's test passes in 99 of 100 runs."""
+    """Return the distance to another answer at which PTR's test passes in 99 of 100 runs."""
     return (make_stability_test("AUTO", epsilon, delta).needed(_PASSES) + 1) * rows
 
 
 def _test_spread(
     part: InverseSensitivity, delta: Fraction, rows: Sequence[int], confidence: float
 ) -> tuple[float | None, ...]:
-    """Return the errors of PTR's IQR, half of the range for such values; None where its test is unlikely to pass."""
+    """Return the errors of PTR's IQR, half of the range for such values; None if its test is unlikely to pass."""
     half = part.epsilon * _PTR_SHARE
     edits = _count_edits(half / part.groups, delta / part.groups, part.rows)
     noise = LaplaceNoise(half, ptr_statistics.iqr_sensitivity(), part.groups)
@@ -110,13 +110,13 @@ def _test_spread(
 def describe_ways(
     part: Part, delta: Fraction, rows: Sequence[int], given: bool, confidence: float
 ) -> Iterator[str]:
-    """Yield a sentence for each answer that compares the three ways, and says what is assumed.
+    """Yield a sentence per answer that compares the three ways, with the assumptions.
 
     Args:
-        part: of a block of stable answers.
-        delta: what PTR would get.
+        part: a part of a block of stable answers.
+        delta: PTR's delta.
         rows: numbers of rows.
-        given: whether the analyst gave their number.
+        given: whether the analyst gave the number.
         confidence: of the errors.
     """
     if isinstance(part, MostFrequent):

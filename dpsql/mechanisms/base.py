@@ -1,12 +1,12 @@
-"""The contract between a mechanism and the rest of the package: what it reads, claims, releases and reports.
+"""The contract between a mechanism and the rest of the package: its exact queries, claims, release and report.
 
-An :class:`Operator` is a frozen value inside a plan. It names the exact queries that it needs, knows its cost before any
-data are touched, and turns exact relations into a :class:`Release`. It holds no connection and no data.
+An :class:`Operator` is a frozen value inside a plan, without connection or data. It names its exact queries, knows its
+cost before data are touched, and turns exact relations into a :class:`Release`.
 
 For each exact text an operator claims, in the numbers that calibrate its noise, how far one privacy unit can move the
-result. The second lock (:mod:`dpsql.sql.lock.check`) derives the same numbers from the text and compares: a text may do
-less than its claim allows, never more. A claim is made from the noise, never from the text, so what the lock compares
-with is what is charged. An operator without claims may read nothing.
+result. The second lock (:mod:`dpsql.sql.lock.check`) derives these numbers from the text: a text may do less than its
+claim allows, never more. Claims are made from the noise, never from the text, so the lock compares with the actual
+charge. An operator without claims may read nothing.
 """
 
 from __future__ import annotations
@@ -39,27 +39,23 @@ Booleans = NDArray[np.bool_]
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 SALT = "$salt"
-"""The parameter of a plan's SQL that stands for a fresh secret integer: a release fills it in."""
+"""The parameter of a plan's SQL that a release replaces by a fresh secret integer."""
 
 SHARED_PREFIX = "dpsql_shared_"
-"""Begins the names of exact queries that texts refer to: what these hold, the salt too, is not seen in the texts."""
+"""Prefix of the names of exact queries that texts refer to; the texts show neither their content nor their salt."""
 Columns = Sequence[tuple[str, str]]
 """Names and SQL types of a relation's columns, in order."""
 
 
 class OutOfMemory(EngineError):
-    """The engine lacks the memory for a query, which looks like all of its failures but to who can ask for less."""
+    """The engine lacks the memory for a query; only callers that can ask for less distinguish it from other failures."""
 
 
 class Read(Protocol):
-    """A function that runs one exact query. Only operators hold its result, and only while they release."""
+    """A function that runs one exact query. Only operators have its result, and only during a release."""
 
     def __call__(self, sql: str, lent: Mapping[str, pa.Table] | None = None, /) -> pa.Table:
-        """Run the query and return its rows.
-
-        Args:
-            sql: the query.
-            lent: relations that the query reads by these names, besides those of its plan.
+        """Return the query's rows; ``lent`` are further relations it reads by name.
 
         Raises:
             EngineError: the query failed; the reason is withheld.
@@ -68,9 +64,9 @@ class Read(Protocol):
 
 
 NormalForm = Callable[[str, Mapping[str, pa.Table]], str]
-"""Turns a text, with the relations lent to it, into its checked normal form."""
+"""Returns a text's checked normal form, given its additional relations."""
 Prove = Callable[[str, str, Mapping[str, pa.Table], Mapping[str, int]], None]
-"""Proves what an engine of another language runs; given are the normal form, the same with values, what is lent, values."""
+"""Proves the text run by a non-SQL-compatible engine, given normal form, normal form with values, relations, and values."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +74,25 @@ class Reader:
     """A :class:`Read` over an engine.
 
     Args:
-        execute: runs a query with the relations lent to it.
-        lent: what all queries of the plan may read.
-        room: rows of eight bytes that may be held here; 0 where the data are elsewhere, so nothing of their size may come.
-        stream: runs a query and gives its rows in parts.
-        scratch: runs a query over lent relations only, away from the private data.
-        exact: turns a text, with the relations lent to it, into its checked normal form.
+        execute: runs a query with additional relations.
+        lent: relations available to all queries of the plan.
+        room: the number of eight-byte rows that may be kept here; 0 if the data are remote, so that nothing of their
+            size is fetched.
+        stream: runs a query and yields its rows in parts.
+        scratch: runs a query over additional relations only, away from the private data.
+        exact: returns a text's checked normal form.
         values: integers for the parameters of texts.
-        prove: proves what the engine runs in a text's place.
-        hold: proves an operator that another chooses while it releases, and returns ``exact`` and ``prove`` for it alone.
-        little: tells whether a text in normal form, with the relations lent to it, reads few rows.
-        rows: tells about how many rows the tables have that a text in normal form reads.
-        memory: gives a place to keep what was found out of the data that a text reads, for as long as they stay the same;
-            None where they may change unseen.
-        unit_memory: gives the same for a text that reads nothing but the units' columns; ``memory`` where there is none.
-        snapshot: gives a context in which this thread's texts see one state of the tables that a text reads, and a place for what
-            is found out of that state; None where there is no such context.
-        threads: how many the engine works with.
-        numbers: like ``stream``, for a query of one column of numbers, whose decimals may come in 32 or 64 bits.
+        prove: proves the translation that the engine runs instead of a text.
+        hold: proves an operator that another selects during release, and returns ``exact`` and ``prove`` for it alone.
+        little: returns whether a text in normal form reads few rows.
+        rows: returns the approximate number of rows of the tables that a text in normal form reads.
+        memory: returns a cache of facts about the data a text reads, valid while the data stay unchanged; None if they
+            may change unnoticed.
+        unit_memory: such a cache for a text that reads only the units' columns; defaults to ``memory``.
+        snapshot: returns a context in which this thread's texts see one state of the tables a text reads, and a cache
+            for that state; None if there is none.
+        threads: the engine's number of threads.
+        numbers: like ``stream``, for a query of one numeric column, whose decimals may have 32 or 64 bits.
     """
 
     execute: Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -119,7 +116,7 @@ class Reader:
 
     @classmethod
     def over(cls, read: Read) -> Reader:
-        """Return ``read`` itself if it is a reader, else a reader that calls it."""
+        """Return ``read`` if it is a reader, else a reader that calls it."""
         if isinstance(read, cls):
             return read
         return cls(lambda sql, lent: read(sql, lent) if lent else read(sql))
@@ -129,11 +126,11 @@ class Reader:
         return self.execute(self._text(sql, given), given)
 
     def read_apart(self, sql: str, lent: Mapping[str, pa.Table]) -> pa.Table:
-        """Run a query over lent relations only, away from the private data where there is such a place."""
+        """Run a query over additional relations only, away from the private data if the engine has such a place."""
         return self.scratch(sql, {**self.lent, **lent}) if self.scratch is not None else self(sql, lent)
 
     def stream_parts(self, sql: str) -> Iterator[pa.Table]:
-        """Yield the rows in parts of a quarter of a million or so, at least one, each held only while it is looked at."""
+        """Yield the rows in parts of about 250,000, at least one; a part is valid until the next."""
         if self.stream is None:
             return iter((self(sql),))
         return self.stream(self._text(sql, self.lent), self.lent)
@@ -145,19 +142,14 @@ class Reader:
         return self.numbers(self._text(sql, self.lent), self.lent)
 
     def remember(self, sql: str, units: bool = False) -> MutableMapping[str, object] | None:
-        """Return the place to keep what was found out of the data that a text reads, where there is one.
-
-        Args:
-            sql: the text.
-            units: whether it reads nothing but the units' columns.
-        """
+        """Return the cache of facts about the data a text reads, if any; ``units``: it reads only the units' columns."""
         memory = self.unit_memory if units and self.unit_memory is not None else self.memory
         if memory is None:
             return None
         return memory(sql if self.exact is None else self.exact(sql, self.lent))
 
     def estimate_rows(self, sql: str) -> int:
-        """Return about how many rows the tables have that a text reads; 0 where nothing is known, or rows stay elsewhere."""
+        """Return the approximate number of rows of the tables a text reads; 0 if unknown or remote."""
         if self.rows is None or not self.room:
             return 0
         return self.rows(sql if self.exact is None else self.exact(sql, self.lent))
@@ -174,7 +166,7 @@ _TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([a-z]+)\b""")
 
 
 def fill_parameters(sql: str, values: Mapping[str, int]) -> str:
-    """Return ``sql`` with the integers of ``values`` for its parameters; quoted text stays as it is.
+    """Return ``sql`` with the integers ``values`` for its parameters; quoted text is unchanged.
 
     >>> fill_parameters("SELECT hash($salt) AS a, '$salt' AS b", {"salt": 7})
     "SELECT hash(7) AS a, '$salt' AS b"
@@ -183,13 +175,13 @@ def fill_parameters(sql: str, values: Mapping[str, int]) -> str:
 
 
 def bind_parameters(read: Read, values: Mapping[str, int]) -> Reader:
-    """Return a reader that fills these integers into the parameters of texts."""
+    """Return a reader that replaces the parameters of texts by these integers."""
     reader = Reader.over(read)
     return replace(reader, values={**reader.values, **values})
 
 
 def hold_to(read: Read, operator: Operator) -> Reader:
-    """Return a reader of what one operator claims, for a choice that another makes while it releases.
+    """Return a reader limited to an operator's claims, for an operator that another selects during release.
 
     Raises:
         Unproved: one of its texts may do more than it charges for; nothing of it was read.
@@ -202,15 +194,15 @@ def hold_to(read: Read, operator: Operator) -> Reader:
 
 
 def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
-    """Return a reader that fills one fresh secret integer of 63 bits into every :data:`SALT`.
+    """Return a reader that replaces every :data:`SALT` by one fresh secret integer of 63 bits.
 
-    A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a salt that nobody
-    knows and that changes with every release. All texts of one release get the same number, so that two mentions of a
-    hash agree; a reader that has a salt keeps it. Where no text can have a place for one, no entropy is used.
+    A plan is a fixed text, but rows, groups and blocks are chosen by a hash of the privacy unit and of a secret salt
+    that changes with every release. All texts of a release get the same salt, so that equal hashes agree; a reader that
+    has a salt keeps it. If no text can contain a salt, no entropy is used.
 
     Mix the salt in *before* hashing: ``hash(xor(hash(unit), salt))``. DuckDB combines the hashes of several arguments
-    by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` gives the same blocks under every salt, with
-    other numbers (m a power of two), and several rounds of it give one and the same partition.
+    by a multiplication and an exclusive or, so ``hash(unit, salt) % m`` (m a power of two) gives the same blocks,
+    renumbered, under every salt, and several rounds would give one and the same partition.
     """
     reader, name = Reader.over(read), SALT.removeprefix("$")
     if name in reader.values or not any(SALT in text or SHARED_PREFIX in text for text in texts):
@@ -223,9 +215,9 @@ def add_salt(read: Read, texts: Iterable[str], entropy: Entropy) -> Reader:
 
 @dataclass(frozen=True)
 class SumsClaim:
-    """The claim that a text gives one row per group of ``keys``, and that ``columns`` move as their noise is made for.
+    """The claim that a text returns one row per group of ``keys``, and that ``columns`` move within their noise's sensitivity.
 
-    ``selected``: a mechanism of its own chooses which groups are kept; otherwise the groups must be public.
+    ``selected``: a separate mechanism selects the groups; otherwise the groups must be public.
     """
 
     keys: tuple[str, ...]
@@ -241,11 +233,11 @@ class ScoresClaim:
         column: the column of the scores.
         most: the sensitivity that is charged.
         rows: the most rows of one unit that move a score.
-        clipped: whether some statistics hold values to a limit.
-        own: the column of each candidate's own sensitivity, where they differ.
-        moves: how far one row lowers and raises each statistic, where scores are no plain sums.
-        apart: pairs of statistics that have no row in common.
-        monotone: whether a row moves all scores the same way.
+        clipped: whether some statistics clamp values.
+        own: the column of each candidate's own sensitivity, if they differ.
+        moves: the greatest decrease and increase of each statistic by one row, if scores are no plain sums.
+        apart: pairs of statistics without common rows.
+        monotone: whether a row moves all scores in the same direction.
     """
 
     column: str
@@ -263,15 +255,15 @@ class RowsClaim:
     """The claim that a privacy unit has at most ``rows`` rows in each of at most ``groups`` groups.
 
     Args:
-        rows, groups: the most of one unit's rows in a group, and the most groups that it is in.
+        rows, groups: the most rows of a unit in a group, and the most groups of a unit.
         keys: the columns that name a group.
-        within: columns that are held to a distance from zero.
-        moves: sums, with the distance that one row moves each by.
-        each: a column of public candidates: a unit's rows may count for each of them.
-        scores: what is claimed of the candidates' scores.
-        in_all: True where ``rows`` are those of all groups together: then a unit may be in as many groups as it has rows.
-        any_function: True where the mechanism needs no sensitivity: what adds rows up may lack ``moves`` and ``scores``.
-        limit: the LIMIT that the text ends in, where the operator throws away what reached it.
+        within: columns clamped to a greatest absolute value.
+        moves: sums, with each one's sensitivity to one row.
+        each: a column of public candidates; a unit's rows may count for each of them.
+        scores: the claim about the candidates' scores.
+        in_all: whether ``rows`` covers all groups together; a unit may then be in as many groups as it has rows.
+        any_function: whether the mechanism needs no sensitivity; sums may then lack ``moves`` and ``scores``.
+        limit: the text's final LIMIT, if the operator discards results that reach it.
     """
 
     rows: int
@@ -288,9 +280,9 @@ class RowsClaim:
 
 @dataclass(frozen=True)
 class BlocksClaim:
-    """Any function, per block: each row is made of the rows with its number in ``column``, a unit is in ``most`` blocks.
+    """Any function, per block: each row is computed from the rows with its number in ``column``, a unit is in ``most`` blocks.
 
-    ``most`` is None where a text of its own counts the blocks of a unit (:class:`ParticipationClaim`).
+    ``most`` is None if a separate text counts the blocks of a unit (:class:`ParticipationClaim`).
     """
 
     column: str
@@ -299,7 +291,7 @@ class BlocksClaim:
 
 @dataclass(frozen=True)
 class ParticipationClaim:
-    """The greatest number of blocks that any privacy unit is in."""
+    """The greatest number of blocks of any privacy unit."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +301,7 @@ class PublicClaim:
 
 @dataclass(frozen=True)
 class RouteClaim:
-    """The claim that a text only decides between routes that release the same distribution (ranges, row counts, bins)."""
+    """The claim that a text only selects between routes that release the same distribution (ranges, row counts, bins)."""
 
 
 Claim = (
@@ -326,9 +318,9 @@ Claim = (
 
 @dataclass(frozen=True)
 class ClaimedText:
-    """A text, its claim, and the private relations that the operator itself lends to it.
+    """A text, its claim, and the private relations that the operator adds to it.
 
-    ``late``: it is proved when it is read, and not before the statement is paid, since it seldom is.
+    ``late``: it is proved when read instead of before payment, since it is rarely read.
     """
 
     text: str
@@ -342,15 +334,15 @@ class ClaimedText:
 
 @dataclass(frozen=True)
 class Release:
-    """A release: what leaves a mechanism, public from here on.
+    """A mechanism's release, public from here on.
 
     Args:
-        table: the released columns; the interval of column ``a`` stands in the double columns ``a__low`` and ``a__high``
-            (NULL where a value has none). Rows come in an order that does not depend on the data beyond what is released
-            (sorted by key, by candidate, or by rank of a private choice).
-        event: what was really used: the reserved event, or a cheaper one where hits were not found.
-        notes: sentences that are shown beside the answer.
-        noisy: the noisy integers behind the columns, where an operator can show them again at another confidence.
+        table: the released columns; the interval of column ``a`` is in the double columns ``a__low`` and ``a__high``
+            (NULL for a value without). The order of rows depends only on released values (sorted by key, by candidate,
+            or by rank of a private choice).
+        event: the event actually used: the reserved one, or a cheaper one if hits were not found.
+        notes: sentences shown with the answer.
+        noisy: the noisy integers behind the columns, if the operator can show them again at another confidence.
     """
 
     table: pa.Table
@@ -361,70 +353,70 @@ class Release:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """The error of an answer at a confidence: ``±error`` in units of the column, or in rows of rank."""
+    """The error of an answer at a confidence: ``±error``, in units of the column or in ranks."""
 
     name: str
     error: float
 
 
 class TextReader(ABC):
-    """The texts of something that reads exact relations, and the relations that it lends to them."""
+    """Has texts that read exact relations, and provides relations to them."""
 
     @property
     @abstractmethod
     def queries(self) -> tuple[str, ...]:
-        """The exact SQL of the plain way, for EXPLAIN."""
+        """The exact SQL of the plain route, for EXPLAIN."""
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """Every text that it may read: the queries, and those of quicker routes to the same numbers."""
+        """Every text it may read: the queries, and the texts of faster routes to the same numbers."""
         return self.queries
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Those of its texts that run away from the private data, over relations that it provides itself."""
+        """Its texts that run away from the private data, over relations it provides."""
         return ()
 
     @property
     def provides(self) -> Mapping[str, Columns]:
-        """Relations that it lends to its own texts."""
+        """Relations that it provides to its texts."""
         return {}
 
 
 class Operator(TextReader):
     """A mechanism applied to exact relations: printable, comparable, storable.
 
-    What an operator must say is abstract; every other member has the default that suits the simplest mechanism.
+    Required members are abstract; the others default to the simplest mechanism.
     """
 
     prepaid: ClassVar[bool] = False
-    """True where an earlier statement reserved the whole cost, so that this one pays nothing."""
+    """Whether an earlier statement reserved the whole cost."""
 
     confidence: float | None = None
-    """The level of the intervals that it shows; None where it shows none."""
+    """The level of its intervals; None if it has none."""
 
     @property
     @abstractmethod
     def event(self) -> Event:
-        """The charge that is reserved before the data are touched."""
+        """The event reserved before data are touched."""
 
     @property
     def local(self) -> tuple[str, ...]:
-        """Those of its texts that are read only where rows may come beside us; an engine elsewhere never runs them."""
+        """Its texts that are read only if rows may be fetched into this process; a remote engine never runs them."""
         return ()
 
     @property
     def threshold_name(self) -> str:
-        """The open threshold that it asks; empty where it asks none."""
+        """The open threshold that it asks; empty if none."""
         return ""
 
     @property
     def can_show_again(self) -> bool:
-        """True where :meth:`show_again` works: some intervals rest on more than what is kept."""
+        """Whether :meth:`show_again` works; some intervals need more than is stored."""
         return False
 
     def claims(self) -> Iterable[ClaimedText]:
-        """Yield every text that may be read, but for those that run apart, with its claim.
+        """Yield every text that may be read, except those run apart, with its claim.
 
         Raises:
             PrivacyError: nothing is known of the texts, so none may be read.
@@ -432,14 +424,16 @@ class Operator(TextReader):
         raise PrivacyError("nothing is known of what this statement would read.")
 
     def require_libraries(self) -> None:
-        """Import what a release needs besides this package: an ImportError comes before anything is paid."""
+        """Import what a release needs besides this package, so that an ImportError precedes payment."""
 
     @abstractmethod
     def release(self, read: Read, entropy: Entropy) -> Release:
-        """Read what is needed and add the noise. Failures that depend on the data are values, not exceptions."""
+        """Read the exact relations and add the noise. Failures that depend on the data are values, not exceptions."""
 
     def show_again(self, released: pa.Table, noisy: pa.Table | None) -> pa.Table:
-        """Return the released columns with intervals at this operator's confidence, or raise a ValueError: post-processing."""
+        """Return the released columns with intervals at this operator's confidence, by post-processing; ValueError if
+        impossible.
+        """
         raise ValueError("the intervals of this release can't be made again")
 
     def find_filled(self, release: Release, keys: tuple[str, ...], doubt: float) -> Booleans | None:
@@ -457,28 +451,28 @@ class Operator(TextReader):
         """Describe noise, scale and expected error for EXPLAIN, from public quantities only."""
 
     def expect_errors(self, factor: Fraction, confidence: float) -> Iterable[ExpectedError]:
-        """Yield the errors to expect at ``factor`` times its epsilon (delta stays), where public numbers tell them."""
+        """Yield the expected errors at ``factor`` times its epsilon (delta unchanged), if public numbers determine them."""
         return ()
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the expected absolute errors of released columns, in their own units, of a group of so many rows."""
+        """Return the expected absolute errors of released columns, in their own units, for a group of ``rows`` rows."""
         return {}
 
     def find_errors(self, release: Release) -> Mapping[str, float]:
-        """Return the same of what was released, which tells which caps and bounds were found."""
+        """Return the expected absolute errors of a release, under the caps and bounds it found."""
         return {} if self.assumes_rows else self.mean_errors(1)
 
     @property
     def assumes_rows(self) -> bool:
-        """Tell whether some of these hold for an assumed number of rows."""
+        """Whether some of its expected errors assume a number of rows."""
         return False
 
     @property
     def price_notes(self) -> tuple[str, ...]:
-        """The parts of its price that are for something beside the answers, in words."""
+        """The parts of its price that don't pay for answers, in words."""
         return ()
 
 
 def list_claims(operator: object) -> tuple[ClaimedText, ...]:
-    """Return every text that an operator may read, but for those that run apart, with its claim."""
+    """Return every text that an operator may read, except those run apart, with its claim."""
     return tuple(operator.claims() if isinstance(operator, Operator) else Operator.claims(operator))  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""Cells of grouping sets that add up: the least-squares table behind all that was released.
+"""Consistent cells of grouping sets: the least-squares table behind the released cells.
 
-Every cell is a sum over one and the same table of finest cells, so the released cells are noisy sums of an unknown
-table. The table that fits them best, each grouping set weighed by the inverse of its noise's public variance, has for
-its sums the best linear unbiased estimate of every cell: none is worse than the cell as it was released, and cells
-that say the same several times over are averaged (Hay, Rastogi, Miklau, Suciu 2010, for trees; here for any sets).
+Every cell is a sum over one table of finest cells, so the released cells are noisy sums of an unknown table. Its
+weighted least-squares fit, with weights inverse to each grouping set's public noise variance, yields the best linear
+unbiased estimate of every cell: none is worse than the released cell (Hay, Rastogi, Miklau, Suciu 2010, for trees; here
+for any sets).
 
 A key may have values that no group has: NULL, or what the policy does not declare. Their rows count in the totals. If the
 released cells show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no
@@ -50,7 +50,7 @@ _OTHER = _Other()
 
 @dataclass(frozen=True)
 class AddingColumn:
-    """A released column with cells that add up: ``steps`` to a unit, ``whole`` where it counts."""
+    """A released column with cells that add up: ``steps`` to a unit, ``whole`` if it counts."""
 
     name: str
     noise: Noise
@@ -60,9 +60,9 @@ class AddingColumn:
 
 @dataclass(frozen=True)
 class GroupingSet:
-    """One grouping set's release: its relation, for each key of the whole its column (None: summed over), its sums.
+    """One grouping set's release: its relation, its column for each key of the whole (None: summed over), its sums.
 
-    Where one relation holds several sets, ``place`` is the number of this one's rows in its first column.
+    If a relation has several sets, its first column numbers the rows of each, ``place`` for this one.
     """
 
     relation: str
@@ -71,7 +71,7 @@ class GroupingSet:
     place: int | None = None
 
     def rows_of(self, relations: Mapping[str, pa.Table]) -> pa.Table:
-        """Return its own rows."""
+        """Return the set's rows."""
         table = relations[self.relation]
         return table if self.place is None else table.filter(pc.equal(table.column(0), self.place))
 
@@ -118,7 +118,7 @@ class Consistent:
     open: tuple[bool, ...] = ()
 
     def applied(self, relations: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Return releases with cells that add up exactly; intervals are widened where they would leave a value out."""
+        """Return releases with cells that add up exactly; intervals are widened if they would exclude a value."""
         tables = [cells.rows_of(relations) for cells in self.sets]
         whole: dict[str, list[pa.Table]] = {}
         for cells, table in zip(self.sets, self._adjust(tables), strict=True):
@@ -210,11 +210,11 @@ class Consistent:
 
 
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
-    """Fit the table of ``size`` finest cells with sums nearest to the values, by weighted least squares.
+    """Fit the table of ``size`` finest cells whose sums are nearest to the values, by weighted least squares.
 
-    Of the tables that fit equally well (where no set has all the keys) it is the one that spreads evenly. Conjugate
-    gradients from zero need few rounds: there are at most as many different eigenvalues as sets of keys, where the cells
-    are a product.
+    Of several best fits (if no set has all the keys), return the one spread most evenly. Conjugate gradients from zero
+    need few rounds: at most one per distinct eigenvalue, and there are at most as many of these as sets of keys if the
+    cells are a product.
     """
     top = max(weights)
     weighed = [w / top for w in weights]
@@ -230,7 +230,7 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
     for _ in range(2):  # the second time for what rounding left
         rest = spread(v - s for v, s in zip(values, sum_places(table, places, values), strict=True))
         way, square = rest.copy(), float(rest @ rest)
-        # The goal of the first is the second's too: what is below it is rounding, and may lead to where no cell is weighed.
+        # Both rounds share the first one's goal: anything smaller is rounding, and may lead to cells without weight.
         if goal is None:
             goal = _GOOD**2 * max(square, 1e-300)
         for _ in range(_ROUNDS):
@@ -264,15 +264,15 @@ def hold_at_zero(table: Floats) -> Floats:
     falling = np.sort(table)[::-1]
     upto = np.cumsum(falling) - total
     above = np.nonzero(falling > upto / np.arange(1, len(table) + 1))[0]
-    kept = int(above[-1]) if len(above) else 0  # the greatest is kept, also where rounding hides it
+    kept = int(above[-1]) if len(above) else 0  # keep the greatest even if rounding hides it
     held: Floats = np.maximum(table - upto[kept] / (kept + 1), 0.0)
     return held
 
 
 def round_running(table: Floats) -> Integers:
-    """Round running totals, so that every run of cells is off by at most 1.
+    """Round running totals, so that every run of cells is off by at most 1 and nothing at least 0 becomes negative.
 
-    Cells stand in the order of their keys, so the cells of a ROLLUP are runs. Nothing at least 0 becomes negative.
+    Cells are in key order, so the cells of a ROLLUP are runs.
     """
     running = np.cumsum(table)
     if len(table) and np.abs(running).max() < 2**62:
@@ -294,7 +294,7 @@ def _sortable(value: object) -> tuple[int, object]:
 
 
 def _replace_column(table: pa.Table, column: AddingColumn, sums: Integers) -> pa.Table:
-    """Return the table with a column's new values, and intervals that hold them."""
+    """Return the table with a column's new values, and intervals that include them."""
     steps = column.steps
     shown = [int(v) for v in sums] if steps == 1 else [float(int(v) / steps) for v in sums]
     kind = table.schema.field(column.name).type

@@ -1,12 +1,12 @@
-"""Noisy numbers of what caps and bounds took away of a block's rows, beside its answers, for an analyst who may raise a cap.
+"""Noisy counts of the rows removed by caps and bounds, for an analyst who may raise a cap.
 
-Relation: ADD_REMOVE. What a cap removes in all has no bounded sensitivity: one unit may have any number of rows beyond it. So
-of each unit no more counts than the caps let it add to the answers: with caps of m rows in each of L groups, at most m L rows
-beyond the caps, L groups beyond them, and m L times the largest size of a value beyond the bounds. A unit that comes or goes
-moves each number by at most that (it counts once, whatever others have). Guarantee: that of the noises, which have the report's
-own share of epsilon in equal parts. The caller must ensure that the query holds each unit to these numbers.
+Relation: ADD_REMOVE. The total removed by a cap has no bounded sensitivity: one unit may have any number of rows above
+it. So a unit counts for at most what the caps allow it to add to the answers: with caps of m rows in each of L groups,
+at most m L rows and L groups above the caps, and m L times the largest size of a value outside the bounds. A unit that
+is added or removed moves each number by at most that, independently of other units. Guarantee: that of the noises,
+which share the report's epsilon equally. The caller must ensure that the query applies these limits to each unit.
 
-It says whether something is cut, and about how much; beyond twice the caps it says "at least". Nothing is released but notes.
+The report says whether something is cut, and about how much; above twice the caps it says "at least". Only notes are released.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dpsql.numerics.exact_numbers import read_integers
 from dpsql.privacy.events import Event, compose_events
 
 CUT_SHARE = Fraction(1, 10)
-"""The share of a block's budget that tells what is cut."""
+"""The report's share of a block's budget."""
 
 
 @dataclass(frozen=True)
 class ClippedValue:
-    """A value that aggregates hold to ``[low, high]`` grid steps: a column of the rows, what it is made of, steps to a unit."""
+    """A value that aggregates clamp to ``[low, high]`` grid steps: a column of the rows, its expression, steps to a unit."""
 
     y: str
     low: int
@@ -43,13 +43,13 @@ class ClippedValue:
 
 @dataclass(frozen=True)
 class CutNumber:
-    """One number of what was cut.
+    """One number of removed rows, groups or values.
 
     Args:
         column: of the query's only row, in grid steps.
-        what: what lies beyond which cap, for people.
-        counted: the most that counts of one unit, for people.
-        noise: made for that.
+        what: what exceeds which cap, for people.
+        counted: the limit on one unit, for people.
+        noise: calibrated to that limit.
         steps: grid steps to a unit.
     """
 
@@ -61,24 +61,24 @@ class CutNumber:
 
     @property
     def meaning(self) -> str:
-        """The words for how far an answer may be off by it, where it is not a number of rows or groups."""
+        """The wording of its effect on an answer, unless it counts rows or groups."""
         lacks = "; a sum lacks up to that, an average up to that over its rows"
         return lacks if self.what.endswith("added up") else ""
 
     def reach(self, confidence: float) -> float:
-        """Return how far the noise reaches, in units."""
+        """Return the half width of its interval, in units."""
         return self.noise.half_width(confidence) / float(self.steps)
 
 
 @dataclass(frozen=True)
 class CutReport(Part):
-    """Noisy numbers of what caps and bounds took away, as notes.
+    """Noisy numbers of the effect of caps and bounds, as notes.
 
     Args:
-        query: gives one row with a column for each number.
+        query: returns one row with a column per number.
         numbers: at least one.
-        level: confidence of what is told.
-        share: what it may lose, as people read it.
+        level: the confidence of the statements.
+        share: its loss, for people.
     """
 
     query: str
@@ -120,7 +120,7 @@ class CutReport(Part):
 
 
 def _write(number: float) -> str:
-    """Return three significant digits, rounded up; thousands are set apart."""
+    """Return three significant digits, rounded up, with thousands separators."""
     if number >= 1000:
         return f"{math.ceil(float(f'{number:.3g}')):,}".replace(",", " ")
     return f"{number:.3g}"

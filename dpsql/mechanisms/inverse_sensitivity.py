@@ -1,40 +1,41 @@
-"""The inverse sensitivity mechanism: spreads and trimmed means, by how many rows would have to change for another answer.
+"""The inverse sensitivity mechanism: spreads and trimmed means, by the number of rows to change for another answer.
 
-Let ``F`` be a statistic rounded to a public grid of answers, 0 to C. The score of the answer c is minus its *length*: the
-larger of the distances from the data to the nearest table with ``F >= c`` and to the nearest one with ``F <= c``. An answer
-is chosen with probability proportional to ``exp(-rate length)``, exactly.
+Let ``F`` be a statistic rounded to a public grid of answers, 0 to C. The score of the answer c is minus its *length*:
+the larger of the distances from the data to the nearest table with ``F >= c`` and to the nearest one with ``F <= c``.
+An answer is chosen with probability proportional to ``exp(-rate length)``, exactly.
 
-Relation: ADD_REMOVE; tables hold values of a public grid, ``low`` to ``high``. Sensitivity: a distance to a set of tables
-moves by at most 1 where one row comes or goes, by the triangle inequality, and so does the larger of two. A unit with at
-most ``rows`` rows in a group moves a length by at most ``rows``; so with ``rate = epsilon / (2 rows groups)`` the choice is
-the exponential mechanism: pure epsilon over the groups of a unit, and of bounded range. No delta, no test that fails. The
-caller must clamp values to the grid, leave missing ones out, and bound a unit's rows in each group, and its groups, by rules
-that look at that unit alone.
+Relation: ADD_REMOVE; tables contain values of a public grid, ``low`` to ``high``. Sensitivity: a distance to a set of
+tables moves by at most 1 if one row is added or removed, by the triangle inequality, and so does the larger of two. A
+unit with at most ``rows`` rows in a group moves a length by at most ``rows``; so with ``rate = epsilon / (2 rows
+groups)`` the choice is the exponential mechanism: pure epsilon over the groups of a unit, and of bounded range, without
+delta or test. The caller must clamp values to the grid, leave missing ones out, and bound a unit's rows in each group,
+and its groups, by rules that depend on that unit alone.
 
-Why not noise by the local sensitivity: how far one row moves the answer of these data is itself told by the scale of such
-noise, and one row may change it from 0 to the whole range. Here the data's own distances decide which answers are near,
-and no row moves these distances by more than 1.
+Noise scaled to the local sensitivity would not be private: its scale reveals how far one row moves the answer, which
+one row may change from 0 to the whole range. Here only distances enter, and a row moves these by at most 1.
 
-Lengths come from what k edits reach. Let M(k) and m(k) be the greatest and the least F of all tables at most k edits away:
-an answer above F has the least k with ``M(k) >= c`` as its length, one below the least k with ``m(k) <= c``. So the answers
-between M(k - 1) and M(k) form one run, and the work grows with k and the distinct values near the answer, not with the grid.
+Lengths follow from the answers k edits reach. Let M(k) and m(k) be the greatest and the least F of all tables at most k
+edits away: the length of an answer above F is the least k with ``M(k) >= c``, of one below the least k with ``m(k) <=
+c``. So the answers between M(k - 1) and M(k) form one run, and the work grows with k and the distinct values near the
+answer, not with the grid.
 
-*IQR.* ``x(u) - x(l)``, l = ceil(n/4), u = ceil(3n/4), 0 of fewer than two rows; x(i) is ``low`` for i < 1, ``high`` for i > n.
-Let ``net`` rows be won or lost in all, l' and u' be the ranks among the n + net that there are then, and U = u' - net. The
-tables k edits away reach outwards exactly the windows [x(l' - a), x(U + b)] with a + b = e = floor((k + net) / 2): so many rows
-are added beyond the ends, and e - net taken from between, if e is larger (:mod:`dpsql.mechanisms.ptr.iqr_scale`). They span
-``u' - l' - net + e`` ranks from l' - e or later. With net + 4 for net, l' grows by 1, u' by 3 and e by 2: the windows span as
-many ranks, and begin from one rank earlier to one rank later. So all but the four greatest net up to k may be left out. Inwards
-the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net from -k suffice, likewise.
+*IQR.* ``x(u) - x(l)``, l = ceil(n/4), u = ceil(3n/4), 0 of fewer than two rows; x(i) is ``low`` for i < 1, ``high`` for
+i > n. Let ``net`` be the net number of added rows, l' and u' the ranks among n + net rows, and U = u' - net. The tables
+k edits away reach outwards exactly the windows [x(l' - a), x(U + b)] with a + b = e = floor((k + net) / 2): e rows are
+added outside the ends, and e - net removed from between, if e is larger (:mod:`dpsql.mechanisms.ptr.iqr_scale`). They
+span ``u' - l' - net + e`` ranks from l' - e or later. With net + 4 for net, l' grows by 1, u' by 3 and e by 2: the
+windows span as many ranks, and begin from one rank earlier to one rank later. So only the four greatest net up to k
+matter. Inwards the windows are [x(l' + a), x(U - c)] with a + c = floor((k - net) / 2), and the four least net from -k
+suffice, likewise.
 
-*Trimmed mean.* Of n rows the g = floor(p n) least and as many greatest are left out. For given numbers a of added and r of
-removed rows every order statistic, and so the mean, is greatest where the least rows go and the new ones are ``high``; and
-either edit never lowers it: the mean gains a row above all others in it, or loses the least of them. So M(k) is the best of
-a + r = k: a mean of the ranks s + 1 to n + k - s, where s = r + floor(p (n + a - r)). With one row more removed s grows by 1
-or not at all, so it is any integer from floor(p (n + k)) to k + floor(p (n - k)). While both ends stay among equal values the
-mean is a quotient of linear functions of s, which is monotone: it is looked at where an end comes to another value. m(k) is the
-mirror image, with ranks k lower. A table without rows has no mean: it counts as having any, so no answer is more than n edits
-away.
+*Trimmed mean.* Of n rows the g = floor(p n) least and the g greatest are left out. For given numbers a of added and r
+of removed rows every order statistic, and so the mean, is greatest if the least rows are removed and the new ones are
+``high``. Neither edit lowers it: the mean gains a row above all others in it, or loses the least of them. So M(k) is
+the best of a + r = k: a mean of the ranks s + 1 to n + k - s, with s = r + floor(p (n + a - r)). With one more row
+removed s grows by 1 or 0, so it is any integer from floor(p (n + k)) to k + floor(p (n - k)). While both ends stay
+among equal values the mean is a quotient of linear functions of s, which is monotone: it is evaluated at the s where an
+end reaches another value. m(k) is the mirror image, with ranks k lower. A table without rows counts as having any mean,
+so no answer is more than n edits away.
 
 Source: Asi and Duchi (2020), near instance-optimality in differential privacy; McSherry and Talwar (2007).
 """
@@ -66,69 +67,69 @@ from dpsql.numerics.exact_numbers import Integers, read_integers
 from dpsql.privacy.events import BoundedRange, Event
 
 _NEVER = 30
-"""Answers of such a length that a draw falls on any of them once in exp(30) times are looked at only then."""
+"""Answers whose total probability is below exp(-30) are examined only when drawn."""
 _RUNGS, _FEW_RUNGS = 256, 64
-"""Numbers of edits for which what is in reach is computed beforehand; fewer where there are many edits."""
+"""Numbers of edits whose reach is computed in advance; fewer if there are many edits."""
 _MANY = 1 << 12
 _AT_ONCE = 1 << 18
-"""Places that are compared at a time."""
+"""Places compared at a time."""
 _FITS = 1 << 61
 
 Edits = NDArray[np.int64]
 
 
 class SortedRows:
-    """Sorted grid values as a histogram, moved so that the grid is 0 to ``top``; read by rank, also beyond the ends."""
+    """Sorted grid values as a histogram, shifted so that the grid is 0 to ``top``; read by rank, also outside 1 to n."""
 
     def __init__(self, values: Integers, counts: Integers, low: int, high: int) -> None:
         self.top = high - low
         self.ends = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
-        """The number of rows up to each distinct value, and 0 before the first."""
+        """The number of rows up to each distinct value, preceded by 0."""
         self.n = int(self.ends[-1])
         self._steps = np.concatenate([[0], values.astype(np.int64) - low, [self.top]])
 
     def at(self, ranks: Edits) -> Edits:
-        """Return the values of ranks: 0 below rank 1, ``top`` above rank n."""
+        """Return the values at ranks: 0 below rank 1, ``top`` above rank n."""
         return np.asarray(self._steps[np.searchsorted(self.ends, ranks, side="left")])
 
     @cached_property
     def _sums(self) -> Integers:
-        """The sum of the rows up to each distinct value; Python integers where ranks up to 2 n may not fit."""
+        """The sum of the rows up to each distinct value; Python integers if ranks up to 2 n may overflow."""
         kind = np.int64 if self.top * (2 * self.n + 1) < _FITS else object
         each = self._steps[1:-1].astype(kind) * np.diff(self.ends).astype(kind)
         return np.concatenate([np.zeros(1, dtype=kind), np.cumsum(each)])
 
     def sum_to(self, ranks: Edits) -> Integers:
-        """Return the sums of the values up to each rank, of at most 2 n: nothing below rank 1, ``top`` for each above n."""
-        place = np.searchsorted(self.ends, ranks, side="left")  # of the distinct value that has the rank
+        """Return the sums of the values up to each rank, at most 2 n, with 0 below rank 1 and ``top`` above n."""
+        place = np.searchsorted(self.ends, ranks, side="left")  # of the distinct value at the rank
         before, kind = np.maximum(place - 1, 0), self._sums.dtype
         within = np.where(place > 0, ranks - self.ends[before], 0).astype(kind)
         return np.asarray(self._sums[before] + self._steps[place].astype(kind) * within)
 
 
 class EditedStatistic(ABC):
-    """A statistic of sorted grid values, and how far it can be moved by adding and removing rows."""
+    """A statistic of sorted grid values, and its range under added and removed rows."""
 
     @abstractmethod
     def count_cells(self, top: int) -> int:
-        """Return the number of answers, where values lie on 0 to ``top``."""
+        """Return the number of answers for values on 0 to ``top``."""
 
     @abstractmethod
     def reach(self, rows: SortedRows, edits: Edits) -> tuple[Integers, Integers]:
-        """Return the least and the greatest answer of all tables that are at most so many edits away, for each number."""
+        """Return, for each number of edits, the least and the greatest answer of all tables at most that far away."""
 
     @abstractmethod
     def value(self, cell: int, low: int) -> Fraction:
-        """Return the number that an answer stands for, in steps of the values' grid, which begins at ``low``."""
+        """Return the number that an answer represents, in steps of the values' grid, which begins at ``low``."""
 
     @abstractmethod
     def describe(self) -> str:
-        """Say in words what it is."""
+        """Return the statistic in words."""
 
 
 @dataclass(frozen=True)
 class Spread(EditedStatistic):
-    """``IQR(x)``: the upper quartile less the lower one, as PTR has it."""
+    """``IQR(x)``: the upper quartile minus the lower one, as in PTR."""
 
     def count_cells(self, top: int) -> int:
         return top + 1
@@ -142,7 +143,7 @@ class Spread(EditedStatistic):
     def reach(self, rows: SortedRows, edits: Edits) -> tuple[Integers, Integers]:
         least, most = np.full(len(edits), rows.top), np.zeros(len(edits), dtype=np.int64)
         for back in range(4):
-            shift = np.minimum(back, 2 * edits)  # net lies between -edits and edits
+            shift = np.minimum(back, 2 * edits)  # net is between -edits and edits
             most = np.maximum(most, self._extreme(rows, edits, edits - shift, outwards=True))
             least = np.minimum(least, self._extreme(rows, edits, shift - edits, outwards=False))
         return np.where(rows.n - edits < 2, 0, least), most
@@ -164,7 +165,7 @@ class Spread(EditedStatistic):
 def _slide(rows: SortedRows, first: Edits, last: Edits, width: Edits, widest: bool) -> Edits:
     """Slide windows of ``width`` ranks from ``first`` to ``last``, and return the widest or the narrowest of each.
 
-    What a window spans changes only where one of its ends comes to another value, so it is looked at there, and at first.
+    A span changes only when an end reaches another value, so only these positions and the first are evaluated.
     """
     lows, highs = _find_begins(rows, first, last), _find_begins(rows, first + width, last + width)
     lower, upper = _tabulate(rows.at, first, last), _tabulate(rows.at, first + width, last + width)
@@ -181,7 +182,7 @@ def _slide(rows: SortedRows, first: Edits, last: Edits, width: Edits, widest: bo
 def _tabulate(
     of_ranks: Callable[[Edits], Integers], first: Edits, last: Edits
 ) -> Callable[[Edits], Integers]:
-    """Return a function of ranks between the ends that is looked up, where the table is short."""
+    """Return a function of ranks between the ends, as a look-up table if short."""
     low, high = int(first.min()), int(last.max())
     if high - low >= _AT_ONCE:
         return of_ranks
@@ -190,7 +191,7 @@ def _tabulate(
 
 
 def _find_begins(rows: SortedRows, first: Edits, last: Edits) -> Edits:
-    """Return the ranks at which another value begins, among those that some window's end comes to."""
+    """Return the ranks at which another value begins, among those some window's end reaches."""
     begins = rows.ends + 1
     low, high = int(first.min()), int(last.max())
     return begins[np.searchsorted(begins, low) : np.searchsorted(begins, high, side="right")]
@@ -198,10 +199,10 @@ def _find_begins(rows: SortedRows, first: Edits, last: Edits) -> Edits:
 
 @dataclass(frozen=True)
 class TrimmedMean(EditedStatistic):
-    """``TRIMMED_MEAN(x, p)``: the mean without the floor(p n) least and as many greatest values, to the nearest answer.
+    """``TRIMMED_MEAN(x, p)``: the mean without the floor(p n) least and greatest values, to the nearest answer.
 
     Args:
-        part: what is cut off at each end, at least 0 and below 1/2.
+        part: the fraction cut off at each end, at least 0 and below 1/2.
         finer: answers to one step of the values' grid.
     """
 
@@ -237,13 +238,13 @@ class TrimmedMean(EditedStatistic):
         return least, most
 
     def _cut(self, sizes: Edits) -> Edits:
-        """Return how many rows are cut off at each end of so many."""
+        """Return the number of rows cut off at each end, for each size."""
         wide = self.part.denominator * (int(sizes.max()) + 1) >= _FITS
         cut = self.part.numerator * (sizes.astype(object) if wide else sizes) // self.part.denominator
         return np.asarray(cut, dtype=np.int64)
 
     def _extreme(self, rows: SortedRows, edits: Edits, lower: Edits, pick: Callable[..., Any]) -> Integers:
-        """Return the greatest or the least answer among the means of ranks s + 1 to n + k - s, all less ``lower``."""
+        """Return the greatest or the least answer among the means of ranks s + 1 to n + k - s, minus ``lower``."""
         size = rows.n + edits
         first, last = self._cut(size), edits + self._cut(rows.n - edits)
         begins = _find_begins(rows, first - lower, last - lower + 1)
@@ -261,7 +262,6 @@ class TrimmedMean(EditedStatistic):
         return np.concatenate(found)
 
     def _round(self, top: int, sums: Integers, kept: Edits) -> Integers:
-        """Return the answers nearest to means."""
         if top * (2 * self.finer + 1) * (int(kept.max()) + 1) >= _FITS:
             sums = sums.astype(object)
         return np.asarray((2 * self.finer * sums + kept) // (2 * kept))
@@ -271,9 +271,9 @@ class TrimmedMean(EditedStatistic):
 class AnswerRuns:
     """The answers of one table in runs, from which one is drawn with probability proportional to ``exp(-rate length)``.
 
-    What is in reach is computed for some numbers of edits only. An answer between two of them takes part with the least
-    length that it may have, and is kept with probability ``exp(-rate (its own length - that))``, else all is drawn anew:
-    rejection, so the law is exact. So do answers far away, which are hardly ever drawn.
+    The reach is computed for some numbers of edits only. An answer between two of them is proposed with its least
+    possible length and accepted with probability ``exp(-rate (its own length - that))``, otherwise everything is
+    redrawn: by rejection the law is exact. Distant answers, which are rarely drawn, are handled alike.
     """
 
     statistic: EditedStatistic
@@ -282,14 +282,14 @@ class AnswerRuns:
     starts: Edits
     sizes: Edits
     first: Edits
-    """The least length that an answer of the run may have."""
+    """The least possible length of the run's answers."""
     last: Edits
-    """The greatest."""
+    """The greatest possible length."""
 
     @classmethod
     def cut(cls, statistic: EditedStatistic, rows: SortedRows, rate: Fraction) -> AnswerRuns:
-        """Cut the answers into runs by what some numbers of edits reach."""
-        cells, every = statistic.count_cells(rows.top), rows.n + 4  # so many edits reach every answer
+        """Divide the answers into runs by the reach of some numbers of edits."""
+        cells, every = statistic.count_cells(rows.top), rows.n + 4  # this many edits reach every answer
         most = min(every, max(1, math.ceil((math.log(cells) + _NEVER) / rate)))
         stride = -(-most // (_FEW_RUNGS if most > _MANY else _RUNGS))
         rungs = np.arange(0, most + stride, stride)
@@ -316,28 +316,27 @@ class AnswerRuns:
                 return chosen
 
     def _reaches(self, edits: int, answer: int) -> bool:
-        """Say whether so many edits reach an answer from both sides."""
+        """Return whether this many edits reach an answer from both sides."""
         least, greatest = self.statistic.reach(self.rows, np.array([edits], dtype=np.int64))
         return int(least[0]) <= answer <= int(greatest[0])
 
 
 @dataclass(frozen=True)
 class InverseSensitivity(Part):
-    """One released column: a statistic of a column, per group, chosen by how many rows would have to change for it.
+    """One released column: a statistic of a column, per group, chosen by the number of rows to change for it.
 
     Args:
-        query: gives the keys, ``GRID_STEP`` and ``STEP_ROWS``, one row per group and distinct value.
+        query: returns the keys, ``GRID_STEP`` and ``STEP_ROWS``, one row per group and distinct value.
         keys: names of the grouping columns.
-        name: of the released column.
-        statistic: what is asked for.
-        low: the first step of the values' grid.
-        high: its last step.
+        name: the released column.
+        statistic: the statistic.
+        low, high: the first and last step of the values' grid.
         epsilon: for all groups of a unit together.
-        rows: rows of one privacy unit in one group.
-        groups: groups that one privacy unit may be in.
+        rows: most rows of one privacy unit in a group.
+        groups: most groups of one privacy unit.
         steps: grid steps to a unit.
-        column: gives ``GRID_STEP`` of every row, where nothing is grouped: not clamped yet, NULL where missing.
-        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
+        column: if nothing is grouped, returns ``GRID_STEP`` of every row: not yet clamped, NULL if missing.
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
     """
 
     assumes_rows = True
@@ -410,7 +409,7 @@ class InverseSensitivity(Part):
         return Answered({self.name: pa.array(shown, pa.float64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:
-        """Bound how many rows would have to change to make the answer exact (Dwork and Roth, corollary 3.12)."""
+        """Bound the number of rows to change to make the answer exact (Dwork and Roth, corollary 3.12)."""
         return (math.log(self.cells) - math.log(1 - confidence)) / float(self.rate)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
@@ -428,6 +427,6 @@ class InverseSensitivity(Part):
         yield ExpectedError(f"{self.name}, in rows", other.bound_error(confidence))
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the error for rows that are spread evenly between the bounds: each edit moves the answer by half a rank."""
+        """Return the error for rows spread evenly between the bounds: each edit moves the answer by half a rank."""
         off = min(1 / (2 * float(self.rate) * rows), 0.25)
         return {self.name: off * float((self.high - self.low) / self.steps)}

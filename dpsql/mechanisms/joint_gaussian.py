@@ -1,8 +1,8 @@
 """Gaussian noise of several blocks under one calibration: those of a declared plan, and of grouping sets.
 
-Relation: ADD_REMOVE. Guarantee: blocks that were fixed together may be calibrated together. Each had noise for a pair
-(epsilon, delta) of its own; the pairs add up, and each block gets as large a share of the joint squared mu as it has of
-epsilon (:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed event checks that the pair covers all.
+Relation: ADD_REMOVE. Guarantee: blocks that were fixed together may be calibrated together. Each had noise for a
+separate pair (epsilon, delta); the pairs add up, and each block's share of the joint squared mu is its share of epsilon
+(:class:`~dpsql.mechanisms.per_group.JointGaussianNoise`). The composed event checks that the pair covers all.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from dpsql.mechanisms.per_group import GaussianNoise, JointGaussianNoise, Noise,
 
 
 def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
-    """Return operators whose Gaussian noise has one calibration: at the sum of what each was calibrated for.
+    """Return operators whose Gaussian noise has one calibration, at the sum of their individual pairs.
 
-    Args:
-        operators: fixed together before the first answers, none of them twice. Those without such noise stay as they are.
+    ``operators`` are fixed before the first answers, without duplicates. Those without such noise are unchanged.
     """
     pairs = [find_pair(operator) for operator in operators]
     known = [pair for pair in pairs if pair is not None]
@@ -38,11 +37,8 @@ def calibrate_together(operators: Sequence[Operator]) -> list[Operator]:
 
 
 def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
-    """Return the pair that a block's Gaussian noise is charged for; None where it has no such noise.
-
-    A block that was calibrated with others has its share of their pair.
-    """
-    if isinstance(operator, CapSearch):  # its choices are made alike
+    """Return the pair charged for a block's Gaussian noise, its share if calibrated jointly; None if it has no such noise."""
+    if isinstance(operator, CapSearch):  # its choices are calibrated alike
         return find_pair(operator.least)
     noises = _list_noises(operator)
     found = {(noise.epsilon, noise.delta) for noise in noises if _has_pair(noise)}
@@ -53,8 +49,8 @@ def find_pair(operator: Operator) -> tuple[Fraction, Fraction] | None:
 
 
 def _list_noises(operator: Operator) -> list[Noise]:
-    """Return the noise of each of a block's statistics; nothing for another kind of block."""
-    if isinstance(operator, Marginals):  # its residuals have shares of what its table would have
+    """Return the noise of each of a block's statistics; empty for other kinds of blocks."""
+    if isinstance(operator, Marginals):  # its residuals share the table's calibration
         return _list_noises(operator.table)
     aggregation = operator.aggregation if isinstance(operator, Together) else operator
     if not isinstance(aggregation, Aggregation):
@@ -63,7 +59,7 @@ def _list_noises(operator: Operator) -> list[Noise]:
 
 
 def _sum_shares(noises: Iterable[Noise]) -> Fraction:
-    """Return the part of a joint calibration that a block has: all of it where it was calibrated by itself."""
+    """Return a block's share of a joint calibration; 1 if it was calibrated alone."""
     shares = [noise.share for noise in noises if isinstance(noise, JointGaussianNoise)]
     return sum(shares, Fraction(0)) if shares else Fraction(1)
 
@@ -73,12 +69,12 @@ def _find_base(noise: Noise) -> Noise:
 
 
 def _has_pair(noise: Noise) -> TypeGuard[GaussianNoise]:
-    """Say whether noise was calibrated for a pair: that of a mu declares one, and has another calibration."""
+    """Return whether noise was calibrated for a pair; noise for a mu declares a pair but is calibrated otherwise."""
     return type(noise) in (GaussianNoise, JointGaussianNoise)
 
 
 def _calibrate(operator: Operator, part: Fraction, epsilon: Fraction, delta: Fraction) -> Operator:
-    """Return a block with noise of its part of a joint calibration."""
+    """Return a block with noise for its part of a joint calibration."""
     whole = _sum_shares(_list_noises(operator))
 
     def change(noise: Noise) -> Noise:

@@ -1,7 +1,7 @@
-"""One column's noisy tree that is kept with the quantiles read from it, so that others are read from it later, for nothing.
+"""Stores the noisy tree behind a column's quantiles; later quantiles of the column are free.
 
-Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.quantile_tree`, of which this is the form with all nodes drawn. The
-noisy counts are what is released; every quantile is computed from these and from public numbers, whenever it is asked for.
+Relation, sensitivity and guarantee: :mod:`dpsql.mechanisms.quantile_tree`, here with all nodes drawn. The release is
+the noisy counts; quantiles are computed from these and from public numbers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Integers, pack_integers, read_integers, unpack_integers
 
 MAX_KEPT_POINTS = 1 << 16
-"""Points of a grid whose whole tree is kept: some 300 KB."""
+"""The most points of a grid whose whole tree is stored: some 300 KB."""
 _NODES = "nodes"
 
 
 @dataclass(frozen=True)
 class KeptTree(Together):
-    """Quantiles of one column of all rows, and the noisy tree that they are read from.
-
-    ``parts`` is the tree alone, without keys; there is no aggregation.
-    """
+    """Quantiles of one column over all rows, and their noisy tree. ``parts`` is the tree alone, without keys or aggregation."""
 
     def __post_init__(self) -> None:
         if self.aggregation is not None or len(self.parts) != 1 or self.tree.keys:
@@ -36,7 +33,7 @@ class KeptTree(Together):
 
     @property
     def tree(self) -> QuantileTree:
-        """The tree, with the quantiles that are asked for."""
+        """The tree, with the requested quantiles."""
         (part,) = self.parts
         if not isinstance(part, QuantileTree):
             raise ValueError("only a tree is kept")
@@ -55,7 +52,7 @@ class KeptTree(Together):
         return self.read_again(_pack_nodes(tree.draw_all(histogram, entropy)))
 
     def read_again(self, noisy: pa.Table) -> base.Release:
-        """Return the release whose quantiles are read from a tree that was kept: post-processing."""
+        """Return the release with quantiles read from a stored tree: post-processing."""
         answered = self.tree.answer_all(unpack_integers(noisy.column(_NODES)))
         return base.Release(pa.table(dict(answered.columns)), answered.event, answered.notes, noisy)
 
@@ -70,7 +67,7 @@ class KeptTree(Together):
 
 
 def _pack_nodes(noisy: Integers) -> pa.Table:
-    """Make a relation of the counts of all nodes, of 32 bits where they fit."""
+    """Return a relation of the counts of all nodes, of 32 bits if they fit."""
     small = noisy.dtype == np.int64 and bool((np.abs(noisy) < 1 << 31).all())
     column = pack_integers(noisy)
     return pa.table({_NODES: column.cast(pa.int32()) if small else column})

@@ -1,15 +1,14 @@
-"""The expected absolute error of noisy aggregates: what noise adds on average, from public numbers alone.
+"""The expected absolute error of noisy aggregates: the mean effect of noise, from public numbers alone.
 
-For EXPLAIN: no data are read, and no guarantee rests on it. A count or a sum is off by its noise, whatever the data are. What is
-divided by a count (a mean, a variance, a correlation) depends on rows that only the data know, so it is told for an assumed
-number of rows, such as :data:`TYPICAL_ROWS`, whose values are spread evenly between the bounds; of a mean, that lie a quarter of
-the bounds' distance off their middle. Of functions of several noisy numbers the first derivatives count, and squared errors add
-up.
+For EXPLAIN: no data are read, and no guarantee depends on it. The error of a count or a sum is its noise. A quotient by
+a count (a mean, a variance, a correlation) depends on private rows, so its error assumes a number of rows, such as
+:data:`TYPICAL_ROWS`, spread evenly between the bounds; for a mean, with a mean a quarter of the bounds' distance from
+their middle. Functions of several noisy numbers are linearised, and squared errors add up.
 
-Once an answer is released, its own intervals tell of such functions instead (:func:`read_mean_error`), and of bounds that were
-found privately; noise under caps that were found is that of the cap.
+Once an answer is released, its intervals determine the error of such functions (:func:`read_mean_error`), also under
+bounds found privately; noise under caps that were found is scaled to the cap.
 
-What caps, clipping and bounds take away is bias that only the data know; ``OPTIONS (report_cut = TRUE)`` pays for a look at it.
+The bias of caps, clipping and bounds depends on the data; ``OPTIONS (report_cut = TRUE)`` pays for a report on it.
 """
 
 from __future__ import annotations
@@ -24,19 +23,16 @@ from dpsql.mechanisms.moments import MEAN_ROWS, Count, Mean, Output, Pair, Sum, 
 from dpsql.mechanisms.per_group import Noise, Statistic
 
 TYPICAL_ROWS = MEAN_ROWS[0]
-"""Rows of a group for which errors are told that depend on their number, where there is room for one."""
+"""The assumed rows of a group for errors that depend on their number, if only one can be shown."""
 _OFF_CENTRE = 1 / 4
-"""The assumed distance of the rows' mean from the middle of the bounds, in parts of the bounds' distance."""
+"""The assumed distance of the rows' mean from the middle of the bounds, as a fraction of the bounds' distance."""
 _EVEN_VARIANCE = 1 / 12
-"""The variance of values that are spread evenly between the bounds, in parts of the squared distance."""
+"""The variance of values spread evenly between the bounds, as a fraction of the squared distance."""
 
 
 def expect_mean_error(output: Output, rows: int) -> float | None:
-    """Return the expected absolute error of an output in its own units; None where nothing is known of it.
-
-    Args:
-        output: a noisy aggregate.
-        rows: the assumed number of rows of a group, where the error depends on it.
+    """Return the expected absolute error of a noisy aggregate in its own units, assuming ``rows`` rows per group; None
+    if unknown.
     """
     match output:
         case Count():
@@ -53,12 +49,12 @@ def expect_mean_error(output: Output, rows: int) -> float | None:
 
 
 def read_mean_error(released: pa.Table, name: str, noise: Noise, confidence: float | None) -> float | None:
-    """Return the expected absolute error behind released intervals: their half width on average, in proportion to the noise.
+    """Return the expected absolute error behind released intervals: their mean half width, scaled for the kind of noise.
 
     Args:
-        released: with the ends of each interval.
-        name: of the column.
-        noise: the kind of noise that the intervals are for.
+        released: has the ends of each interval.
+        name: the column.
+        noise: the kind of noise.
         confidence: of the intervals.
     """
     low, high = (released.column(name + end) for end in ("__low", "__high"))
@@ -78,7 +74,7 @@ def _reach(output: Mean | Variance) -> float:
 
 
 def _per_row(statistic: Statistic, steps: float, whole: int, rows: int) -> float:
-    """Return the error of a moment over the number of rows, in units."""
+    """Return the error of a moment divided by the number of rows, in units."""
     return statistic.noise.mean_error / (steps * whole * rows)
 
 
@@ -103,7 +99,7 @@ def _of_variance(output: Variance, rows: int) -> float:
 
 
 def _of_pair(output: Pair, rows: int) -> float:
-    """Return the error of a measure of two independent columns: their covariance is 0, and so are derivatives by variances."""
+    """Return the error of a measure of two independent columns, whose covariance and derivatives by variances are 0."""
     y, x = output.y, output.x
     off = {axis: _OFF_CENTRE * axis.reach for axis in (y, x)}
     product = _per_row(output.product, float(y.steps * x.steps), output.whole, rows)
@@ -115,7 +111,7 @@ def _of_pair(output: Pair, rows: int) -> float:
         return min(covariance, y.reach * x.reach / 4)
     if output.kind in ("corr", "regr_r2"):
         r = covariance / (_EVEN_VARIANCE * y.reach * x.reach or 1.0)
-        return min(r, 1.0)  # its square moves as much where it is about a half, and less below
+        return min(r, 1.0)  # near one half its square moves as much, and less below
     if output.kind == "regr_slope":
         return slope
     mean = add_errors([totals[y], off[y] * count])

@@ -1,4 +1,4 @@
-"""Reasons why a released value is NULL, in words: made of public parameters and of what was released alone."""
+"""Reasons why a released value is NULL, from public parameters and released values alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SPREADS = ("corr", "regr_slope", "regr_intercept", "regr_r2")
 
 
 def find_null_reasons(operator: Operator) -> Mapping[str, str]:
-    """Return why values of an operator's columns are NULL, by column; of columns whose values never are, nothing.
+    """Return why values of an operator's columns are NULL, by column that may have NULLs.
 
-    Mechanisms that release a note of their own beside a NULL are not in here.
+    Mechanisms that release their own note with a NULL are excluded.
     """
     if isinstance(operator, CapSearch):
         return find_null_reasons(operator.least)
@@ -27,7 +27,7 @@ def find_null_reasons(operator: Operator) -> Mapping[str, str]:
 
 
 def _find_reason(output: Output) -> str:
-    """Return why an output is NULL; empty where it never is."""
+    """Return why an output is NULL; empty if it never is."""
     if isinstance(output, Mean):
         return _say_few(1)
     if isinstance(output, Variance):
@@ -39,5 +39,5 @@ def _find_reason(output: Output) -> str:
 
 
 def _say_few(needed: int) -> str:
-    """Say that the noisy count is too low; where rows are weighed it is rounded to whole ones."""
+    """Return that the noisy count is too low; counts of weighted rows are rounded."""
     return f"too few rows for this ε (their noisy count is below {needed})"

@@ -1,20 +1,20 @@
-"""Aggregates as accurate as was asked: noise is reduced until every interval is that narrow, and only that is charged.
+"""Aggregates of a requested accuracy: noise is reduced until every interval is narrow enough, and only that is charged.
 
-How wide the interval of a mean or of a variance is depends on private counts, so the epsilon that it needs can't be known
-beforehand. Noise of little epsilon is drawn first, and taken away step by step; each step the intervals are computed anew
-from the noisy integers, and where all are narrow enough, that is the answer.
+The interval widths of means and variances depend on private counts, so the required epsilon is unknown in advance.
+Noise of little epsilon is drawn first and reduced step by step; after each step the intervals are recomputed from the
+noisy integers, and the first narrow enough is the answer.
 
-Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, for each statistic is a chain of noises
-(:mod:`dpsql.noise.gradual`) at the same rung of a public ladder, and when to stop is decided from released integers alone.
-The caller must ensure the sensitivities, as in any aggregation.
+Relation: ADD_REMOVE. Guarantee: :class:`~dpsql.privacy.gradual.NoiseReduction`, since each statistic has a chain of
+noises (:mod:`dpsql.noise.gradual`) at the same level of a public ladder, and the stopping rule depends on released
+integers alone. The caller must ensure the sensitivities, as in any aggregation.
 
-Intervals: an answer that is released because it looks accurate was more likely lucky. A quarter of the doubt is set aside
-for that: each look has intervals at three quarters of it. That this is enough is measured, not proved: over means from the
-middle to the end of their bounds, and errors from a 400th to half of the way between, the released interval misses at most
-as often as stated (the tests repeat the worst of them, and find that without the quarter it misses more often).
+Intervals: an answer released because it looks accurate was more likely lucky. Each look uses three quarters of the
+allowed miss probability; the rest covers the selection. This is measured, not proved: over means from the middle to the
+end of their bounds, and errors from 1/400 to 1/2 of the distance between, the released interval misses at most as often
+as stated (the tests repeat the worst cases, and find that without the reserve it misses more often).
 
-Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and Rogers
-(2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).
+Sources: Koufogiannis, Han and Pappas (2015); Ligett, Neel, Roth, Waggoner and Wu (2017); Whitehouse, Ramdas, Wu and
+Rogers (2022); Rogers, Samorodnitsky, Wu and Ramdas (2023).
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from dpsql.privacy.events import Event, compose_events
 from dpsql.privacy.gradual import NoiseReduction
 
 STEPS = 220
-"""Steps of the ladder: from a 4096th of the epsilon to all of it, each 4 percent more than the one before."""
+"""Levels of the ladder: from 1/4096 of epsilon to all of it, each 4 percent above the previous one."""
 _PACE = 4096 ** (1 / STEPS)
 RUNGS = (*(round_significant(Fraction(_PACE ** (i - STEPS)), 6) for i in range(STEPS)), Fraction(1))
-"""The parts of the epsilon at which noise is looked at: public, and the same for everybody."""
+"""The fractions of epsilon at which noise is examined: public constants."""
 LOOK_SHARE = 0.75
-"""The part of the doubt at which a look has its intervals."""
+"""The fraction of the miss probability used by a look's intervals."""
 
 _Scaled = TypeVar("_Scaled")
 
 
 def rescale_statistics(output: _Scaled, factor: Fraction) -> _Scaled:
-    """Return a statistic, or what is made of several, with noise for ``factor`` times its epsilon."""
+    """Return a statistic, or an output of several, with noise for ``factor`` times its epsilon."""
     return change_noise(output, lambda noise: noise.rescale(factor))
 
 
 def measure_widths(estimate: Estimate) -> Floats:
-    """Return how far the farther end of each interval is from its value; infinite where an end is missing."""
+    """Return the distance of each value to the farther end of its interval; infinite if an end is missing."""
     value, low, high = (np.asarray(c.to_numpy(zero_copy_only=False), dtype=np.float64) for c in estimate)
     middle = np.where(np.isnan(value), (low + high) / 2, value)
     return np.nan_to_num(np.maximum(middle - low, high - middle), nan=math.inf)
 
 
 class _Look:
-    """The answer of one rung: the outputs, and whether all intervals are narrow enough."""
+    """The answer at one level: the outputs, and whether all intervals are narrow enough."""
 
     def __init__(self, plan: NoiseReducedAggregation, noisy: Noisy, factor: Fraction) -> None:
         values = {rescale_statistics(s, factor): integers for s, integers in noisy.items()}
@@ -84,11 +84,11 @@ class _Look:
 
 @dataclass(frozen=True)
 class NoiseReducedAggregation(Aggregation):
-    """An aggregation whose intervals are to end within ``error`` of their values.
+    """An aggregation whose interval ends should be within ``error`` of their values.
 
     Args:
         error: in units of the column.
-        reduced: names of the outputs whose noise is reduced; that of the others is made for the error already.
+        reduced: names of the outputs whose noise is reduced; the other outputs' noise is already calibrated to the error.
     """
 
     error: Fraction = Fraction(1)
@@ -155,7 +155,7 @@ class NoiseReducedAggregation(Aggregation):
         return base.Release(released, self._charge(factor), (note, *self.note_groups(released)))
 
     def _search(self, exact: Mapping[Statistic, Integers], entropy: Entropy) -> tuple[Fraction, _Look]:
-        """Return the first rung with narrow intervals, or the last, and what is seen there."""
+        """Return the first level with narrow intervals, or the last, and its answer."""
         chains = {s: self._chain(s, len(values), entropy) for s, values in exact.items()}
         for factor in RUNGS:
             noisy = {s: np.asarray(add_integers(exact[s], chain.noise)) for s, chain in chains.items()}
@@ -188,7 +188,7 @@ class NoiseReducedAggregation(Aggregation):
             yield from output.expect_errors(factor, confidence)
 
     def mean_errors(self, rows: int) -> Mapping[str, float]:
-        """Return the errors that are set, and of those that are reduced what Laplace noise of such an interval is off by."""
+        """Return the given errors, and for reduced outputs the expected error of Laplace noise with such an interval."""
         part = 1 / -math.log1p(-self.confidence) if self.confidence > 0 else 1.0
         return {
             **dict.fromkeys(self.reduced, float(self.error) * min(part, 1.0)),

@@ -1,30 +1,34 @@
-"""Noise for numbers in the order of a public key, such that running totals and ranges of them are more exact.
+"""Noise for numbers in the order of a public key that makes running totals and ranges more accurate.
 
-Noise that is drawn for each step apart adds up: a running total of 365 days has that of 365 days. Here other integers get the
-noise, and the steps are computed from these, so that the sum of any run of steps has the noise of a few draws.
+Independent noise on steps accumulates: a running total of 365 days has that of 365 days. Here noise is added to other
+integers from which the steps are computed, so that the sum of any run of steps has the noise of a few draws.
 
-* A tree (Hay, Rastogi, Miklau, Suciu 2010): the steps, and the sums of so many neighbouring ones, and of so many of those, all
-  get noise. The steps that are shown are the least-squares fit to all of them: the best linear unbiased estimate of every range.
-* The square root of the matrix of running totals (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger, Henzinger, Upadhyay 2023):
-  a triangular matrix whose square adds up all steps before a step. Its product with the steps gets noise, and is solved for them.
+* A tree (Hay, Rastogi, Miklau, Suciu 2010): the steps, and sums of 1, b, b^2, ... neighbouring ones, all get noise. The
+  shown steps are the least-squares fit to all of them: the best linear unbiased estimate of every range.
+* The square root of the matrix of running totals (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger, Henzinger,
+  Upadhyay 2023): a triangular matrix whose square adds up all steps before a step. Its product with the steps gets
+  noise, and is solved for them.
 
-Relation: ADD_REMOVE. One unit moves the exact steps by a vector v with ``|v|_1 <= s * g`` and ``|v|_2^2 <= s^2 * g``, where s and
-g are the sensitivity and the groups that noise on the steps alone declares (``base``): that is what a text is proved to do.
-Of what gets the noise it follows that
+Relation: ADD_REMOVE. One unit moves the exact steps by a vector v with ``|v|_1 <= s * g`` and ``|v|_2^2 <= s^2 * g``,
+for the sensitivity s and the groups g that noise on the steps alone declares (``base``) and that texts are proved to
+respect. It follows for the noised vectors that
 
-* the sums of c neighbouring steps each move by at most ``s * g`` in L1, for a sum's move is at most those of its steps; and by
-  at most ``s^2 * g * min(c, g)`` in squared L2: a sum of c numbers, squared, is at most c times the sum of their squares, and no
-  vector is longer than its L1 norm. Eight rows in eight neighbouring steps are 8 in the sum over them, not the root of 8.
-* the product with a triangular matrix, whose columns are one and the same sequence r of integers that never grows, cut off at
-  the end, moves by at most ``s * g * sum(r)`` in L1. In squared L2 it is ``sum_d h_d * a_d`` over distances d, where ``h_d``, the
-  product of two columns so far apart, is at most that of the first column and the one d later, so it falls with d. Of the
-  ``a_d``, the products of moves that are d apart, that at 0 is at most ``s^2 * g``, each other ``2 * s^2 * g`` (Cauchy and
-  Schwarz), and all of them together ``s^2 * g^2``. So the sum is at most what the nearest distances give when these are full.
+* the sums of c neighbouring steps move in total by at most ``s * g`` in L1, for a sum's move is at most those of its
+  steps; and by at most ``s^2 * g * min(c, g)`` in squared L2: a squared sum of c numbers is at most c times the sum of
+  their squares, and no vector is longer than its L1 norm. Eight rows in eight neighbouring steps are 8 in the sum over
+  them, not the root of 8.
+* the product with a triangular matrix, whose columns are one non-increasing sequence r of integers, truncated at the
+  end, moves by at most ``s * g * sum(r)`` in L1. In squared L2 it is ``sum_d h_d * a_d`` over distances d. Here
+  ``h_d``, the product of two columns d apart, is at most that of the first column and the one d later, so it is
+  non-increasing in d. Of the ``a_d``, the products of moves that are d apart, ``a_0`` is at most ``s^2 * g``, each
+  other ``2 * s^2 * g`` (Cauchy and Schwarz), and their total ``s^2 * g^2``. So the sum is at most its value with the
+  nearest distances at their maxima.
 
-Steps of several runs (a run for each value of further keys) are in different sums, and in products that share no row: the
-bounds are the same. Guarantee: that of the event, which costs what ``base`` costs: independent noise on vectors that were
-fixed jointly, calibrated together. All after the draw, the fit too, is computed from the noisy integers and public numbers.
-The caller must ensure what ``base`` asks for, and that the key's values, and with them the places of steps, are public.
+Steps of several runs (a run for each value of further keys) are in different sums, and in products that share no row,
+so the bounds are unchanged. Guarantee: that of the event, which costs as much as ``base``: independent noise on vectors
+that were fixed and calibrated jointly. Everything after the draw, including the fit, uses the noisy integers and public
+numbers. The caller must ensure the requirements of ``base``, and that the key's values, and with them the places of
+steps, are public.
 """
 
 from __future__ import annotations
@@ -53,20 +57,20 @@ from dpsql.privacy import events
 
 StepPlaces = NDArray[np.intp]
 StepRows = NDArray[np.intp]
-"""The rows of one run of steps, in the order of the key."""
+"""The rows of one run of steps, in key order."""
 
 _HARDLY = 1e-3
-"""The variance up to which noise is 0 nearly always, and rounding it adds nothing."""
+"""Noise up to this variance is nearly always 0, so that rounding adds no error."""
 SAFE_INTEGERS = 1 << 61
-"""Integers below this are added and multiplied in 64 bits."""
+"""Integers below this can be added and multiplied in 64 bits."""
 
 
 class OrderedNoise(Noise):
-    """Noise on the steps of runs, in the order of a key, that costs what ``base`` costs.
+    """Noise on the steps of runs, in key order, at the cost of ``base``.
 
     Args:
-        base: independent noise on the steps, whose calibration and claims it has.
-        steps: the most steps of a run; longer ones are taken apart.
+        base: independent noise on the steps, with the calibration and the claims.
+        steps: the most steps of a run; longer ones are divided.
     """
 
     base: Noise
@@ -81,23 +85,23 @@ class OrderedNoise(Noise):
 
     @property
     def sensitivity(self) -> int:  # type: ignore[override]
-        """How far one unit moves a step."""
+        """The move of a step by one unit."""
         return self.base.sensitivity
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """The steps that one unit is in."""
+        """The most steps of one unit."""
         return self.base.groups
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """The epsilon that ``base`` is calibrated for."""
+        """The epsilon of ``base``."""
         return self.base.epsilon
 
     @property
     @abstractmethod
     def vectors(self) -> tuple[Noise, ...]:
-        """The noise of each vector that gets some."""
+        """The noise of each noised vector."""
 
     @abstractmethod
     def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
@@ -105,11 +109,11 @@ class OrderedNoise(Noise):
 
     @abstractmethod
     def expect_variances(self, first: StepPlaces, last: StepPlaces) -> Floats:
-        """Return the variances of sums of steps, from each first one to each last one, in a run of all steps."""
+        """Return the variances of sums of steps, from each first one to each last one, in a run of full length."""
 
     @abstractmethod
     def describe_strategy(self) -> str:
-        """Say for EXPLAIN which integers get the noise."""
+        """Return EXPLAIN's sentence on the noised integers."""
 
     @property
     def event(self) -> events.Event:
@@ -127,7 +131,7 @@ class OrderedNoise(Noise):
 
     @property
     def rounding(self) -> float:
-        """The variance that rounding adds to the sum of a run, at both ends; 0 where there is hardly any noise to round."""
+        """The variance that rounding at both ends adds to the sum of a run; 0 if there is hardly any noise to round."""
         return 1 / 6 if float(self._unrounded.max()) > _HARDLY else 0.0
 
     @cached_property
@@ -155,11 +159,11 @@ class OrderedNoise(Noise):
         return self.widen(self.largest_variance, confidence)
 
     def widen(self, variance: float, confidence: float) -> float:
-        """Return the half width of an interval of a sum of such noise, with this variance."""
+        """Return the half width of an interval of a sum of such noise with this variance."""
         return widen_sum(self, variance, confidence)
 
     def on(self, base: Noise) -> OrderedNoise:
-        """Return the same strategy at the cost of another noise."""
+        """Return this strategy at the cost of another noise."""
         changed: OrderedNoise = replace(self, base=base)  # type: ignore[type-var]
         return changed
 
@@ -176,12 +180,7 @@ class OrderedNoise(Noise):
     def add_runs(
         self, values: Sequence[int] | Integers, runs: Sequence[StepRows], entropy: Entropy
     ) -> Integers:
-        """Return the steps with noise.
-
-        Args:
-            values: the exact steps, one for each row.
-            runs: the rows of each run in the order of the key: each row in one of them.
-        """
+        """Return the exact steps ``values``, one per row, with noise; each row is in one run, in key order."""
         exact = to_integers(values)
         parts: list[tuple[StepRows, Integers]] = []
         for run in runs:
@@ -196,9 +195,9 @@ class OrderedNoise(Noise):
 
 
 def widen_sum(noise: Noise, variance: float, confidence: float) -> float:
-    """Return the half width, in whole steps, of an interval of a sum of independent noise with this variance in all.
+    """Return the half width, in whole steps, of an interval of a sum of independent noise with this total variance.
 
-    A sum of Laplace noises has tails between those of one of them and those of Gaussian noise; the wider is taken.
+    A sum of Laplace noises has tails between those of one of them and Gaussian tails; the wider is taken.
     """
     base = noise.base if isinstance(noise, OrderedNoise) else noise
     doubt = (1 - confidence) * (1 - 1e-9)
@@ -209,7 +208,7 @@ def widen_sum(noise: Noise, variance: float, confidence: float) -> float:
 
 
 def _hold_to(base: GaussianNoise, vectors: Sequence[Noise]) -> events.Event:
-    """Return the one event of vectors whose squared mus add up to no more than its own."""
+    """Return the joint event of vectors whose squared mus add up to at most that of ``base``."""
     squared = sum(
         (
             noise.groups * noise.sensitivity**2 / noise.sigma**2
@@ -224,13 +223,12 @@ def _hold_to(base: GaussianNoise, vectors: Sequence[Noise]) -> events.Event:
 
 
 def share_noise(base: Noise, share: Fraction, sensitivity: int, groups: int) -> Noise:
-    """Return noise of a share of what ``base`` costs, for a vector that is moved further.
+    """Return noise for a share of the cost of ``base``, for a vector of larger sensitivity.
 
     Args:
-        base: what is shared out: of Laplace noise a share of epsilon, of Gaussian noise one of the squared mu.
-        share: the part of it.
-        sensitivity: with ``groups``, the L1 and the squared L2 sensitivity of the vector, as each noise reads them.
-        groups: as above.
+        base: the noise to divide: Laplace noise by epsilon, Gaussian noise by squared mu.
+        share: the fraction.
+        sensitivity, groups: the L1 and the squared L2 sensitivity of the vector, as each noise reads them.
     """
     if isinstance(base, LaplaceNoise):
         return LaplaceNoise(base.epsilon * share, sensitivity, groups)
@@ -247,7 +245,7 @@ def share_noise(base: Noise, share: Fraction, sensitivity: int, groups: int) -> 
 
 
 def add_rounded(values: Integers, more: Floats) -> Integers:
-    """Add a correction whose running totals are rounded, so that the sum of any run of steps is off by at most 1."""
+    """Add a correction with rounded running totals, so that the sum of any run of steps is off by at most 1."""
     ends = np.rint(np.cumsum(more))
     small = not len(ends) or np.abs(ends).max() < SAFE_INTEGERS
     whole = ends.astype(np.int64) if small else np.array([int(v) for v in ends], dtype=object)
@@ -257,7 +255,7 @@ def add_rounded(values: Integers, more: Floats) -> Integers:
 
 
 def add_noise(noise: Noise, exact: Integers, runs: Sequence[StepRows], entropy: Entropy) -> Integers:
-    """Return values with noise, which follows the rows of runs where it is noise in an order."""
+    """Return values with noise, along the runs if the noise is ordered."""
     return (
         noise.add_runs(exact, runs, entropy) if isinstance(noise, OrderedNoise) else noise.add(exact, entropy)
     )

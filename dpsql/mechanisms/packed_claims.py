@@ -1,6 +1,6 @@
-"""Claims about rows that come packed, and about the totals that are made of them here.
+"""Claims about packed rows, and about the totals computed from them in this process.
 
-What becomes of packed rows is no SQL: the second lock holds the texts to these claims, and the claims to what is charged.
+The processing of packed rows is no SQL: the second lock checks the texts against these claims, and these against the charge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SensitivityClaim:
 
 
 UnitPlace = tuple[tuple[str, ...], str]
-"""The path of a table and its column of units."""
+"""A table's path and its unit column."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class PackingClaim:
     Args:
         keys: the number of group codes.
         values: the greatest of each value.
-        tallies: what a unit's total is held to.
-        charged: what the noise of each column is made for.
-        groups: the most groups that one unit keeps.
-        coded: where the integer holds no unit, and the hash of one stands beside it: of which column, for its codes are
-            made of all values there are in it.
+        tallies: the limits on a unit's totals.
+        charged: the sensitivity that each column's noise is calibrated to.
+        groups: the most groups kept per unit.
+        coded: the unit column whose hash accompanies an integer without unit; its codes cover all values of the column.
     """
 
     keys: int
@@ -48,17 +47,18 @@ class PackingClaim:
 
 @dataclass(frozen=True)
 class CodesClaim:
-    """The claim that a text gives the hash of each different value of a unit's column, once, and nothing else."""
+    """The claim that a text returns the hash of each distinct value of a unit's column once, and nothing else."""
 
     unit: UnitPlace
 
 
 @dataclass(frozen=True)
 class LentTotals:
-    """A relation of exact totals, held to bounds already, that an operator lends to its own queries.
+    """A relation of exact, already bounded totals that an operator provides to its own queries.
 
-    ``halves`` are totals in two columns, by the first's name: the second, and how many of its steps make one of the first, so
-    that ``columns`` is about both, in these steps. A unit is in ``groups`` at most, or ``shares`` as far a way among any.
+    ``halves`` are totals in two columns, by the first's name: the second, and the number of its steps per step of the
+    first; ``columns`` then counts both in these steps. A unit is in at most ``groups`` groups, or moves any by at most
+    ``shares`` in total.
     """
 
     keys: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The progress of releases, as whoever watches them is told of it.
+"""The progress of releases, reported to listeners.
 
-What is told is public: the steps that a statement has, and that one of them is done, whatever came of it.
+Progress is public: the number of steps of a statement, and that one of them is done, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dpsql.interrupts import check_stop
 
 ProgressListener = Callable[[int, int], None]
-"""Called with (steps done, steps in all)."""
+"""Called with (steps done, total steps)."""
 
 _listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", default=None)
 
@@ -21,8 +21,7 @@ _listener: ContextVar[ProgressListener | None] = ContextVar("dpsql_progress", de
 def watch_progress(listener: ProgressListener) -> Iterator[None]:
     """Report the progress of releases in this thread to ``listener``.
 
-    The numbers are public: the number of steps is, and a step counts as done whatever its outcome. (A search that
-    stops early stops where its released hit says.)
+    A search that stops early stops at its released hit.
 
     >>> with watch_progress(lambda done, steps: print(f"{done} of {steps}")):
     ...     report_progress(3, 128)
@@ -36,11 +35,7 @@ def watch_progress(listener: ProgressListener) -> Iterator[None]:
 
 
 def report_progress(done: int, steps: int) -> None:
-    """Tell the listener of this thread, if there is one, how many steps are done.
-
-    Raises:
-        KeyboardInterrupt: the user stopped the statement.
-    """
+    """Report progress to this thread's listener, if any; KeyboardInterrupt if the user stopped the statement."""
     check_stop()
     listener = _listener.get()
     if listener is not None:

@@ -1,33 +1,33 @@
-"""Group selection for units that are in several groups: one table of probabilities, accounted for all groups together.
+"""Group selection for units in several groups: one table of probabilities, accounted for all groups together.
 
 A group of n units is kept with probability p(n), independently of all others, as in
-:class:`~dpsql.mechanisms.per_group.GroupSelector`. One unit more moves the counts of at most m groups by one, so a neighbour's
-answer has m decisions with p(n + 1) in place of p(n). To split (epsilon, delta) evenly over them allows each a loss of
-epsilon / m, however improbable the loss is. But to keep a group of few units is improbable, so a larger loss there costs
-little: what the pair asks for is the divergence of one Rényi order, and that adds up exactly over independent
-decisions. For m = 5, 20 and 50 a group is kept more often than not from 41, 67 and 90 units on instead of 67, 263 and 657
-(epsilon = 1, delta = 1e-6; from 41, 67 and 106 where the session sums divergences of order 3.5, from 41, 94 and 231 where it sums
-rho or mu).
+:class:`~dpsql.mechanisms.per_group.GroupSelector`. One more unit raises the counts of at most m groups by one, so a
+neighbour's answer has m decisions with p(n + 1) in place of p(n). An even split of (epsilon, delta) allows each a loss
+of epsilon / m, however improbable the loss. But keeping a group of few units is improbable, so a larger loss there
+costs little: the pair follows from the divergence of one Rényi order, which adds up exactly over independent decisions.
+For m = 5, 20 and 50 a group is kept more often than not from 41, 67 and 90 units on instead of 67, 263 and 657 (epsilon
+= 1, delta = 1e-6; from 41, 67 and 106 if the session sums divergences of order 3.5, from 41, 94 and 231 if it sums rho or mu).
 
-Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the table has
+Relation: ADD_REMOVE. Guarantee: (epsilon, delta)-DP. With d the delta of one decision, ``1 - (1 - d)^m <= aside``, the
+table has
 
     p(n) = (1 - d) p0,   p(n + 1) = (1 - d) q0 + d,   D_a(p0 | q0) <= R / m   and   D_a(q0 | p0) <= R / m
 
-for the Bernoulli distributions of p0 and q0 and one order a: a part of probability d shows nothing on one side and the group on
-the other, and the rest has a divergence of at most R over all m decisions. R is what Canonne, Kamath and Steinke 2020
-(Proposition 12) allow for (epsilon, rest), where ``1 - (1 - aside) (1 - rest) = delta``. Every step goes as far as that
-allows, which is optimal for this order (Harrison, Manurangsi 2026, arXiv 2603.09167; Desfontaines, Voss, Gipson, Mandayam 2022
-have the same for one decision and (epsilon, delta)). What neither gives is an optimum for several groups
-under (epsilon, delta) itself: none is known, and the order, and the part of delta that is set aside, are a choice.
+for the Bernoulli distributions of p0 and q0 and one order a: a part of probability d shows nothing on one side and the
+group on the other, and the rest has a divergence of at most R over all m decisions. R is the bound of Canonne, Kamath
+and Steinke 2020 (Proposition 12) for (epsilon, rest), with ``1 - (1 - aside) (1 - rest) = delta``. Every step is as
+large as that allows, which is optimal for this order (Harrison, Manurangsi 2026, arXiv 2603.09167; Desfontaines, Voss,
+Gipson, Mandayam 2022 have the optimum for one decision and (epsilon, delta)). No optimum for several groups under
+(epsilon, delta) is known; the order, and the part of delta reserved as ``aside``, are a choice.
 
-So that a session is charged no more than for even shares, whatever it counts, a step may have further bounds: at each of
-``orders``, those that a session sums, no more divergence than a decision of epsilon / m has; and where the table is
-``held``, no more rho and mu. The rho of a step is bounded by ``max(KL, w^2 (1 - 2x) / (4 ln((1 - x) / x)))`` over both
-directions, where w is the range of the loss and x the chance to keep: a coin of chance x has a centred moment generating
-function below ``exp(t^2 (1 - 2x) / (4 ln((1 - x) / x)))`` (Kearns, Saul 1998), so ``D_a <= KL + (a - 1) times that``. Its mu
-is ``z(q0) - z(p0)``, with z the normal quantile.
+So that no session is charged more than for even shares, whatever it counts, a step may have further bounds: at each of
+``orders``, which the session sums, at most the divergence of a decision of epsilon / m; and if the table is ``held``,
+at most its rho and mu. The rho of a step is bounded by ``max(KL, w^2 (1 - 2x) / (4 ln((1 - x) / x)))`` over both
+directions, with w the range of the loss and x the probability to keep: a coin of probability x has a centred moment
+generating function below ``exp(t^2 (1 - 2x) / (4 ln((1 - x) / x)))`` (Kearns, Saul 1998), so ``D_a <= KL + (a - 1)
+times that``. Its mu is ``z(q0) - z(p0)``, with z the normal quantile.
 
-Floats only propose a step. It is checked in interval arithmetic, on the exact numbers of the table, or made smaller.
+Floats only propose a step. Interval arithmetic on the table's exact numbers checks it, or makes it smaller.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ from dpsql.privacy.events import Event, GroupSelection
 from dpsql.privacy.selection_events import RenyiSelection, find_rest
 
 FEWEST_GROUPS = 3
-"""The groups of a unit from which on the table is better than even shares: for two it is within one unit of these."""
+"""The least groups per unit for which the table is used: for two it is within one unit of even shares."""
 LARGEST_SHARE = Fraction(1, 3)
-"""The epsilon of a group, for each group of a unit, beyond which even shares are taken: few units are needed then anyway."""
+"""The greatest epsilon per group for which the table is used: above it, even shares need few units anyway."""
 LONGEST_TABLE = 3000
-"""About the most rows of a table, which takes two seconds; where more would be needed, even shares are taken."""
+"""About the most rows of a table, which takes two seconds; if more are needed, even shares are used."""
 
 _BITS = 144
 _SHRUNK = 1 - 2.0**-24
 _NEAR = 0.02
-"""The relative difference of a step from the one before, in most cases."""
+"""The usual relative difference of consecutive steps."""
 _TRIES = 30
 _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
 class SelectionTerms:
-    """The bounds on what one step of a table may lose.
+    """The bounds on the loss of one step of a table.
 
     Args:
-        limits: Rényi orders, each with the divergence that one decision may have.
+        limits: Rényi orders, each with the greatest divergence of one decision.
         step: the delta of one decision.
-        rho, mu: the most of these that one decision may have; None where there is no such bound.
+        rho, mu: the greatest of one decision; None if unbounded.
     """
 
     limits: tuple[tuple[Fraction, Fraction], ...]
@@ -81,12 +81,12 @@ class SelectionTerms:
 class RenyiGroupSelector(GroupSelector):
     """Keeps each group at random by a table that is accounted for all groups of a unit together.
 
-    Relation, guarantee and what the caller must ensure: as of :class:`~dpsql.mechanisms.per_group.GroupSelector`, by the
-    proof at the head of this module.
+    Relation, guarantee and the caller's duties: as for :class:`~dpsql.mechanisms.per_group.GroupSelector`, by the proof
+    in the module's docstring.
 
     Args:
         held: whether it may cost no more rho and mu than even shares of epsilon.
-        orders: Rényi orders at which it may not diverge more than these.
+        orders: Rényi orders at which it may not diverge more than even shares.
     """
 
     held: bool = True
@@ -94,25 +94,25 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def aside(self) -> Fraction:
-        """The part of delta for groups of one unit; the rest is for the conversion."""
+        """The part of delta for the groups of one unit; the rest is for the conversion."""
         return self.delta / 2
 
     @property
     def order(self) -> Fraction:
-        """The Rényi order: of the safe ones, one near which most groups are kept."""
+        """The Rényi order: of the valid ones, one near which most groups are kept."""
         rest = find_rest(self.delta, self.aside)
         logarithm = math.log(rest.denominator) - math.log(rest.numerator)
         return 1 + Fraction(f"{1.4 * logarithm / float(self.epsilon):.3g}")
 
     @property
     def divergence(self) -> Fraction:
-        """The divergence of that order that all decisions on one unit's groups may have together."""
+        """The greatest divergence, at that order, of all decisions on one unit's groups together."""
         limit = conversions.find_renyi_limit(self.order, self.epsilon, find_rest(self.delta, self.aside))
         return round_significant(limit, 12)
 
     @property
     def terms(self) -> SelectionTerms:
-        """The bounds on what one decision may lose."""
+        """The bounds on the loss of one decision."""
         rho = conversions.laplace_rho(self.epsilon / self.groups) if self.held else None
         mu = conversions.laplace_mu(self.epsilon / self.groups) if self.held else None
         even = GroupSelection(self.epsilon, self.delta, self.groups)
@@ -135,7 +135,7 @@ class RenyiGroupSelector(GroupSelector):
 
     @property
     def per_key(self) -> tuple[Fraction, Fraction]:
-        """The largest loss of one decision outside of its delta, and that delta."""
+        """The largest loss of one decision except with its delta, and that delta."""
         return self.epsilon, self.terms.step
 
     def sentence(self) -> str:
@@ -149,12 +149,12 @@ class RenyiGroupSelector(GroupSelector):
 def make_group_selector(
     selector: GroupSelector, held: bool, orders: tuple[Fraction, ...] = ()
 ) -> GroupSelector:
-    """Return the selector that keeps more groups at the same epsilon and delta: this one, or one by a table for all groups.
+    """Return the selector that keeps more groups at equal epsilon and delta: ``selector``, or one by a table for all groups.
 
     Args:
         selector: with even shares of epsilon and delta.
-        held: whether it may cost no more rho and mu than that; what a session needs that counts in these.
-        orders: Rényi orders at which it may not diverge more than that; what a session needs that sums these.
+        held: whether it may cost no more rho and mu, for sessions that count in these.
+        orders: Rényi orders at which it may not diverge more, for sessions that sum these.
     """
     if selector.strategy != "optimal" or selector.groups < FEWEST_GROUPS:
         return selector
@@ -183,14 +183,13 @@ def make_group_selector(
 def compute_renyi_table(terms: SelectionTerms) -> tuple[int, ...]:
     """Compute the keep probability of 0, 1, 2, ... units, up to the first that is 1: numerators over the last one.
 
-    The conditions say the same of a step from p to q and of one from 1 - q to 1 - p, so the upper half is the lower one
-    backwards.
+    The conditions are equal for a step from p to q and one from 1 - q to 1 - p, so the upper half mirrors the lower one.
     """
     return _Stepper(terms).climb()
 
 
 class _Stepper:
-    """The rows of a table, each from the one before, as integers over ``one``."""
+    """Computes the rows of a table, each from the previous one, as integers over ``one``."""
 
     def __init__(self, terms: SelectionTerms) -> None:
         self.one = 1 << (128 + (terms.step.denominator // terms.step.numerator).bit_length())
@@ -209,12 +208,12 @@ class _Stepper:
                 return (*below, *(one - x for x in reversed(below[: last + 1])))
         if self._leads(beyond, one - below[-1]):
             return (*found, *(one - x for x in reversed(below)))
-        while found[-1] < one:  # the middle does not meet
+        while found[-1] < one:  # the halves do not meet
             found.append(self.advance(found[-1]))
         return tuple(found)
 
     def advance(self, p: int) -> int:
-        """Return the largest chance that a step from ``p`` certainly may lead to, but for a trifle."""
+        """Return, up to a negligible amount, the largest probability that a step from ``p`` may certainly reach."""
         rest = self.one - self.step
         if p >= rest:
             return self.one
@@ -229,7 +228,7 @@ class _Stepper:
         return p + self.step * (rest - p) // rest  # only the step of delta
 
     def _leads(self, p: int, q: int) -> bool:
-        """Say whether one unit certainly may lead from a chance to another."""
+        """Return whether one more unit may certainly raise one probability to another."""
         rest = self.one - self.step
         if p >= q - self.step or q >= self.one:
             return p == q or q == self.one <= p + self.step
@@ -237,7 +236,7 @@ class _Stepper:
 
 
 def _at(logit: float, one: int) -> int:
-    """Return the number whose odds of ``one`` are the exponential of a logit."""
+    """Return the number whose odds against ``one`` have this logit."""
     small = math.exp(-abs(logit)) / (1 + math.exp(-abs(logit)))
     scaled = int(math.ldexp(small, 1000)) * one >> 1000
     return scaled if logit < 0 else one - scaled - 1
@@ -245,7 +244,7 @@ def _at(logit: float, one: int) -> int:
 
 @dataclass(frozen=True)
 class _Chance:
-    """A chance, in floats that are exact to 15 digits at both ends."""
+    """A probability, in floats that are exact to 15 digits at both ends."""
 
     logit: float
 
@@ -255,12 +254,12 @@ class _Chance:
 
     @property
     def low(self) -> float:
-        """The logarithm of the chance."""
+        """The logarithm of the probability."""
         return -math.log1p(math.exp(-self.logit)) if self.logit > -700 else self.logit
 
     @property
     def high(self) -> float:
-        """The logarithm of the chance of the contrary."""
+        """The logarithm of the complement."""
         return -math.log1p(math.exp(self.logit)) if self.logit < 700 else -self.logit
 
     @property
@@ -271,7 +270,7 @@ class _Chance:
 
     @property
     def variance(self) -> float:
-        """The proxy of Kearns and Saul."""
+        """The variance proxy of Kearns and Saul."""
         return math.tanh(self.logit / 2) / (4 * self.logit) if abs(self.logit) > 1e-4 else 0.125
 
 
@@ -293,7 +292,7 @@ class _Checks:
     # -- floats -----------------------------------------------------------------------------------------------------
 
     def propose(self, logit: float, near: float) -> float:
-        """Return about the largest step in the logit that all conditions allow, looking first near another."""
+        """Return about the largest step in the logit that all conditions allow, starting the search near another."""
         p = _Chance(logit)
         allowed = self._allowed(p)
         low, high = near * (1 - _NEAR), near * (1 + _NEAR)
@@ -314,7 +313,7 @@ class _Checks:
         start = p.quantile if mu < math.inf else 0.0
 
         def moment(a: float, x: float, y: float, u: float, v: float) -> float:
-            """The logarithm of the sum of x**a u**(1-a) and y**a v**(1-a), of logarithms."""
+            """Return the logarithm of the sum of x**a u**(1-a) and y**a v**(1-a), given logarithms."""
             first, second = a * x + (1 - a) * u, a * y + (1 - a) * v
             top = max(first, second)
             return top + math.log1p(math.exp(min(first, second) - top))
@@ -338,7 +337,7 @@ class _Checks:
     # -- intervals --------------------------------------------------------------------------------------------------
 
     def holds(self, p: Fraction, q: Fraction) -> bool:
-        """Say whether a step between two chances certainly meets all conditions."""
+        """Return whether a step between two probabilities certainly meets all conditions."""
         chances = [ia.rational(x, _BITS) for x in (p, 1 - p, q, 1 - q)]
         logs = [ia.log(x, _BITS) for x in chances]
         p_low, p_high, q_low, q_high = logs
@@ -354,7 +353,7 @@ class _Checks:
     ) -> bool:
         if self.rho is None:
             return True
-        kept = ia.subtract(logs[2], logs[0], _BITS)  # the loss where the group is kept, and where it is not
+        kept = ia.subtract(logs[2], logs[0], _BITS)  # the loss if the group is kept, and if it is not
         dropped = ia.subtract(logs[3], logs[1], _BITS)
         ahead = ia.add(ia.multiply(chances[2], kept, _BITS), ia.multiply(chances[3], dropped, _BITS), _BITS)
         behind = ia.add(ia.multiply(chances[0], kept, _BITS), ia.multiply(chances[1], dropped, _BITS), _BITS)
@@ -368,7 +367,7 @@ class _Checks:
         return all(ia.is_at_most(cost[1], self.rho) for cost in costs)
 
     def _within_mu(self, p: Fraction, q: Fraction) -> bool:
-        """Say whether Phi(z + mu) is at least q for some z with Phi(z) at most p."""
+        """Return whether Phi(z + mu) is at least q for some z with Phi(z) at most p."""
         if self.terms.mu is None:
             return True
         near = _Chance.of(p.numerator, p.denominator).quantile
@@ -379,7 +378,7 @@ class _Checks:
 
 
 def _enclose_moment(order: ia.Interval, other: ia.Interval, x: ia.Interval, u: ia.Interval) -> ia.Interval:
-    """Enclose ``x**a u**(1 - a)``, of logarithms."""
+    """Enclose ``x**a u**(1 - a)``, given logarithms."""
     return ia.exp(ia.add(ia.multiply(order, x, _BITS), ia.multiply(other, u, _BITS), _BITS), _BITS)
 
 

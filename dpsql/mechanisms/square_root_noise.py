@@ -20,20 +20,20 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers
 
 ROOT_GRID = 1 << 16
-"""The first number of the square root's columns, which are integers in parts of this."""
+"""The first number of the square root's columns, whose integers are multiples of its inverse."""
 MAX_SQUARE_ROOT_STEPS = 4096
-"""Steps for which the square root is used: it takes time with the square of them."""
+"""The most steps for the square root, whose time is quadratic in them."""
 _EXACT = 1 << 48
-"""Integers below this are divided in floats, which hold them exactly."""
+"""Integers below this are exact as floats, and are divided as such."""
 
 
 @lru_cache(maxsize=8)
 def list_square_root(steps: int) -> NDArray[np.int64]:
-    """Return the columns' sequence: ``C(2k, k) / 4^k`` in parts of :data:`ROOT_GRID`, rounded, which never grows."""
+    """Return the columns' non-increasing sequence: ``C(2k, k) / 4^k`` in parts of :data:`ROOT_GRID`, rounded."""
     exact, found = Fraction(ROOT_GRID), [ROOT_GRID]
     for k in range(1, steps):
         exact = exact * (2 * k - 1) / (2 * k)
-        if k % 32 == 0:  # a public sequence of our choice: short fractions do as well
+        if k % 32 == 0:  # a public sequence of our choice; short fractions suffice
             exact = Fraction(math.floor(exact * (1 << 64)), 1 << 64)
         found.append(min(found[-1], round(exact)))
     return np.array(found, dtype=np.int64)
@@ -68,8 +68,8 @@ def _invert(steps: int) -> Floats:
 class SquareRootNoise(OrderedNoise):
     """Noise on the product of the steps with the square root of the matrix of running totals.
 
-    See the module for the guarantee. The matrix is of integers, in parts of :data:`ROOT_GRID`: what is near its square root by
-    rounding only moves the error, for the sensitivity is that of the integers.
+    See the module for the guarantee. The matrix has integers in parts of :data:`ROOT_GRID`. Their rounding affects only
+    the error, for the sensitivity is that of the integers.
     """
 
     word = "SQUARE_ROOT"
@@ -92,9 +92,9 @@ class SquareRootNoise(OrderedNoise):
         return self.solve(self.vectors[0].add(_multiply(values), entropy))
 
     def solve(self, noisy: Integers) -> Integers:
-        """Return the steps whose product is nearest to the noisy one, in whole numbers.
+        """Return the integer steps whose product is nearest to the noisy one.
 
-        First come whole numbers whose product is near it, then what is left is solved: numbers of any size stay exact.
+        It first finds integers whose product is near, then solves for the rest, so that numbers of any size stay exact.
         """
         near = _divide(noisy)
         rest = (noisy - _multiply(near)).astype(np.float64)
@@ -131,7 +131,7 @@ def _multiply(values: Integers) -> Integers:
 
 
 def _divide(noisy: Integers) -> Integers:
-    """Return whole steps whose product is near a noisy one, whatever its size."""
+    """Return integer steps, of any size, whose product is near a noisy one."""
     n = len(noisy)
     r = list_square_root(n)
     if noisy.dtype == np.int64 and int(np.abs(noisy).max()) < _EXACT:
@@ -144,5 +144,5 @@ def _divide(noisy: Integers) -> Integers:
 
 
 def make_square_root(base: Noise, steps: int) -> SquareRootNoise:
-    """Return the square root of so many steps, at the cost of ``base``."""
+    """Return the square root for this many steps, at the cost of ``base``."""
     return SquareRootNoise(base, steps)

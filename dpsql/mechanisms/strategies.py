@@ -1,7 +1,7 @@
-"""The strategies for numbers that are asked together, and the error to expect of each: public arithmetic, for EXPLAIN.
+"""The strategies for numbers that are asked together, and their expected errors: public arithmetic, for EXPLAIN.
 
-EVEN answers each number, or each grouping set, by itself with an equal share of the budget. The others measure other
-combinations of the same rows, as one mechanism at the same price, and put the numbers together from those.
+EVEN answers each number, or each grouping set, alone with an equal share of the budget. The others measure other
+combinations of the rows, as one mechanism at the same price, and compute the numbers from those.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 EVEN, MARGINALS, TREE, SQUARE_ROOT = "EVEN", "MARGINALS", "TREE", "SQUARE_ROOT"
 STRATEGY_NAMES = (EVEN, MARGINALS, TREE, SQUARE_ROOT)
-"""The names that OPTIONS (strategy = ...) takes, besides AUTO."""
+"""The names in OPTIONS (strategy = ...), without AUTO."""
 CLEARLY = 1 - 1e-9
-"""Another strategy than EVEN is taken where its error is smaller by more than the rounding of floats."""
+"""Another strategy than EVEN must have an error smaller than this fraction, to exclude rounding."""
 
 _LISTED = 8
-"""Columns up to which EXPLAIN names the error of each."""
+"""The most columns for which EXPLAIN lists each error."""
 
 ColumnErrors = Mapping[str, float]
 """The root mean squared errors of a strategy's numbers by output column, in the column's own units."""
@@ -24,12 +24,12 @@ ColumnErrors = Mapping[str, float]
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The strategy of a block, and the error to expect of each that could answer it.
+    """The strategy of a block, and the expected error of each that could answer it.
 
     Args:
         chosen: its name, of :data:`STRATEGY_NAMES`.
         forced: whether the statement named it; otherwise it has the smallest expected total squared error.
-        errors: of each strategy that applies, EVEN among them, by its name.
+        errors: of each applicable strategy, including EVEN, by name.
     """
 
     chosen: str
@@ -38,7 +38,7 @@ class StrategyChoice:
 
     @property
     def gain(self) -> float:
-        """The factor by which the chosen strategy's errors are smaller than those of EVEN: the least over all columns."""
+        """The least ratio, over all columns, of EVEN's error to the chosen strategy's."""
         known = {name: dict(errors) for name, errors in self.errors}
         return min(plain / known[self.chosen][column] for column, plain in known[EVEN].items())
 
@@ -47,7 +47,7 @@ class StrategyChoice:
         return {name: dict(errors) for name, errors in self.errors}
 
     def sentence(self) -> str:
-        """Return the sentence of EXPLAIN: which strategy answers, and the error to expect of each."""
+        """Return EXPLAIN's sentence on the chosen strategy and the expected error of each."""
         why = "as OPTIONS say" if self.forced else "which has the smallest expected total squared error"
         told = "; ".join(f"{name} {_list_errors(errors)}" for name, errors in self.errors)
         return f"Strategy: {self.chosen}, {why}. Root mean squared error of one number: {told}."
@@ -61,14 +61,14 @@ def _list_errors(errors: tuple[tuple[str, float], ...]) -> str:
 
 
 def choose_strategy(errors: Mapping[str, ColumnErrors], forced: str | None) -> StrategyChoice:
-    """Choose among the strategies that apply.
+    """Choose a strategy: the forced one, or the most accurate by public errors.
 
-    Without a forced one it is the one with the least squared error, in the geometric mean over columns, among those that
-    have no greater error than EVEN in any column. The errors are public, so the choice depends on no data.
+    The latter has the least squared error, in the geometric mean over columns, among those that are no worse than EVEN
+    in any column. The choice depends on no data.
 
     Args:
-        errors: of each strategy that applies, by its name; EVEN is among them.
-        forced: the strategy that the statement names; None for AUTO.
+        errors: of each applicable strategy, including EVEN, by name.
+        forced: the statement's strategy; None for AUTO.
     """
     chosen = forced or min(_list_better(errors), default=(1.0, EVEN))[1]
     listed = tuple((name, tuple(errors[name].items())) for name in STRATEGY_NAMES if name in errors)
@@ -76,7 +76,7 @@ def choose_strategy(errors: Mapping[str, ColumnErrors], forced: str | None) -> S
 
 
 def _list_better(errors: Mapping[str, ColumnErrors]) -> Iterator[tuple[float, str]]:
-    """Yield the strategies that are better than EVEN, with the product of their errors in parts of its."""
+    """Yield the strategies better than EVEN, with the product of their errors relative to its."""
     plain = errors[EVEN]
     for name, own in errors.items():
         ratio = 1.0

@@ -18,17 +18,17 @@ from dpsql.noise.entropy import Entropy
 from dpsql.numerics.exact_numbers import Floats, Integers
 
 _SAMPLED = 1024
-"""Running totals by which trees are compared: all of them, or so many."""
+"""The most running totals by which trees are compared."""
 _MOST_BRANCHES = 16
 _LEAST = 1e-30
-"""Variances are at least this, so that they can be divided by."""
+"""Lower bound on variances, so that they can be divisors."""
 
 
 @dataclass(frozen=True)
 class TreeNoise(OrderedNoise):
     """Noise on the steps and on sums of 1, b, b^2, ... neighbouring ones, with equal shares of the loss.
 
-    See the module for the guarantee. ``branches`` is b, ``levels`` the number of such vectors, that of the steps included.
+    See the module for the guarantee. ``branches`` is b, ``levels`` the number of noised vectors, including the steps.
     """
 
     word = "TREE"
@@ -54,7 +54,7 @@ class TreeNoise(OrderedNoise):
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        """The steps of a node at each level."""
+        """The steps per node at each level."""
         return tuple(min(self.branches**level, 1 << 40) for level in range(self.levels))
 
     def draw_run(self, values: Integers, entropy: Entropy) -> Integers:
@@ -65,9 +65,9 @@ class TreeNoise(OrderedNoise):
         return self.fit(noisy)
 
     def fit(self, noisy: Sequence[Integers]) -> Integers:
-        """Return the steps that fit all noisy sums best, by weighted least squares, in whole numbers.
+        """Return the integer steps that best fit all noisy sums, by weighted least squares.
 
-        What is fitted is the difference to the noisy steps, so numbers of any size stay exact.
+        The fit is of the difference to the noisy steps, so that numbers of any size stay exact.
         """
         steps, weights = _widened(noisy[0]), self._weights
         rest, sums = [np.zeros(len(steps))], steps
@@ -95,7 +95,7 @@ def _add_neighbours(values: Integers, count: int) -> Integers:
 
 
 def _widened(values: Integers) -> Integers:
-    """Return integers whose sum fits their type."""
+    """Return integers of a type that can represent their sum."""
     if values.dtype == np.int64 and len(values):
         most = max(abs(int(values.max())), abs(int(values.min())))
         if most * len(values) >= SAFE_INTEGERS:
@@ -104,7 +104,7 @@ def _widened(values: Integers) -> Integers:
 
 
 def _fit_tree(noisy: Sequence[Floats], weights: Sequence[float], branches: int) -> Floats:
-    """Return the steps that fit noisy sums of a tree best, where ``weights`` are the variances of each level."""
+    """Return the steps that best fit a tree's noisy sums; ``weights`` are the variances of the levels."""
     best, spread = [noisy[0]], [np.full(len(noisy[0]), weights[0])]
     below: list[tuple[Floats, Floats]] = []
     for values, own in zip(noisy[1:], weights[1:], strict=True):
@@ -125,8 +125,8 @@ def _find_tree_variances(
 ) -> Floats:
     """Return the variances of sums of fitted steps, from first to last.
 
-    The fit is the mean, its covariance that of a Gaussian posterior with a flat prior. Given a node's sum x, its children are
-    independent of all outside it; so within a node the part of a range is ``a * x`` and something independent of variance b.
+    The fit and its covariance are those of a Gaussian posterior with a flat prior. Given a node's sum x, its children
+    are independent of the rest; so within a node the part of a range is ``a * x`` plus an independent term of variance b.
     """
     spread = [np.full(steps, weights[0])]
     for own in weights[1:]:
@@ -166,14 +166,14 @@ def _find_tree_variances(
 
 
 def _step_up(part: tuple[Floats, Floats], own: Floats, beside: Floats, wide: Floats) -> tuple[Floats, Floats]:
-    """Return what a part of a range is of the parent's sum, and what is independent of it."""
+    """Return the coefficient of the parent's sum in a part of a range, and the variance of the independent rest."""
     mixed = beside + part[0] * own
     return mixed / wide, part[1] + beside + part[0] ** 2 * own - mixed**2 / wide
 
 
 @lru_cache(maxsize=64)
 def choose_tree(steps: int, pure: bool, groups: int) -> tuple[int, int]:
-    """Return branches and levels of the tree that gives running totals the least expected squared error."""
+    """Return branches and levels of the tree whose running totals have the least expected squared error."""
     last = np.unique(np.linspace(0, steps - 1, min(steps, _SAMPLED)).astype(np.intp))
     first = np.zeros(len(last), dtype=np.intp)
 
@@ -195,5 +195,5 @@ def _list_shapes(steps: int) -> Iterator[tuple[int, int]]:
 
 
 def make_tree(base: Noise, steps: int) -> TreeNoise:
-    """Return the best tree for running totals of so many steps, at the cost of ``base``."""
+    """Return the best tree for running totals of this many steps, at the cost of ``base``."""
     return TreeNoise(base, steps, *choose_tree(steps, isinstance(base, LaplaceNoise), base.groups))

@@ -1,15 +1,14 @@
-"""Exact totals in parts of the privacy units, where the engine lacks memory for all units at once.
+"""Exact totals in parts of the privacy units, if the engine lacks memory for all units at once.
 
-Totals of groups are sums of what each unit adds to them, and what a unit adds is a function of its own rows: so the totals of
-all units are the sums of those of disjoint parts of the units, exactly, for they are integers. A grouping by units, of which
-there may be more than memory holds where they are long texts, is so read in a quarter of them at a time, then a sixteenth,
-then a sixty-fourth. Which part a unit is in is decided by a hash of it and of the secret salt; nothing that is released
-depends on it, nor on whether parts were read.
+Totals of groups are sums of each unit's contribution, a function of its own rows. So the totals of all units are
+exactly the sums of those of disjoint parts of the units, since they are integers. A grouping by units that exceeds
+memory is read in quarters, then in sixteenths, then in sixty-fourths. A hash of the unit and of the secret salt selects
+its part; no release depends on it, nor on whether parts were read.
 
-Counts of different values are read so in parts of the values: a value is in one part, so the counts of disjoint parts add up.
+Counts of distinct values are read in parts of the values, which also add up.
 
-Each text of a part reads some of the rows of the plain query, and does the same to them: the second lock proves it under the
-claim of the plain query before it is read.
+Each text of a part does to some rows what the plain query does to all: the second lock proves it under the plain
+query's claim before it is read.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from dpsql.mechanisms import base
 from dpsql.noise.entropy import Entropy
 
 UNITS_COLUMN = "units"
-"""The column of exact totals that says how many units are in a group."""
+"""The column of exact totals with the number of units in a group."""
 _BITS = 6
 PARTS = 1 << _BITS
-"""The parts that units are in, of which several are read together as long as memory holds them."""
+"""The number of parts of the units; several are read together as long as memory suffices."""
 _FEWER = 4
-"""The number of parts into which those are divided that memory does not hold."""
+"""The number of parts into which a part too large for memory is divided."""
 _LEAST_BYTES = 12
-"""Memory for each different text of a grouping that no spilling lowers, of two threads."""
+"""Memory per distinct text of a grouping that spilling can't lower, with two threads."""
 _ROOM_PART = 128
-"""The bytes of the engine's memory for each row of a reader's room."""
+"""The bytes of the engine's memory per row of a reader's room."""
 _EXACT = pa.decimal128(38, 0)
-"""The type of sums: that of the engine's own."""
+"""The type of sums, equal to the engine's."""
 
 
 def write_part(unit: str) -> str:
-    """Write that a unit, or a value, is in one of the parts that a release asks for.
+    """Return the condition that a unit, or a value, is in the requested parts.
 
     >>> write_part("u")
     'CAST(hash(xor(hash(u), $salt)) >> 58 AS UTINYINT) BETWEEN $first AND $last'
@@ -51,20 +50,20 @@ def write_part(unit: str) -> str:
 def read_totals(
     read: base.Reader, query: str, parts: str, keys: Sequence[str], streamed: bool, entropy: Entropy
 ) -> Iterator[pa.Table]:
-    """Yield the exact totals of groups, in several tables where they are ``streamed``, each group once.
+    """Yield the exact totals of groups, in several tables if ``streamed``, each group once.
 
-    Parts are read at once where one of them says that the engine lacks the memory for all: to find out would take longer.
+    Parts are read at once if a first part shows that memory for all is lacking, which saves a failing attempt.
 
     Args:
         read: reads exact rows.
-        query: gives the totals of all units.
-        parts: gives those of the units in parts ``$first`` to ``$last``; empty where there is no such text.
-        keys: the columns that name a group; all others are added up.
-        streamed: whether there may be too many groups to have them all in memory.
+        query: returns the totals of all units.
+        parts: returns those of the units in parts ``$first`` to ``$last``; empty if there is no such text.
+        keys: the group columns; all others are added up.
+        streamed: whether the groups may exceed memory.
         entropy: for the salt.
 
     Raises:
-        OutOfMemory: the engine lacks the memory even for the smallest parts, or there are too many groups.
+        OutOfMemory: memory is too small even for the smallest parts, or there are too many groups.
     """
     read = base.add_salt(read, (query,), entropy)
     if parts and _exceeds(read, read.estimate_rows(query)):
@@ -88,7 +87,7 @@ def read_totals(
 
 
 def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table | None:
-    """Return the totals of all units, read part by part; None where their groups are too many, or of a type unknown here."""
+    """Return the totals of all units, read part by part; None if there are too many groups, or keys of an unknown type."""
     found: pa.Table | None = None
     for given in read_parts(read, text):
         if not _tells_all(given, keys):
@@ -100,14 +99,14 @@ def _read_parts(read: base.Reader, text: str, keys: Sequence[str]) -> pa.Table |
 
 
 def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
-    """Yield what a text gives of all parts, each read once: a quarter of them at a time, or fewer where memory lacks.
+    """Yield a text's results for all parts, each read once: a quarter of them at a time, or fewer if memory lacks.
 
     Raises:
-        OutOfMemory: the engine lacks the memory even for a single part.
+        OutOfMemory: memory is too small even for a single part.
     """
     first, many = 0, PARTS // _FEWER
     while first < PARTS:
-        check_stop()  # no progress is told: that parts are read says something of the data
+        check_stop()  # no progress is reported: reading in parts depends on the data
         try:
             given = base.bind_parameters(read, {"first": first, "last": first + many - 1})(text)
         except base.OutOfMemory:
@@ -120,20 +119,20 @@ def read_parts(read: base.Reader, text: str) -> Iterator[pa.Table]:
 
 
 def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy: Entropy) -> pa.Table:
-    """Return the exact counts of different values, with several rows of a group where they were read in parts.
+    """Return the exact counts of distinct values, with several rows per group if they were read in parts.
 
-    The parts are read at once where a sketch of the values says that the engine lacks the memory for all: to find out would
-    take as long as to answer.
+    Parts are read at once if a sketch of the values shows that memory for all is lacking: an attempt would take as long
+    as the answer.
 
     Args:
         read: reads exact rows.
-        query: gives the counts of all values.
-        probe: gives about how many there are, ``n``.
-        parts: gives the counts of those in parts ``$first`` to ``$last``.
+        query: returns the counts of all values.
+        probe: returns about how many there are, ``n``.
+        parts: returns the counts of those in parts ``$first`` to ``$last``.
         entropy: for the salt.
 
     Raises:
-        OutOfMemory: the engine lacks the memory even for the smallest parts.
+        OutOfMemory: memory is too small even for the smallest parts.
     """
     read = base.add_salt(read, (query,), entropy)
     scarce = _exceeds(read, read.estimate_rows(query))
@@ -144,7 +143,7 @@ def read_distinct(read: base.Reader, query: str, probe: str, parts: str, entropy
 
 
 def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
-    """Tell by one part whether all units in all groups are likely to be too many, and the groups themselves are not."""
+    """Return whether, by one part, all units in all groups are likely to exceed memory, but the groups alone are not."""
     try:
         sample = base.bind_parameters(read, {"first": 0, "last": 0})(parts)
     except base.OutOfMemory:
@@ -155,7 +154,7 @@ def _lacks_memory(read: base.Reader, parts: str, keys: Sequence[str]) -> bool:
 
 
 def _exceeds(read: base.Reader, values: int) -> bool:
-    """Tell whether a grouping of so many texts is likely to take more memory than the engine has for all it does."""
+    """Return whether a grouping of ``values`` texts is likely to exceed the engine's total memory."""
     return values * _LEAST_BYTES > read.room * _ROOM_PART
 
 
@@ -164,7 +163,7 @@ def _tells_all(table: pa.Table, keys: Sequence[str]) -> bool:
 
 
 def _tells_groups(kind: pa.DataType) -> bool:
-    """Tell whether Arrow has equal values of a type where the engine has: there are no zeros of two signs, say."""
+    """Return whether Arrow and the engine agree on equal values of a type (zeros of two signs, for one, may differ)."""
     plain = (
         pa.types.is_integer,
         pa.types.is_boolean,
@@ -181,7 +180,7 @@ def _join(found: pa.Table, given: pa.Table) -> pa.Table:
 
 
 def _add_up(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return one row for each group, its totals added up; NULL counts as 0."""
+    """Return one row per group with its totals added up; NULL counts as 0."""
     sums = [name for name in table.column_names if name not in keys]
     columns = {
         name: table.column(name) if name in keys else pc.fill_null(table.column(name).cast(_EXACT), 0)

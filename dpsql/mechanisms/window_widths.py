@@ -1,9 +1,9 @@
 """The half widths of intervals of sums over neighbouring groups: running totals, moving sums, totals.
 
-The noise of neighbouring groups adds up: independent noise by its variances, noise in the order of a key by the variances of its
-sums, which are less. A half width is public: it depends on the noise and on how many steps there are, and on nothing else.
+The variances of independent noise add up; noise in the order of a key has smaller variances of sums. A half width is
+public: it depends only on the noise and on the number of steps.
 
-Relation and guarantee: none of its own. This is post-processing, of what was released and of public numbers.
+Relation and guarantee: none. This is post-processing of released and public numbers.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from dpsql.numerics.exact_numbers import Floats
 WindowPlaces = NDArray[np.intp]
 
 WIDTHS_COLUMN = "widths"
-"""The one column of a relation of half widths: a list, of one number for each place in a window's order."""
+"""The column of a relation of half widths: a list with one number per place in a window's order."""
 WINDOW_ERROR = "error"
-"""The column by which the error of a window's sums is traced, in the relation of its half widths."""
+"""The column through which the error of a window's sums is traced, in the relation of its half widths."""
 
 
 @dataclass(frozen=True)
 class WindowSum:
-    """A sum of a released column over a frame of neighbouring groups, or their mean.
+    """A sum, or mean, of a released column over a frame of neighbouring groups.
 
     Args:
         value: the column.
         order: the key that orders the groups; empty for the sum over all of them.
-        partition: the keys that part them.
-        start: the first group of the frame, counted from the current one; None for the first of all.
-        end: the last group, likewise; None for the last of all.
-        descending: whether the order falls.
+        partition: the keys of the partitions.
+        start, end: the first and last group of the frame, relative to the current one; None if unbounded.
+        descending: whether the order is descending.
         mean: whether it is divided by the number of groups.
-        factor: the constant that each number is multiplied by, without its sign.
+        factor: the absolute value of each number's constant factor.
         cast: whether each number is cast to a type that may round it.
     """
 
@@ -58,14 +57,14 @@ class WindowSum:
     cast: bool = field(default=False, compare=False)
 
     def list_ranges(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
-        """Return the first and the last step, by rising order, of the frame of each of so many steps; of empty ones nothing."""
+        """Return the first and the last step, in ascending order, of the frame of each step; empty frames are omitted."""
         first, last = self.list_frames(steps)
         there = first <= last
         first, last = first[there], last[there]
         return (steps - 1 - last, steps - 1 - first) if self.descending else (first, last)
 
     def list_frames(self, steps: int) -> tuple[WindowPlaces, WindowPlaces]:
-        """Return the first and the last place of each frame in the window's own order; of an empty one they are crossed."""
+        """Return the first and the last place of each frame in the window's own order; for an empty one first > last."""
         at = np.arange(steps)
         first = np.zeros(steps, dtype=np.intp) if self.start is None else np.maximum(at + self.start, 0)
         last = np.full(steps, steps - 1) if self.end is None else np.minimum(at + self.end, steps - 1)
@@ -80,8 +79,8 @@ class WindowWidths:
         relation: its name.
         block: the name of the block's release.
         window: the sums.
-        keys: the columns of the release that are keys.
-        steps: the public numbers of their values, of those that are known.
+        keys: the key columns of the release.
+        steps: the known public numbers of their values.
     """
 
     relation: str
@@ -92,7 +91,7 @@ class WindowWidths:
 
     @property
     def name(self) -> str:
-        """Its name, as schemas of releases have it."""
+        """Its name in schemas of releases."""
         return self.relation
 
     @property
@@ -101,16 +100,15 @@ class WindowWidths:
         return ((WIDTHS_COLUMN, "DOUBLE[]"),)
 
     def make(self, operator: Operator, released: pa.Table, confidence: float) -> pa.Table:
-        """Return the relation: one row, with a list that is empty where no half width is known."""
+        """Return the relation: one row, with an empty list if no half width is known."""
         widths = self._find(operator, released, confidence)
         shown = [] if widths is None else [None if math.isnan(width) else float(width) for width in widths]
         return pa.table({WIDTHS_COLUMN: pa.array([shown], pa.list_(pa.float64()))})
 
     def expect_error(self, operator: Operator) -> float | None:
-        """Return the expected absolute error of the sums, on average, by public numbers; None where it is not known.
+        """Return the mean expected absolute error of the sums, from public numbers; None if unknown.
 
-        It is that of Gaussian noise of the same variance; of Laplace noise that adds up it is more than is to be expected, by an
-        eighth at most.
+        It assumes Gaussian noise of equal variance, which for sums of Laplace noise is too much by an eighth at most.
         """
         output, order = self._read(operator)
         if output is None:
@@ -136,7 +134,7 @@ class WindowWidths:
         return float(shown[~np.isnan(variances)].mean() / steps)
 
     def _read(self, operator: Operator) -> tuple[Count | Sum | None, str]:
-        """Return the output that is added up, and the key in whose order its sums go; None where these are not known."""
+        """Return the summed output, and the key that orders its sums; None if unknown."""
         inner = operator.aggregation if isinstance(operator, Together) else operator
         if not isinstance(inner, Aggregation):
             return None, ""
@@ -178,13 +176,13 @@ class WindowWidths:
         return widths / steps * float(self.window.factor) / (counts if self.window.mean else 1.0)
 
     def _list_variances(self, noise: Noise, steps: int, even: bool) -> Floats | None:
-        """Return the variance of each place's sum in a run; NaN where there is none."""
+        """Return the variance of each place's sum in a run; NaN if unknown."""
         first, last = self.window.list_frames(steps)
         there = first <= last
         found = np.full(steps, np.nan)
         if not isinstance(noise, OrderedNoise):
             if not even and (self.window.end is None or self.window.start not in (None, 0)):
-                found[there] = noise.variance * steps  # runs of several lengths: no sum is of more steps
+                found[there] = noise.variance * steps  # runs of different lengths: no sum has more steps
             else:
                 found[there] = (noise.variance * (last - first + 1.0))[there]
             return found

@@ -1,8 +1,8 @@
-"""Statements become plans; a plan that would be the same again is kept, and costs no parsing of expressions next time.
+"""Binds statements to plans and caches the plans.
 
-First, qualified names of tables, and of columns by their table, become the names that the policy gives: by the policy's own
-name, part by part, or by the place in the database that both mean. Each part stands for itself: ``"a.b"`` is a name with a
-dot in it, and never b of a.
+First, qualified names of tables, and of columns by their table, are replaced by the policy's names: by the policy's own
+name, part by part, or by the common place in the database. Parts are compared whole: ``"a.b"`` is a name with a dot in
+it, never b of a.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from dpsql.sql.relations.window_ends import WindowEnds
 def bind(
     statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None = None
 ) -> Plan:
-    """Return the plan of a query: its private blocks, and the SQL that runs over what they release.
+    """Return the plan of a query: its private blocks, and the SQL over their releases.
 
-    Where a strategy was chosen that is not the plain one, the plan holds that of the plain one too.
+    If another strategy than the plain one is chosen, the plan includes the plain strategy's.
 
     Raises:
         BindError: names, types or options that don't fit.
@@ -77,7 +77,7 @@ def bind(
 def _bind(
     statement: Statement, catalog: Catalog, finish: Finish, thresholds: dict[str, Any] | None, even: bool = False
 ) -> Plan:  # fmt: skip
-    """Return the plan of a query, with the strategies that have the least error, or with the plain one alone."""
+    """Return the plan of a query, with the strategies of least error, or with the plain one alone."""
     assert statement.tree is not None
     tree = statement.tree.copy()
     try:
@@ -111,10 +111,10 @@ def _bind(
 
 
 def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
-    """Put, in place, released numbers where a DECLARE has queries of them.
+    """Replace queries of released numbers in a DECLARE by their values, in place.
 
     Raises:
-        BindError, PrivacyError: it is no public query of one number.
+        BindError, PrivacyError: a query is no public query of one number.
     """
     with one_statement():
         names = OwnNames(list_taken(select, catalog.kept.values()))
@@ -122,11 +122,7 @@ def fold_scalars(select: exp.Select, catalog: Catalog, finish: Finish) -> None:
 
 
 def _refuse_other_names(tree: exp.Expr, registered: Collection[str]) -> None:
-    """Refuse functions that other systems have by these names, and misspelt mechanisms, unless one was registered.
-
-    Raises:
-        BindError: with DuckDB's name.
-    """
+    """Raise BindError, with DuckDB's name, for other systems' function names and misspelt mechanisms, unless registered."""
     for node in tree.find_all(exp.Func):
         name, argument = node.meta.get("called", ""), next(node.iter_expressions(), None)
         shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
@@ -215,7 +211,7 @@ def _refuse_undeclared(tree: exp.Expr, binder: StatementBinder) -> None:
 
 
 def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
-    """Give items without an alias, in place, the names that the engine would, by which intervals find their columns."""
+    """Give items without an alias, in place, the engine's names, by which intervals find their columns."""
     items = tree.expressions
     named = [
         isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and bool(item.alias))
@@ -223,7 +219,7 @@ def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
     ]
     stars = [at for at, item in enumerate(items) if item.is_star]
     if len(stars) > 1 or all(named) or any(item.find(exp.Columns, exp.Unnest) for item in items):
-        return  # what becomes many columns has no place by which the others' are known
+        return  # an item of many columns hides the others' positions
     shown = public_columns(binder.finish, to_sql(tree), binder.blocks, binder.public)
     spread = len(shown) - len(items)
     for at, item in enumerate(items):
@@ -235,7 +231,7 @@ def _name_items(tree: exp.Select, binder: StatementBinder) -> None:
 
 
 def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
-    """Return how far the counts of histograms may be off, by the relation of a block and its column."""
+    """Return the half widths of histograms' counts, by the relation of a block and its column."""
     end = ", each bin"
     return {
         block.name: {
@@ -250,11 +246,11 @@ def _list_bins(blocks: Sequence[PrivateBlock]) -> dict[str, dict[str, float]]:
 # -- names of tables --------------------------------------------------------------------------------------------
 
 Path = tuple[str, ...]
-"""The parts of a name, folded, the table's last."""
+"""The folded parts of a name, the table's last."""
 
 
 def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
-    """Replace, in place, each qualified name of a table by the policy's, and take the qualifiers off columns.
+    """Replace qualified names of tables by the policy's, in place, and remove the qualifiers of columns.
 
     Raises:
         BindError: there is no such table; a CTE hides it.
@@ -291,7 +287,7 @@ def resolve_table_names(tree: exp.Expr, catalog: Catalog) -> None:
 
 
 def _around(node: exp.Expr) -> Iterator[exp.CTE]:
-    """Yield the CTEs that a node stands in, whose names mean nothing there yet."""
+    """Yield the CTEs that contain a node, whose names are undefined there."""
     while (found := node.find_ancestor(exp.CTE)) is not None:
         node = found
         if not (found.parent is not None and found.parent.args.get("recursive")):
@@ -304,7 +300,7 @@ def _tails(path: Iterable[str]) -> set[Path]:
 
 
 def _find(path: Path, catalog: Catalog) -> Table | None:
-    """Return the table that a path means, by the policy's name for it or else by its place in the database."""
+    """Return the table of a path, by the policy's name for it or else by its place in the database."""
     tables = catalog.policy.tables.values()
     for table in tables:
         if tuple(fold(table.name).split(".")) == path:
@@ -314,7 +310,7 @@ def _find(path: Path, catalog: Catalog) -> Table | None:
         home = tuple(map(fold, catalog.engine.home))
         if not place or path[-1] != fold(table.name).rpartition(".")[2]:
             continue
-        # Of two parts, the first is a schema, or a catalog whose schema is left out.
+        # Of two parts, the first is a schema, or a catalog without its schema.
         meant = [(*home[: 3 - len(path)], *path)] + ([(path[0], home[1], path[1])] if len(path) == 2 else [])
         if home and place in meant:
             return table
@@ -322,7 +318,7 @@ def _find(path: Path, catalog: Catalog) -> Table | None:
 
 
 def _rename(node: exp.Table, table: Table) -> None:
-    """Give a FROM item the policy's name, and the alias that it had or its own last name."""
+    """Give a FROM item the policy's name, with its alias or else its last name."""
     alias = node.args.get("alias") or exp.TableAlias()
     if alias.this is None:
         alias.set("this", exp.to_identifier(node.name, quoted=True))
@@ -341,9 +337,9 @@ _MAX_PLANS = 200
 
 
 class _Watched:
-    """A finisher that tells whether public rows were looked at: what a plan makes of these may change.
+    """A finisher that records whether public rows were read, which may change a plan.
 
-    Those that are kept are the same for the whole session; ``kept`` are the queries of them, and the tables that they read.
+    Cached rows are constant during the session; ``kept`` are their queries, and the tables that these read.
     """
 
     def __init__(self, finisher: Finish) -> None:
@@ -352,7 +348,7 @@ class _Watched:
         self.kept: set[str] = set()
 
     def steady(self, plan: Plan) -> bool:
-        """Say whether a plan that was made with this would be the same again."""
+        """Return whether rebinding would give this plan again."""
         needed = {*plan.public, *(item.sql for block in plan.blocks for item in block.inputs)}
         return not self.looked and needed <= self.kept
 
@@ -373,9 +369,9 @@ class _Watched:
 class Plans:
     """Binds statements, each text once for each default epsilon.
 
-    A plan is a value that depends on the statement's text, the policy and the schema, which a catalog reads once. Whatever
-    depends on more is bound anew: parameters, thresholds, registered functions, kept results, public rows but for those
-    that a session reads once. So are refusals.
+    A plan depends on the statement's text, the policy and the schema, which a catalog caches. Statements with further
+    inputs are bound anew: parameters, thresholds, registered functions, kept results, and public rows that the session
+    doesn't cache. So are refusals.
     """
 
     def __init__(self, finisher: Finish) -> None:
@@ -383,15 +379,11 @@ class Plans:
         self._kept: dict[tuple[object, ...], Plan] = {}
 
     def fold_scalars(self, select: exp.Select, catalog: Catalog) -> None:
-        """Put, in place, released numbers where a DECLARE has queries of them: as :func:`fold_scalars`."""
+        """Replace queries of released numbers in a DECLARE: as :func:`fold_scalars`."""
         fold_scalars(select, catalog, self._finisher)
 
     def bind(self, statement: Statement, catalog: Catalog, declared: dict[str, Any]) -> Plan:
-        """Return the plan of a query.
-
-        Raises:
-            BindError, PrivacyError: as :func:`bind`.
-        """
+        """Return the plan of a query; errors as for :func:`bind`."""
         if catalog.functions or catalog.kept or declared or "$" in statement.source:
             return bind(statement, catalog, self._finisher, declared)
         asked = statement.synthetic, statement.rows

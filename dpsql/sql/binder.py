@@ -1,8 +1,7 @@
-"""The binder of a statement: names are resolved, private blocks found, and the statement around them kept as public SQL.
+"""The binder of a statement: resolves names, finds private blocks, and keeps the rest as public SQL.
 
-A SELECT over private rows is one of two things. In FROM or a CTE, without aggregates, it keeps its rows and their
-privacy unit, and goes on being private. Otherwise it is a private block: it is replaced by the relation that its
-mechanisms release, and what stands above it is ordinary SQL.
+A SELECT over private rows in FROM or a CTE, without aggregates, keeps its rows and their privacy unit, and stays
+private. Any other is a private block: it is replaced by its mechanisms' release, and the SQL above it is ordinary.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ OPTIONS_OF_MODE: dict[str, Readers] = {
     "SUBSAMPLE": SUBSAMPLE_OPTIONS,
     SYNTHETIC: SYNTHETIC_OPTIONS,
 }
-"""The modes of SELECT WITH, and the options that each knows; ANONYMIZATION is GoogleSQL's old word for DP."""
+"""The modes of SELECT WITH, with their options; ANONYMIZATION is GoogleSQL's old name for DP."""
 
 
 @dataclass
@@ -90,7 +89,7 @@ class StatementBinder(Binder):
     """Binds one statement: its queries, their FROM items, and the private blocks among them."""
 
     even: bool = False
-    """True where all is measured by the plain strategy, whatever another's errors are."""
+    """Whether to use the plain strategy only, whatever another's errors are."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -201,7 +200,7 @@ class StatementBinder(Binder):
         elif OPTIONS_OF_MODE.get(mode) is not COMMON_OPTIONS:
             probe_block(self, select, bound, options, env)
         elif sets:
-            for query in inner_queries(select):  # asked once, however many sets there are
+            for query in inner_queries(select):  # asked once, whatever the number of sets
                 query.meta[ONCE] = self.name("once")
             bind_sets(self, select, options, env, bound.names)
         elif (call := mechanism_of(select)) is not None:
@@ -211,20 +210,20 @@ class StatementBinder(Binder):
         return None
 
     def _readers_of(self, mode: str) -> Readers | None:
-        """Return the options of a mode or of a declared threshold; None when there is no such mode."""
+        """Return the options of a mode or of a declared threshold; None if there is no such mode."""
         declared = self.thresholds.get(mode.lower())
         if declared is not None:
             return QUESTION_OPTIONS if isinstance(declared, StableDeclaration) else PROBE_OPTIONS
         return OPTIONS_OF_MODE.get(mode.upper())
 
     def _stable_of(self, tree: exp.Expr) -> StableDeclaration | None:
-        """Return the declared stable questions that a SELECT is put to; None for every other query."""
+        """Return the declared stable questions of a SELECT; None for other queries."""
         mode = mode_of(tree) if isinstance(tree, exp.Select) else None
         declared = self.thresholds.get(mode.lower()) if mode is not None else None
         return declared if isinstance(declared, StableDeclaration) else None
 
     def _public_select(self, select: exp.Select, env: Env) -> None:
-        """Nothing private in FROM: plain SQL, with whatever private blocks its subqueries hold."""
+        """Bind a SELECT without private relations in FROM: plain SQL, with any private blocks in its subqueries."""
         for join in select.args.get("joins") or []:
             if isinstance(join.this, exp.Lateral) and self.query(join.this.this, env, inner=True) is not None:
                 what = "private rows can't stand beside public ones in LATERAL."
@@ -242,7 +241,7 @@ class StatementBinder(Binder):
                 self._refuse_existence(query, env)
             self.public_query(query, env)
         for item, name in zip(unnamed, written, strict=True):
-            if to_sql(item) != name:  # a block stands in it now, by a name of ours
+            if to_sql(item) != name:  # it contains a block now, under a generated name
                 item.replace(exp.alias_(item.copy(), name, quoted=True))
         for node in select.find_all(exp.Anonymous):
             if is_private_call(node) and node.find_ancestor(exp.Select) is select:
@@ -250,7 +249,7 @@ class StatementBinder(Binder):
                 raise privacy_error(node, what, "public tables can be read exactly, with plain SQL.")
 
     def _refuse_existence(self, query: exp.Select, env: Env) -> None:
-        """EXISTS over rows that are private, beside public rows only."""
+        """Refuse EXISTS over private rows, correlated with public rows only."""
         if query.args.get("with_") or aggregates(query):
             return
         if any(self.source(item, env) is not None for item in from_items(query)):
@@ -261,11 +260,11 @@ class StatementBinder(Binder):
     # -- released numbers where a literal stands ---------------------------------------------------------------------
 
     def fold_scalars(self, select: exp.Select, env: Env) -> None:
-        """Put the values of public queries of one number, in place, where options, arguments and thresholds are literals.
+        """Replace public queries of one number by their values, in place, in options, arguments and thresholds.
 
         Raises:
             BindError: not one row and one column, or NULL.
-            PrivacyError: it reads private rows, or what is not released yet.
+            PrivacyError: it reads private or unreleased rows.
         """
         clause: ModeClause | None = select.args.get("mode")
         if clause is not None and any(option.find(exp.Query) for option in clause.options):
@@ -282,7 +281,7 @@ class StatementBinder(Binder):
                     self._fold(call.args[1], env)
 
     def fold_threshold(self, select: exp.Select) -> None:
-        """Do the same for the one number and the options of a DECLARE."""
+        """Replace such queries in the number and the options of a DECLARE."""
         self.fold_scalars(select, {})
         for item in list(select.expressions):
             self._fold(item, {})
@@ -335,11 +334,7 @@ class StatementBinder(Binder):
         return literal
 
     def share(self, relation: Relation, place: exp.Expr) -> Relation:
-        """Return a relation that may be read several times: a large one is written once, and referred to by a name.
-
-        Raises:
-            BindError: the plan is too large.
-        """
+        """Return a relation that may be read several times, by name if it is large; BindError if the plan is too large."""
         relation, query = share(relation, self.catalog.shared, place)
         if query is not None:
             self.shared[query] = None
@@ -372,11 +367,11 @@ class StatementBinder(Binder):
             self._inside(node, env)
             return None
         if isinstance(node, exp.Lateral):
-            return None  # bound beside the rows before it
+            return None  # bound with the rows before it
         raise bind_error(node, "this can't stand in FROM.", "name a table or write a subquery.")
 
     def _inside(self, node: exp.Expr, env: Env) -> None:
-        """Binds the queries in the arguments of what stands in FROM, so that it is made of their answers."""
+        """Bind the queries in the arguments of a FROM item, which is then made of their answers."""
         for query in list(outer_queries(node)):
             self.public_query(query, env)
 
@@ -409,7 +404,7 @@ class StatementBinder(Binder):
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
-        """Return the FROM of a SELECT whose items were found to be these relations."""
+        """Return the FROM of a SELECT whose items are these relations."""
         bound = bind_from(self, select, relations, env, outer)
         refuse_rows(bound, select)
         sources = (bound.source, *(join.this for join in bound.joins))

@@ -1,7 +1,7 @@
-"""The statement around private blocks: its CTEs, inner queries, names of columns, joins in a row, and what is released into it.
+"""The statement around private blocks: CTEs, inner queries, column names, linear joins, and installed releases.
 
-Joins in parentheses are written out: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
-bind from left to right, one table at a time. Every rewriting here is an identity of joins, whatever the data.
+Parenthesised joins are linearised: ``FROM (a JOIN b ON ...) JOIN c``, ``FROM a JOIN (b JOIN c ON ...) ON ...``. Joins
+bind from left to right, one table at a time. Every rewriting is an identity of joins, whatever the data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dpsql.sql.relations.relation import Relation, fold
 
 @dataclass
 class Cte:
-    """A name that WITH gave: a private relation to inline, or a public query that stays where it stands."""
+    """A name defined by WITH: a private relation to inline, or a public query that is kept."""
 
     name: str
     private: Relation | None = None
@@ -38,7 +38,7 @@ Env = dict[str, Cte]
 
 
 def add_ctes(query: exp.Expr, env: Env) -> exp.Expr:
-    """Return the query with the public CTEs it names, so that it stands alone."""
+    """Return the query with the public CTEs it names, so that it is self-contained."""
     wanted: dict[str, Cte] = {}
 
     def visit(tree: exp.Expr) -> None:
@@ -66,13 +66,13 @@ def _names_itself(cte: exp.Expr) -> bool:
 
 
 def from_items(select: exp.Expr) -> list[exp.Expr]:
-    """Return what stands in FROM and JOIN, in order."""
+    """Return the items of FROM and JOIN, in order."""
     first = select.args.get("from_")
     return [] if first is None else [first.this, *(join.this for join in select.args.get("joins") or [])]
 
 
 def inner_queries(select: exp.Select) -> Iterator[exp.Expr]:
-    """Queries in the expressions of a SELECT (not those in FROM, JOIN or WITH), outermost only."""
+    """Yield the outermost queries in the expressions of a SELECT (not in FROM, JOIN or WITH)."""
     for key, value in select.args.items():
         if key in ("with_", "from_"):
             continue
@@ -95,7 +95,7 @@ def outer_queries(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def label_of(call: Call) -> str:
-    """``count_star()``, ``sum(amount)``; a mechanism by its name alone."""
+    """Return an aggregate's label, ``count_star()``, ``sum(amount)``; for a mechanism its name alone."""
     if call.name in MECHANISMS:
         return call.name.lower()
     if call.name == "COUNT" and (not call.args or call.args[0].is_star) and not call.distinct:
@@ -128,7 +128,7 @@ def spell(node: exp.Expr) -> str:
 
 
 def label_of_item(item: exp.Expr) -> str:
-    """Return the name of one item of a SELECT: its alias, its aggregate's label, or its column; '' where it has none."""
+    """Return the name of a SELECT's item: its alias, its aggregate's label, or its column; '' if it has none."""
     if isinstance(item, exp.Alias):
         return item.alias
     call = call_of(item)
@@ -138,15 +138,15 @@ def label_of_item(item: exp.Expr) -> str:
 def resolve_key(
     node: exp.Expr, select: exp.Select, is_column: Callable[[exp.Column], bool] = lambda _: True
 ) -> exp.Expr:
-    """Return what a key of GROUP BY stands for: an item of the SELECT, by its place or its alias, or the key itself.
+    """Return the expression of a GROUP BY key: an item of the SELECT, by position or alias, or the key itself.
 
     Args:
-        node: the key as the analyst wrote it.
+        node: the key as written.
         select: the SELECT that it groups.
-        is_column: tells whether a name is a column of the rows, which comes before an alias.
+        is_column: returns whether a name is a column of the rows, which precedes an alias.
 
     Raises:
-        BindError: there is no item at that place.
+        BindError: there is no item at that position.
     """
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.name) if node.name.isdigit() else 0
@@ -161,7 +161,7 @@ def resolve_key(
 
 
 def make_unique(names: Iterable[str]) -> list[str]:
-    """Return the names, each made unique by a number behind it.
+    """Return the names, each made unique by a numeric suffix.
 
     >>> make_unique(["n", "n", "N"])
     ['n', 'n_1', 'N_2']
@@ -171,14 +171,14 @@ def make_unique(names: Iterable[str]) -> list[str]:
 
 
 class UniqueNames:
-    """Names that are made unique one by one, in the order in which they come."""
+    """Makes names unique one by one, in order of arrival."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        """The number behind each folded name, so that the next one begins there."""
+        """The last suffix of each folded name."""
 
     def add(self, name: str) -> str:
-        """Return the name, made unique by a number behind it."""
+        """Return the name, made unique by a numeric suffix."""
         folded = fold(name)
         count = self._counts.get(folded)
         if count is None:
@@ -196,11 +196,7 @@ _HINT = "write it as a CTE: WITH pair AS (SELECT ... FROM a JOIN b ON ...), then
 
 
 def flatten_joins(select: exp.Select) -> None:
-    """Rewrite the FROM of a SELECT in place.
-
-    Raises:
-        BindError: parentheses that can't be taken off without changing what the join means.
-    """
+    """Linearise the FROM of a SELECT in place; BindError for parentheses that can't be removed without changing the join."""
     from_ = select.args.get("from_")
     if from_ is None:
         return
@@ -231,7 +227,7 @@ def flatten_joins(select: exp.Select) -> None:
 
 
 def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
-    """Return a parenthesised join's first item and its joins; None for anything else. One with an alias becomes a SELECT."""
+    """Return a parenthesised join's first item and joins; None for other nodes. One with an alias becomes a SELECT."""
     if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Table | exp.Subquery):
         return None
     inner = node.this
@@ -250,7 +246,7 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
 
 
 def _mirrored(select: exp.Select, join: exp.Join) -> bool:
-    """Return whether the two sides of a join may change places: all that changes is the order of the columns in ``*``."""
+    """Return whether the two sides of a join may be swapped, which only changes the order of columns in ``*``."""
     starred = any(item.is_star and not isinstance(item, exp.Column) for item in select.expressions)
     known = join_word(join, "kind") in ("", "INNER", "CROSS", "OUTER")
     return known and not starred and not join_word(join, "method")
@@ -264,7 +260,7 @@ def _swap(join: exp.Join, from_: exp.Expr) -> None:
 def _spread(
     select: exp.Select, joins: list[exp.Join], place: int, item: exp.Expr, inner: list[exp.Join]
 ) -> list[exp.Join]:
-    """Return inner joins one by one, for they are associative; the condition of the whole goes to WHERE."""
+    """Return inner joins one by one, as they are associative; move the condition of the whole to WHERE."""
     join = joins[place]
     outer = [j for j in joins[place + 1 :] if join_word(j, "side") in ("RIGHT", "FULL")]
     kinds = [
@@ -285,16 +281,12 @@ Schema = Sequence[tuple[str, str]]
 
 
 class Finish(Protocol):
-    """The embedded DuckDB that holds nothing private."""
+    """The embedded DuckDB, without private data."""
 
     def describe(
         self, sql: str, relations: Mapping[str, Schema], public: Iterable[str] = ()
     ) -> list[tuple[str, str]]:
-        """Return names and SQL types of a query's columns, bound against empty relations.
-
-        Raises:
-            BindError: the query does not fit them.
-        """
+        """Return names and SQL types of a query's columns, bound against empty relations; BindError if it does not fit."""
         ...
 
     def finish(self, sql: str, relations: Mapping[str, pa.Table], public: Iterable[str] = ()) -> pa.Table:
@@ -302,16 +294,16 @@ class Finish(Protocol):
         ...
 
     def keep(self, sql: str, public: Iterable[str] = ()) -> pa.Table:
-        """Run a query over public tables alone that always gives the same rows: they may be kept."""
+        """Run a query over public tables that always returns the same rows, and cache these."""
         ...
 
 
 @dataclass(frozen=True)
 class Released:
-    """A column of a release, its SQL type, and whether the ends of its interval stand in columns beside it.
+    """A column of a release, its SQL type, and whether its interval's ends are further columns.
 
-    ``noise_step`` is the step of its noise where it is an exact number with symmetric, log-concave noise, and the interval
-    holds as much to either side.
+    ``noise_step`` is the step of its noise, if it is an exact number with symmetric, log-concave noise and a symmetric
+    interval.
     """
 
     name: str
@@ -331,7 +323,7 @@ class Released:
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Names and SQL types of the columns that it has in the release."""
+        """Names and SQL types of its columns in the release."""
         ends = ((self.low, "DOUBLE"), (self.high, "DOUBLE")) if self.interval else ()
         return ((self.name, self.type), *ends)
 
@@ -343,13 +335,13 @@ def install(
     select: exp.Select, source: exp.Expr, outputs: Sequence[tuple[str, exp.Expr]] | None = None,
     also: Iterable[str] = (),
 ) -> None:  # fmt: skip
-    """Make a private SELECT, in place, one that reads a release.
+    """Rewrite a private SELECT, in place, to read a release.
 
     Args:
-        select: the SELECT, which keeps what is public in it: ORDER BY, LIMIT, QUALIFY and so on.
+        select: the SELECT, which keeps its public clauses: ORDER BY, LIMIT, QUALIFY and so on.
         source: the release, or a query over releases.
-        outputs: names and expressions of the columns that the SELECT shows; all of the source's where there are none.
-        also: further clauses that go with the private ones.
+        outputs: names and expressions of the output columns; by default all of the source's.
+        also: further clauses to remove with the private ones.
     """
     for key in (*PRIVATE_CLAUSES, *also):
         select.set(key, None)
@@ -361,7 +353,7 @@ def install(
 
 
 def schemas(blocks: Iterable[PrivateBlock | WindowWidths]) -> dict[str, Schema]:
-    """Return the columns of each block's release, or of half widths beside it, by its name."""
+    """Return the columns of each block's release, or relation of half widths, by name."""
     return {block.name: block.columns for block in blocks}
 
 
@@ -373,7 +365,7 @@ def public_columns(
 
 
 def renamed(tree: exp.Expr, blocks: Sequence[PrivateBlock]) -> tuple[Renamed, ...] | None:
-    """Return the output columns, where a statement only gives one release's columns other names; None where it does more."""
+    """Return the output columns, if a statement only renames one release's columns; None if it does more."""
     if not isinstance(tree, exp.Select) or len(blocks) != 1:
         return None
     source = tree.args.get("from_")

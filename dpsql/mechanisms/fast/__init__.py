@@ -1,7 +1,7 @@
-"""Quicker routes to exact numbers, for data on this machine.
+"""Faster routes to exact numbers, for local data.
 
-Each mechanism reads its plain queries; a :class:`FastRoute` beside them may give the same numbers sooner. A route decides
-by public numbers and by exact ones that stay inside the operator, and both ways release the same distribution.
+Each mechanism has plain queries; its :class:`FastRoute` may compute equal numbers faster. A route decides by public
+numbers and by exact ones that stay inside the operator, and both routes release the same distribution.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Found = TypeVar("Found", covariant=True)
 
 
 class FastRoute(TextReader, Generic[Found]):
-    """A quicker way to what an operator's plain queries give."""
+    """A faster route to the result of an operator's plain queries."""
 
     @abstractmethod
     def claims(self, plain: Claim) -> Iterable[ClaimedText]:
-        """Yield every text that it may read, with its claim; ``plain`` is that of the plain query."""
+        """Yield every text it may read, with its claim; ``plain`` is that of the plain query."""
 
     @abstractmethod
     def take(self, read: Reader, entropy: Entropy) -> Found | None:
-        """Return what the plain way would give, or None where the plain way must be taken."""
+        """Return the plain queries' result, or None if they must be run."""

@@ -1,10 +1,10 @@
-"""A private column in rough cells, of which the rows of some are told apart afterwards.
+"""A private column in coarse cells, some of which are resolved into rows afterwards.
 
-A count for each of a million thresholds wants as many places in memory, and every row goes to another of them. A few thousand
-cells of neighbouring numbers stay in the processor's cache: half the time. The rows that came are held, each with its cell,
-so that those of a few cells can be told apart afterwards. Nothing is read twice, so every count is of the same rows. A
-number's cell never falls as the number grows, be it a row's or a threshold: below a threshold are all rows of the cells
-before its own, and some of those in its own. Where more rows come than may be held, all are told apart as they come.
+Counts for a million thresholds need as many places in memory, accessed at random. A few thousand cells of neighbouring
+numbers fit the processor's cache, which takes half the time. The rows are kept with their cells, so that those of a few
+cells can be resolved later. Nothing is read twice, so all counts are of the same rows. The cell is a monotone function
+of the number, for rows and thresholds: below a threshold are all rows of the cells before its cell, and some of those
+in it. Rows that exceed the memory limit are resolved as they arrive.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from dpsql.mechanisms.fast.threshold_counts import (
 from dpsql.mechanisms.fast.thresholds import HistogramQuery, Thresholds, find_span
 
 _CELL_BITS = 13
-"""There are about ``2**_CELL_BITS`` cells: their counts stay in a cache of the core."""
+"""There are about ``2**_CELL_BITS`` cells, so that their counts fit a core's cache."""
 _WAITING = 4
-"""Parts that wait to be counted, where they are not held."""
+"""The most parts waiting to be counted, if they are not kept."""
 _NUMBER = np.dtype(np.uint16)
-"""The type of a cell that is held: there are fewer cells than it has numbers."""
+"""The type of a stored cell, wide enough for all cells."""
 _RESERVED = 15 << 20
-"""The cells for which memory is asked at once. What is not written takes none, and pages of such an array are large.
+"""The cells for which memory is allocated at once; unwritten pages take none.
 
-They are a little less than 32 MiB, up to which glibc learns from what is freed how much of it to keep. So the parts of a column
-are written where those of the last one were: new pages take the kernel as long as half of the counting takes.
+They are a little less than 32 MiB, up to which glibc learns to keep freed memory. So the parts of a column are written
+to those of the last one: new pages would take the kernel half of the counting time.
 """
 
 
 @dataclass(frozen=True)
 class ThresholdCells:
-    """The cells of all thresholds that a column is compared with: public, so that they may be kept for another statement.
+    """The cells of all thresholds of a column: public, so that they may be kept for other statements.
 
     Args:
-        counted: what is known of the column.
+        counted: the known facts about the column.
         end: the thresholds.
-        after: rows at most a threshold are asked for, not those below it.
+        after: whether rows at most a threshold are counted, instead of those below it.
         cells: about ``2**_CELL_BITS`` of them.
     """
 
@@ -67,7 +67,7 @@ class ThresholdCells:
 
     @classmethod
     def between(cls, counted: HistogramQuery, end: Thresholds, after: bool) -> ThresholdCells | None:
-        """Make the cells of thresholds; None where these can't be counted here."""
+        """Return the cells of thresholds; None if these can't be counted here."""
         cells: NumberCells
         if counted.doubles:
             cells = choose_double_cells(read_edges(end, after, True, 0), 1 << _CELL_BITS)
@@ -84,7 +84,7 @@ class ThresholdCells:
 
 
 class BinnedColumn:
-    """The cells of thresholds; ``counts`` holds the number of rows in each."""
+    """The cells of thresholds, with the number of rows in each, ``counts``."""
 
     def __init__(self, known: ThresholdCells) -> None:
         self._known = known
@@ -96,7 +96,7 @@ class BinnedColumn:
         self._compared = np.empty(BLOCK_ROWS, dtype=known.cells.kind)
 
     def count(self, arrays: Iterator[NDArray[Any]], room: int) -> None:
-        """Count what comes, beside the thread that fetches it, and hold it as long as it is not more bytes than ``room``."""
+        """Count arrays in other threads as this one fetches them, and keep up to ``room`` bytes."""
         waiting = deque[Future[Any]]()
         with ThreadPoolExecutor(1) as beside:
             for values in arrays:
@@ -120,7 +120,7 @@ class BinnedColumn:
         return ThresholdCounts(SortedThresholds([(end, known.after)], counted.doubles, counted.digits))
 
     def _reserve(self, size: int) -> NDArray[np.uint16]:
-        """Return where the cells of so many rows are written: parts of what comes in pages that are large."""
+        """Return space for the cells of ``size`` rows, in large pages."""
         if size > len(self._room):
             self._room = np.empty(max(size, _RESERVED), dtype=_NUMBER)
         mine, self._room = self._room[:size], self._room[size:]
@@ -138,14 +138,14 @@ class BinnedColumn:
             start += len(cells)
 
     def run(self, first: int, last: int, end: Thresholds) -> ThresholdSums:
-        """Sum the rows on the side of thresholds that is asked for, which are in cells from ``first`` up to before ``last``."""
+        """Sum the rows in cells from ``first`` up to before ``last`` on the requested side of thresholds."""
         if self._all is not None:
             return self._all.sums()
         counts = self._make_counts(end)
 
         def select(part: tuple[NDArray[Any], NDArray[np.uint16]]) -> NDArray[Any]:
             values, numbers = part
-            # what is before the first one is wrapped, and so beyond all
+            # cells before the first wrap around, and so are after all
             return values[np.flatnonzero(numbers - _NUMBER.type(first) < last - first)]
 
         counts.add_parts(self._held, select, lambda part: len(part[0]))
@@ -153,7 +153,7 @@ class BinnedColumn:
 
 
 def bin_column(known: ThresholdCells, read: Reader, text: str) -> BinnedColumn | None:
-    """Count the column ``text`` in cells; None where rows must stay where they are."""
+    """Count the column ``text`` in cells; None if rows must stay in the engine."""
     if not read.room:
         return None
     made, counted = BinnedColumn(known), known.counted

@@ -1,14 +1,14 @@
-"""The few candidates that may win, found by rough counts.
+"""The few candidates that may win, found by coarse counts.
 
-Pruning: the number of rows at or above a threshold falls as the threshold rises. So the counts at the ends of a cell of
-neighbouring integers (:mod:`dpsql.mechanisms.fast.binned_columns`) bound every candidate whose threshold is in it. Some
-dozen neighbours at a time are bounded so; with the range of their factors, these are bounds of their utilities from both
-sides. Candidates are far that would not be near the best at their upper bounds, were the best at its lower bound.
+Pruning: the number of rows at or above a threshold is non-increasing in the threshold. So the counts at the ends of a
+cell of neighbouring integers (:mod:`dpsql.mechanisms.fast.binned_columns`) bound every candidate with a threshold in
+it, some dozen neighbours at a time. With the range of their factors, they bound the utilities from both sides.
+Candidates are far if they would not be near the best even at their upper bounds, with the best at its lower bound.
 
-The law of the choice is the one that all exact utilities give. :class:`~dpsql.noise.selection.CandidateGaps` holds the
-exact gaps of near candidates; of the others that they are farther than its reach, which is proved here; and the exact gap
-of any that a draw falls on, for which every integer is counted. Far ones are proposed, or tossed for, with a chance no
-smaller than theirs, and kept with the exact ratio. So rough counts only change the time that a choice takes.
+The law of the choice is that of all exact utilities. :class:`~dpsql.noise.selection.CandidateGaps` has the exact gaps
+of near candidates; that the others' exceed its reach, which is proved here; and the exact gap of any that is drawn, for
+which every integer is counted. Far ones are proposed with at least their probability and accepted with the exact ratio.
+So coarse counts only change the time of a choice.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from dpsql.noise.selection import FEW_CANDIDATES, CandidateGaps
 from dpsql.numerics.exact_numbers import Integers, multiply_integers
 
 _GROUPS = 1 << 14
-"""The groups of neighbouring candidates that are near, or far, together: no more than so many."""
+"""The most groups of neighbouring candidates that are near, or far, together."""
 _CLOSE = 8
-"""The multiple of evenly spread thresholds' distance up to which neighbours are still close."""
+"""Neighbours are close up to this multiple of evenly spread thresholds' distance."""
 _SLICES = 1 << 6
-"""The most slices of which rows are put together, rather than taken one by one."""
+"""The most slices from which rows are concatenated, instead of taken one by one."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class PrunedCandidates:
 
 @dataclass(frozen=True)
 class CandidatePruning(FastRoute[PrunedCandidates]):
-    """The candidates of a choice of ``top`` winners, with as few of them scored as possible; ``size`` is their number if known.
+    """The candidates of a choice of ``top`` winners, with few of them scored; ``size`` is their number if known.
 
     The route exists for one count per candidate, of rows on one side of its threshold, times factors of one sign. It is
-    not taken where there are few candidates, nor where there are more doubles than may be held; nor for several winners
-    of unequal sensitivities: each that leaves changes the others' scores.
+    not taken for few candidates, for more doubles than fit memory, nor for several winners of unequal sensitivities:
+    each winner's removal changes the others' scores.
     """
 
     scores: CandidateScores
@@ -107,7 +107,9 @@ class CandidatePruning(FastRoute[PrunedCandidates]):
 
 
 def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | None:
-    """Read candidates of one count each, of rows on one side of a threshold, and their thresholds; None of others, and of few."""
+    """Read candidates of one count each, of rows on one side of a threshold, and their thresholds; None for others, and
+    for few.
+    """
     if len(scores.terms) != 1 or scores.base is not None or scores.form is not None:
         return None
     bounds = scores.terms[0].bounds
@@ -119,13 +121,13 @@ def read_countable(scores: CandidateScores, read: Reader) -> PublicCandidates | 
 
 @dataclass(frozen=True)
 class GroupedCandidates:
-    """Candidates in groups of neighbours, with thresholds in close cells: public, so that they are kept for another choice.
+    """Candidates in groups of neighbours, with thresholds in close cells: public, so kept for other choices.
 
     Args:
-        table: the candidates as they came.
+        table: the candidates in their original order.
         cells: the cells of their thresholds.
         least, most: the ends of the candidates' factors.
-        order: in which groups have them (None: as they came).
+        order: their permutation in the groups (None: the original order).
         starts: the start of each group.
         lowest, highest: the cells of its thresholds.
         factors: the least and the greatest of each group.
@@ -148,7 +150,7 @@ class GroupedCandidates:
 
     @classmethod
     def of(cls, table: pa.Table, cells: ThresholdCells, factor: Integers) -> GroupedCandidates:
-        """Group candidates; unordered ones are sorted by cells before."""
+        """Group candidates, sorted by cells if they are unordered."""
         size, values = table.num_rows, cells.end.values
         together = (size - 1) // _GROUPS + 1
         starts, order = np.arange(0, size, together), None
@@ -175,7 +177,7 @@ class GroupedCandidates:
 
 
 def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates | None:
-    """Group candidates of :func:`read_countable`; None of others, of factors of both signs, and of what is not compared here."""
+    """Group candidates of :func:`read_countable`; None for others, for factors of both signs, and for incomparable types."""
     found = read_countable(scores, read) if read.room else None
     if found is None:
         return None
@@ -185,7 +187,7 @@ def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates 
     if end.missing is not None or not counted.can_compare(end):
         return None
 
-    like = replace(counted, query="", column=None)  # whatever else the statement asks
+    like = replace(counted, query="", column=None)  # independent of the statement
 
     def group() -> GroupedCandidates | None:
         cells = ThresholdCells.between(like, end, op in UP_TO_BOUND)
@@ -198,7 +200,7 @@ def group_countable(scores: CandidateScores, read: Reader) -> GroupedCandidates 
 
 @dataclass(frozen=True)
 class CandidateCells:
-    """Candidates, and their statistic as far as the cells determine it."""
+    """Candidates, and their statistics as far as the cells determine them."""
 
     scores: CandidateScores
     known: GroupedCandidates
@@ -207,7 +209,7 @@ class CandidateCells:
 
     @property
     def table(self) -> pa.Table:
-        """The candidates as they came."""
+        """The candidates in their original order."""
         return self.known.table
 
     def prune(self, near: Nearness) -> PrunedCandidates:
@@ -238,7 +240,7 @@ class CandidateCells:
         return self.scores.score(table, ends, [run], self.varying)
 
     def _keep(self, near: Nearness) -> tuple[NDArray[np.intp], int, int]:
-        """Return the candidates that may be near, groups at a time, and the cells of their thresholds."""
+        """Return the candidates that may be near, by groups, and the cells of their thresholds."""
         known, corners = self.known, self._find_corners()
         moved = [self.scores.bound_unit_moves(self._term.bound_moves(f)) for f in known.factors]
         low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
@@ -248,7 +250,7 @@ class CandidateCells:
         return rows, int(known.lowest[may].min()), int(known.highest[may].max()) + 1
 
     def _find_corners(self) -> list[Integers]:
-        """Return numbers between whose extremes the statistics of each group are."""
+        """Return numbers whose extremes bound the statistics of each group."""
         below = np.concatenate([[0], np.cumsum(self.cells.counts)])
         counts = [below[self.known.lowest], below[self.known.highest + 1]]
         if self._term.bounds[0][0] in BOUNDS_FROM_BELOW:
@@ -257,7 +259,7 @@ class CandidateCells:
 
 
 def take_rows(table: pa.Table, rows: Integers) -> pa.Table:
-    """Take some rows of a table, ascending: in slices, where they stand together."""
+    """Take some rows of a table, ascending: in slices, if they are contiguous."""
     starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
     if len(starts) > _SLICES:
         return table.take(pa.array(rows))

@@ -1,9 +1,9 @@
-"""One statistic for each of many candidates out of histograms.
+"""One statistic for each of many candidates, from histograms.
 
-The private rows are scanned once. Where they are on this machine and rows are counted, the compared column is counted as
-it streams by; else the engine gives, for every distinct value x, the number of rows and the sum of what is added. Then
-``COUNT(*) FILTER (WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in
-integers. Whether the route is taken depends on types and on the candidates, never on private values.
+The private rows are scanned once. For local data and counts, the compared column is counted as it streams by; else the
+engine returns, for every distinct value x, the number of rows and the sum of the added column. Then ``COUNT(*) FILTER
+(WHERE x >= c.v)``, ranges, equality and ``SUM(LEAST(x, c.b))`` are differences of running sums: exact, in integers.
+Whether the route is taken depends on types and on the candidates, never on private values.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_intege
 _Made = TypeVar("_Made")
 
 CANDIDATE_PLACE = "dpsql_ord"
-"""The candidates' column of their place."""
+"""The candidates' column of their order."""
 CANDIDATE_BASE = "dpsql_base"
-"""The candidates' column of a number that is added to every score."""
+"""The candidates' column of a number added to every score."""
 CANDIDATE_SCORE, CANDIDATE_THRESHOLD = "dpsql_score", "dpsql_threshold"
 CANDIDATE_SENSITIVITY = "dpsql_sensitivity"
-"""Columns that queries put beside the candidates' own: the statistic, and each candidate's threshold and sensitivity."""
+"""Columns that queries add to the candidates: the statistic, and each candidate's threshold and sensitivity."""
 
 
 BOUNDS_FROM_BELOW = (">", ">=")
-"""Operators between x and a bound from below."""
+"""Operators between x and a lower bound."""
 UP_TO_BOUND = (">", "<=")
 """Operators for which an x equal to the bound is on its lower side."""
 _SAFE = 1 << 61
@@ -58,7 +58,7 @@ _SAFE = 1 << 61
 
 Sums = PrefixSums | ThresholdSums | ClippedSums
 _MOST_KEPT = 1 << 26
-"""The most bytes of candidates, and of the order of their thresholds, that are kept for a later choice."""
+"""The most bytes of candidates, and of the order of their thresholds, kept for a later choice."""
 _candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 
@@ -67,7 +67,7 @@ _candidates: MadeOnce[PublicCandidates] = MadeOnce(2)
 
 @dataclass(frozen=True)
 class CandidateFactor:
-    """A public integer of each candidate: ``times`` its ``column``, which is held to ``[low, high]``; NULL is 0.
+    """A public integer of each candidate: ``times`` its ``column``, clamped to ``[low, high]``; NULL is 0.
 
     Without a column it is ``times`` for all.
     """
@@ -93,11 +93,11 @@ class ScoreTerm:
     """``factor * aggregate`` of a candidate.
 
     Args:
-        histogram: the place of the histogram that is aggregated.
+        histogram: the index of the aggregated histogram.
         factor: the public factor.
         bounds: pairs of an operator (``x op column``) and a column.
         clip: the column b of ``SUM(LEAST(x, b))``.
-        row: how far one row moves the aggregate.
+        row: the aggregate's sensitivity to one row.
     """
 
     histogram: int
@@ -113,12 +113,12 @@ class ScoreTerm:
 
     @property
     def compared(self) -> Iterator[tuple[str, bool]]:
-        """The columns of thresholds that rows are compared with, and whether rows at most these are asked for."""
+        """The threshold columns that rows are compared with, and whether rows at most these are counted."""
         for op, name in self.bounds:
             yield from ((name, after) for after in (False, True) if op == "=" or after == (op in UP_TO_BOUND))
 
     def bound_moves(self, factor: Integers | int) -> Integers | int:
-        """Return how far one row moves candidates of these factors."""
+        """Return the sensitivity to one row of candidates with these factors."""
         size = abs(factor) if isinstance(factor, int) else np.abs(factor)
         moved: Integers | int = multiply_integers(size, self.row)
         return moved
@@ -126,7 +126,7 @@ class ScoreTerm:
     def aggregate(self, run: Sums, found: Mapping[str, Thresholds]) -> Integers | int:
         """Return the aggregate of every candidate."""
         if self.clip is not None:
-            assert not isinstance(run, ThresholdSums)  # these are of rows alone
+            assert not isinstance(run, ThresholdSums)  # counts of rows have no clipped sums
             return run.clipped(found[self.clip])
         assert not isinstance(run, ClippedSums)
         if not self.bounds:
@@ -144,7 +144,7 @@ class ScoreTerm:
             score = run.total - run.sums[low]
         elif low is None:
             score = run.sums[high]
-        else:  # an empty range, whose ends may stand in any order, holds nothing
+        else:  # an empty range, with ends in any order, has no rows
             score = np.where(low < high, run.sums[high] - run.sums[low], 0)
         for _, name in self.bounds:
             if (missing := found[name].missing) is not None:
@@ -154,7 +154,7 @@ class ScoreTerm:
 
 @dataclass(frozen=True)
 class PublicCandidates:
-    """Candidates as they came, their thresholds by column, and what was made of these for columns of rows: orders, or groups."""
+    """Candidates in their original order, their thresholds by column, and a cache of orders or groups of these."""
 
     table: pa.Table
     ends: Mapping[str, Thresholds]
@@ -162,12 +162,9 @@ class PublicCandidates:
     _made: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def sort(self, columns: Sequence[tuple[str, bool]], doubles: bool, digits: int) -> SortedThresholds:
-        """Return thresholds in order, of columns and whether rows at most these are asked for.
+        """Return the sorted thresholds of ``columns``, each with whether rows at most these are counted.
 
-        Args:
-            columns: the columns and sides.
-            doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
-            digits: these.
+        ``doubles``: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
         """
         key = (tuple(columns), doubles, digits)
         found = self._sorted.get(key)
@@ -179,7 +176,7 @@ class PublicCandidates:
         return found
 
     def make_once(self, key: object, make: Callable[[], _Made]) -> _Made:
-        """Return what was made last of these candidates if it has this key, or else make it and keep it."""
+        """Return the last object made of these candidates if it has this key, else make and keep one."""
         found: _Made | None = self._made.get(key)
         if found is None:
             found = make()
@@ -190,7 +187,7 @@ class PublicCandidates:
 
 @dataclass(frozen=True)
 class ScoredCandidates:
-    """Candidates as they came, their places in their order, and their exact statistic."""
+    """Candidates in their original order, their order's indices, and their exact statistic."""
 
     table: pa.Table
     places: Integers
@@ -199,7 +196,7 @@ class ScoredCandidates:
 
     @property
     def order(self) -> NDArray[np.intp] | None:
-        """The permutation that puts the candidates in order; None where they came so."""
+        """The permutation that sorts the candidates; None if they are sorted."""
         if bool((self.places[1:] > self.places[:-1]).all()):
             return None
         return np.argsort(self.places, kind="stable")
@@ -214,11 +211,11 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         histograms: the queries of the histograms.
         terms: the formula; ``base`` is added to it.
         base: a column of the candidates.
-        lent: the lent relation that has the candidates, with the query's columns, where it only chooses columns.
-        rows: rows of one unit, in the sensitivities of candidates that differ.
-        steady: the lent relation that the candidates are made of, where they come out the same each time.
-        form: what puts the terms together, where that is no plain sum; then ``bases`` are columns of public numbers, and
-            ``multiples`` the public factors of what is no sum.
+        lent: the relation that has the candidates, with the query's columns, if it only selects columns.
+        rows: rows of one unit, in unequal sensitivities of candidates.
+        steady: the relation that the candidates are made of, if the result is always the same.
+        form: combines the terms, if the utility is no plain sum; then ``bases`` are columns of public numbers, and
+            ``multiples`` the public factors of nonlinear forms.
     """
 
     candidates: str
@@ -249,9 +246,9 @@ class CandidateScores(FastRoute[ScoredCandidates]):
                 yield ClaimedText(counted.column, RowsClaim(self.rows))
 
     def take(self, read: Reader, entropy: Entropy, varying: bool = False) -> ScoredCandidates | None:
-        """Return the candidates with their scores (``varying``: with their own sensitivities).
+        """Return the candidates with their scores (``varying``: and their sensitivities).
 
-        None for types that are not compared here, and where a histogram has more than :data:`MAX_BINS` bins.
+        None for incomparable types, and if a histogram has more than :data:`MAX_BINS` bins.
         """
         found = self.read_candidates(read)
         if found is None:
@@ -267,7 +264,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
             run = run or _sum_between(counted, terms, mine, read)
             if run is None:
                 histogram = read(counted.limited)
-                # A HUGEINT comes as a decimal, which may not fit 64 bits.
+                # A HUGEINT is returned as a decimal, which may not fit 64 bits.
                 kind = histogram.schema.field("x").type
                 if histogram.num_rows > MAX_BINS or not is_comparable(kind) or is_decimal(kind):
                     return None
@@ -278,7 +275,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return self.score(found.table, ends, runs, varying)
 
     def read_candidates(self, read: Reader) -> PublicCandidates | None:
-        """Read the candidates, and their thresholds by column; None for types that are not compared here."""
+        """Read the candidates, and their thresholds by column; None for incomparable types."""
         source = read.lent.get(self.steady) if self.steady is not None else None
         found = None if source is None else _candidates.get(source, self.candidates)
         if found is None:
@@ -293,7 +290,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return found
 
     def read_thresholds(self, table: pa.Table) -> Mapping[str, Thresholds] | None:
-        """Read the thresholds of candidates by column; None for types that are not compared here."""
+        """Read the thresholds of candidates by column; None for incomparable types."""
         names = dict.fromkeys(c for t in self.terms for c in t.columns)
         ends = {name: end for name in names if (end := Thresholds.of(table.column(name))) is not None}
         return None if len(ends) < len(names) else ends
@@ -305,7 +302,7 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         runs: Sequence[Sums],
         varying: bool,
     ) -> ScoredCandidates:
-        """Compute the statistic of candidates with thresholds ``ends`` out of the counts of each histogram."""
+        """Compute the statistic of candidates with thresholds ``ends`` from the counts of each histogram."""
         form = self.form or UtilityForm(Linear(tuple(range(len(self.terms)))), ())
         factors = [term.factor.of(table) for term in self.terms]
         found = [term.aggregate(runs[term.histogram], ends) for term in self.terms]
@@ -322,11 +319,11 @@ class CandidateScores(FastRoute[ScoredCandidates]):
         return ScoredCandidates(table, places, spread_integers(score, size), mine)
 
     def bound_unit_moves(self, rows: Integers | int) -> Integers:
-        """Return how far one unit moves candidates that one row moves so far: a step at least."""
+        """Return the sensitivity to one unit of candidates, given that to one row: at least one step."""
         return spread_integers(multiply_integers(np.maximum(np.atleast_1d(rows), 1), self.rows), 0)
 
     def _find_lent(self, read: Reader) -> pa.Table | None:
-        """Return the candidates from the relation that is lent, where the engine would return it as it is."""
+        """Return the candidates from the relation itself, if the engine would return it unchanged."""
         if self.lent is None or (here := read.lent.get(self.lent[0])) is None:
             return None
         found = here.select(self.lent[1])
@@ -334,13 +331,13 @@ class CandidateScores(FastRoute[ScoredCandidates]):
 
 
 def _is_unchanged(kind: pa.DataType) -> bool:
-    """Return whether a lent column comes back from the engine as it is."""
+    """Return whether the engine returns a relation's column of this type unchanged."""
     plain = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind)
     return bool(plain or kind in (pa.float64(), pa.date32()) or is_decimal(kind))
 
 
 def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) -> PrefixSums | None:
-    """Count the column itself, where all thresholds are near each other."""
+    """Count the column itself, if all thresholds are near each other."""
     if counted.column is None or not all(map(counted.can_compare, ends)):
         return None
     if (between := find_span(counted, ends)) is None:
@@ -352,7 +349,7 @@ def _count_dense(counted: HistogramQuery, ends: list[Thresholds], read: Reader) 
 def _count_between(
     counted: HistogramQuery, terms: Sequence[ScoreTerm], found: PublicCandidates, read: Reader
 ) -> ThresholdSums | None:
-    """Count the rows of the column itself between thresholds, wherever these are."""
+    """Count the rows of the column itself between arbitrary thresholds."""
     compared = [one for term in terms for one in term.compared]
     ends = [found.ends[name] for name, _ in compared]
     if counted.column is None or not read.room or not ends or any(t.clip is not None for t in terms):
@@ -369,7 +366,7 @@ def _count_between(
 def _sum_between(
     counted: HistogramQuery, terms: Sequence[ScoreTerm], ends: list[Thresholds], read: Reader
 ) -> ClippedSums | None:
-    """Sum the column itself, clipped at thresholds, wherever these are."""
+    """Sum the column itself, clipped at arbitrary thresholds."""
     if counted.column is None or not read.room or not all(t.clip is not None and not t.bounds for t in terms):
         return None
     if any(end.are_floats or end.scale for end in ends) or (between := find_span(counted, ends)) is None:
@@ -394,7 +391,7 @@ def _sum_histogram(counted: HistogramQuery, table: pa.Table) -> PrefixSums:
 
 
 def spread_integers(v: Integers | int, size: int) -> Integers:
-    """Return numbers, or one number as often as it is wanted."""
+    """Return an array of numbers, or one number repeated ``size`` times."""
     if not isinstance(v, int):
         return v
     return np.full(size, v, dtype=np.int64 if abs(v) < _SAFE else object)

@@ -1,8 +1,8 @@
-"""Sums of a private column clipped at each of many thresholds, as it streams by, wherever these are.
+"""Sums of a streaming private column clipped at each of many arbitrary thresholds.
 
-Where thresholds are near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else rows fall into
-cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and beside its rows each cell has the sum of how far they are from its
-start, exactly.
+For thresholds near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise rows
+are counted in cells, as in :mod:`dpsql.mechanisms.fast.threshold_counts`, and each cell also has the exact sum of its
+rows' distances from its start.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dpsql.mechanisms.fast.thresholds import Thresholds
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
 FARTHEST_SUMMED = 1 << 31
-"""The farthest number from 0 that is added up here: the sum of so many rows fits 62 bits."""
+"""The greatest absolute value summed here: the sum of this many rows fits 62 bits."""
 _LEAST_BITS, _MOST_BITS = 13, 20
 _MOST_POWER = 19
-"""The power of two that is the most rows summed at once."""
+"""The binary logarithm of the most rows summed at once."""
 _NONE = np.zeros(0, dtype=np.intp)
 
 
 class _Tally:
     """The counts and sums of one thread, and its memory.
 
-    A row adds one double to its bin, that counts it and holds how far it is from the bin's start, less than ``2**shift`` either
-    way: of so many rows that all of it is exact.
+    A row adds one double to its bin, which counts it and contains its distance from the bin's start, less than
+    ``2**shift`` either way: exact for this many rows.
     """
 
     def __init__(self, bins: int, classes: int, shift: int) -> None:
@@ -44,7 +44,7 @@ class _Tally:
         self._rows, self.one = 0, float(1 << self._bits)
 
     def take(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return where the bins of so many more rows are written, and what these add: ``one``, and where they are."""
+        """Return the space for the bins of ``size`` more rows, the double ``one``, and the space for their addends."""
         if self._rows + size > self._most:
             self._fold()
         start, self._rows = self._rows, self._rows + size
@@ -59,13 +59,13 @@ class _Tally:
         self._rows = 0
 
     def bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of rows in each bin, and the sum of how far they are from its start."""
+        """Return the number of rows in each bin, and the sum of their distances from its start."""
         self._fold()
         return self._counts, self._rests
 
 
 class ClippedSums:
-    """Counts and sums of integers from ``low`` to ``high`` between thresholds: what is beyond counts as these are."""
+    """Counts and sums of integers between thresholds, clamped to ``low`` and ``high``."""
 
     def __init__(self, ends: Sequence[Thresholds], low: int, high: int) -> None:
         self._values = np.unique(np.concatenate([end.values for end in ends]))
@@ -81,17 +81,17 @@ class ClippedSums:
         self._some_crowded = bool(self._crowded.any())
         self._known = self._cells.compared(self._values, np.empty(len(self._values), dtype=np.int64))
         self._near[self._numbers] = self._known
-        self._bins = self._cells.count + 2  # what is apart goes to the last bin
+        self._bins = self._cells.count + 2  # the last bin is for rows outside all cells
         self._tallies = ThreadTallies(self._make_tally)
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count rows; threads may do so at once."""
+        """Count rows; thread-safe."""
         with self._tallies.lend() as tally:
             for start in range(0, len(values), tally.block):
                 self._add(values[start : start + tally.block], tally)
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
-        """Count all rows beside the thread that fetches them."""
+        """Count all rows in other threads as this one fetches them."""
         work_beside(arrays, self.add, COUNTING_THREADS)
 
     def _make_tally(self) -> _Tally:
@@ -114,7 +114,7 @@ class ClippedSums:
             index[many], added[many] = self._bins - 1, 0
 
     def clipped(self, end: Thresholds) -> Integers:
-        """Return the sum of the values, each held to at most b (b NULL: 0)."""
+        """Return the sum of the values clipped at each b (b NULL: 0)."""
         counts, rests = np.zeros((2, self._bins), dtype=np.int64)
         apart, sums_apart = np.zeros((2, len(self._values) + 1), dtype=np.int64)
         for tally in self._tallies.all:

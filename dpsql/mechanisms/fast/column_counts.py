@@ -1,9 +1,8 @@
 """Counts of a private column as it streams by.
 
-Grouping a million values costs an engine a hash table, and most of its time. Where the data are on this machine, the
-column itself comes in parts, narrow integers, and is counted in an array: a third of the time, in memory that grows with
-the range and not with the rows. The counts are the same, and the choice of route depends on the range, which is public,
-and on where the data are.
+Grouping a million values costs an engine a hash table, and most of its time. For local data, the column is read in
+parts, as narrow integers, and counted in an array: a third of the time, in memory that grows with the range and not
+with the rows. The counts are equal, and the choice of route depends on the range, which is public, and on the data's location.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ _Tally = TypeVar("_Tally")
 MAX_RANGE = 1 << 22
 """The most integers in a range that is counted here."""
 DECIMAL_DIGITS = 18
-"""Decimals of so many digits are integers of 64 bits, once their places are made whole."""
+"""Decimals with at most this many digits are 64-bit integers without their point."""
 
 _ROWS, _FEW_ROWS = 1 << 23, 1 << 19
-"""The most and the fewest rows that are counted at once: each time an array as long as the range is made and added."""
+"""The most and the fewest rows counted at once: each time an array as long as the range is made and added."""
 _ALONE = 1 << 16
-"""Rows for which no thread is begun."""
+"""The most rows for which no thread is started."""
 COUNTING_THREADS = min(2, os.cpu_count() or 1)
-"""The threads that count: as many as there are cores of a small machine, for while rows are fetched others wait."""
+"""The counting threads: those of a small machine's cores, since fetching also takes some."""
 _WAITING = 4
-"""Arrays that wait to be counted: those that came sooner than they were counted."""
+"""The most arrays waiting to be counted."""
 
 
 @dataclass(frozen=True)
 class ColumnCounts(FastRoute[NDArray[np.int64]]):
-    """The number of rows with each of ``low`` to ``high``; rows beyond count at the ends, NULLs not at all.
+    """The number of rows with each of ``low`` to ``high``; rows outside count at the ends, NULLs not at all.
 
-    ``text`` gives one column of integers or dates. The route is not taken, and nothing is read, where rows must stay
-    where they are or the range is too wide.
+    ``text`` returns one column of integers or dates. The route is not taken, and nothing is read, if rows must stay in
+    the engine or the range is too wide.
     """
 
     text: str
@@ -68,9 +67,9 @@ class ColumnCounts(FastRoute[NDArray[np.int64]]):
 def count_column(
     read: Read, sql: str, low: int, high: int, places: int | None = None
 ) -> NDArray[np.int64] | None:
-    """Count the rows of a column with each of ``low`` to ``high``; None where it can't be counted here.
+    """Count the rows of a column with each of ``low`` to ``high``; None if it can't be counted here.
 
-    ``places`` are those of its decimals, as :func:`stream_column` has them.
+    ``places`` are those of its decimals, as in :func:`stream_column`.
     """
     reader = Reader.over(read)
     if not reader.room or high - low >= MAX_RANGE:
@@ -81,10 +80,10 @@ def count_column(
 def stream_column(
     read: Reader, sql: str, doubles: bool = False, places: int | None = None
 ) -> Iterator[NDArray[Any]]:
-    """Yield a column in arrays, without NULLs; decimals with ``places`` are the integers that they are without their point.
+    """Yield a column in arrays, without NULLs; decimals with ``places`` are integers without their point.
 
     Raises:
-        TypeError: the values are no integers, dates or such decimals of 64 bits (no doubles, if these are asked for).
+        TypeError: the values are no integers, dates or such decimals of 64 bits (or no doubles, if these are requested).
     """
     for part in read.stream_numbers(sql):
         for chunk in part.column(0).chunks:
@@ -114,12 +113,12 @@ def _read_decimals(chunk: pa.Array) -> NDArray[Any]:
     held = np.frombuffer(chunk.buffers()[1], np.int32 if chunk.type.bit_width == 32 else np.int64)
     values = held[words * chunk.offset :][: words * len(chunk)]
     if words > 1:
-        values = np.ascontiguousarray(values[::words])  # the lowest word, of which the others repeat the sign
+        values = np.ascontiguousarray(values[::words])  # the lowest word; the others repeat the sign
     return values[np.asarray(chunk.is_valid())] if chunk.null_count else values
 
 
 class _RangeCounts:
-    """The number of integers that are each of ``low`` to ``high``; those beyond count at the ends."""
+    """Counts the integers equal to each of ``low`` to ``high``; others count at the ends."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high
@@ -138,13 +137,13 @@ class _RangeCounts:
             self._held += len(some)
 
     def fold(self) -> None:
-        """Add what is held."""
+        """Add the pending values."""
         self.counts += np.bincount(self._places[: self._held], minlength=len(self.counts))
         self._held = 0
 
 
 def count_arrays(arrays: Iterable[NDArray[Any]], low: int, high: int) -> NDArray[np.int64]:
-    """Count the integers that are each of ``low`` to ``high``, beside the thread that fetches them."""
+    """Count the integers equal to each of ``low`` to ``high`` in other threads as this one fetches them."""
     found = _RangeCounts(low, high)
     work_beside(arrays, found.add, 1)
     found.fold()
@@ -157,15 +156,15 @@ def work_beside(
     threads: int,
     count: Callable[[_Part], int] | None = None,
 ) -> None:
-    """Do work on parts of the data in threads of its own, as this one fetches them; only a few wait for it.
+    """Process parts of the data in other threads as this one fetches them, with a short queue.
 
-    Until a part is large this thread does it: to begin another one takes longer.
+    Until a part is large this thread processes it, which is faster than starting another.
 
     Args:
-        parts: in the order in which they come.
-        work: what is done with each.
-        threads: how many do it.
-        count: counts a part's rows, where these are not its length.
+        parts: in order of arrival.
+        work: processes a part.
+        threads: their number.
+        count: counts a part's rows, if not its length.
     """
     waiting = deque[Future[None]]()
     beside: ThreadPoolExecutor | None = None
@@ -184,11 +183,7 @@ def work_beside(
 
 
 class ThreadTallies(Generic[_Tally]):
-    """The tallies that threads count in: each has one of its own while it counts.
-
-    Args:
-        make: makes one more, where all are lent.
-    """
+    """The tallies of counting threads, one for each while it counts; ``make`` makes another if all are in use."""
 
     def __init__(self, make: Callable[[], _Tally]) -> None:
         self._make, self._free = make, deque[_Tally]()
@@ -196,7 +191,7 @@ class ThreadTallies(Generic[_Tally]):
 
     @contextmanager
     def lend(self) -> Iterator[_Tally]:
-        """Lend one to this thread."""
+        """Reserve a tally for this thread."""
         try:
             tally = self._free.pop()
         except IndexError:
@@ -209,10 +204,10 @@ class ThreadTallies(Generic[_Tally]):
 def clip_to_places(values: NDArray[Any], low: int, high: int, out: NDArray[np.int64]) -> None:
     """Write ``clip(values, low, high) - low`` to ``out``, clipped in the values' own type before it is widened."""
     own = np.iinfo(values.dtype)
-    if low > own.max or high < own.min:  # every value is beyond the same end
+    if low > own.max or high < own.min:  # every value is outside the same end
         out[:] = 0 if low > own.max else high - low
         return
     if len(values) and not (low <= int(values.min()) and int(values.max()) <= high):
-        # in their own type first: to clip and to widen at once takes several times as long
+        # clip in their own type first: clipping and widening at once takes several times as long
         values = np.clip(values, max(low, int(own.min)), min(high, int(own.max)))
     np.subtract(values, low, out=out, dtype=np.int64)

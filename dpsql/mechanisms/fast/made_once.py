@@ -1,7 +1,7 @@
-"""Things made once of a public relation, and kept while the relation is.
+"""Caches objects derived from a public relation, for the relation's lifetime.
 
-A notebook asks many statements of one list of candidates. Its rows are lent as one Arrow table, which nobody changes, so
-what takes time to make of it is made once: its digest, and the numbers behind its candidates.
+A notebook asks many statements about one list of candidates. Its rows are one immutable Arrow table, so expensive
+derivations are made once: its digest, and the numbers behind its candidates.
 """
 
 from __future__ import annotations
@@ -17,24 +17,20 @@ Made = TypeVar("Made")
 
 
 class MadeOnce(Generic[Made]):
-    """The last few things that were made of tables, by the table itself and a text that says what it is.
-
-    Args:
-        most: the number of things that are kept.
-    """
+    """The ``most`` latest objects derived from tables, by the table itself and a descriptive text."""
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, Lock()
         self._held: OrderedDict[tuple[int, str], tuple[weakref.ref[pa.Table], Made]] = OrderedDict()
 
     def get(self, table: pa.Table, text: str) -> Made | None:
-        """Return what was made of this very table; None where it is not kept."""
+        """Return the object derived from this very table; None if not cached."""
         with self._lock:
             found = self._held.get((id(table), text))
             return found[1] if found is not None and found[0]() is table else None
 
     def keep(self, table: pa.Table, text: str, made: Made) -> None:
-        """Keep what was made, and forget the eldest, and what was made of tables that are gone."""
+        """Cache an object, and drop the oldest, and those of tables that no longer exist."""
         with self._lock:
             for key in [key for key, (held, _) in self._held.items() if held() is None]:
                 del self._held[key]

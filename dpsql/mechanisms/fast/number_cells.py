@@ -1,7 +1,7 @@
-"""Cells of neighbouring numbers: which cell a number is in never falls as the number grows.
+"""Cells of neighbouring numbers: the cell is a monotone function of the number.
 
-So of the rows and thresholds in two cells it is known how they compare, and only those of one cell are looked at. What a cell
-is costs a few operations of a whole block of numbers at once, which stays in a cache of the core.
+So rows and thresholds in different cells need no comparison. Computing the cell takes a few operations on a whole block
+of numbers, which fits a core's cache.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dpsql.mechanisms.fast.column_counts import clip_to_places
 from dpsql.numerics.exact_numbers import INT64_MAX, SAFE
 
 BLOCK_ROWS = 1 << 17
-"""Rows at once: what is made of them stays in a cache."""
+"""Rows per block: intermediate results fit a cache."""
 
-_MAGIC = 2.0**52  # the doubles from here to its double are integers, which stand in their lowest bits
+_MAGIC = 2.0**52  # from here to twice this, doubles are integers in their lowest bits
 _MANTISSA = (1 << 52) - 1
 _MAGIC_BITS = int(np.array(_MAGIC).view(np.int64))
 _MOST_SHIFT = 50
-"""The most bits of a double that are left out, so that infinity and NaN are two cells apart."""
+"""The most dropped bits of a double: infinity and NaN stay in separate cells."""
 _FEW_RUNGS = 1 << 10
-"""Fewer thresholds are soon looked up."""
+"""Fewer thresholds are fast to look up."""
 
 
 class NumberCells(ABC):
@@ -34,20 +34,20 @@ class NumberCells(ABC):
 
     count: int
     kind: np.dtype[Any]
-    """The type of what :meth:`compared` gives."""
+    """The type returned by :meth:`compared`."""
     starts_with_threshold = False
-    """True where no number of a cell is below what :meth:`near` gives for it."""
+    """Whether no number of a cell is below its :meth:`near`."""
 
     @abstractmethod
     def compared(self, part: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Return numbers as they are compared with thresholds of these cells; ``out`` may hold them."""
+        """Return numbers as compared with thresholds of these cells; ``out`` may be used for them."""
 
     @abstractmethod
     def number(self, compared: NDArray[Any], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the cells of numbers, as :meth:`compared` gives them, to ``out``."""
+        """Write the cells of numbers, as from :meth:`compared`, to ``out``."""
 
     def near(self, cells: NDArray[np.int64], out: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the thresholds in cells, as they are compared, where these are computed sooner than looked up."""
+        """Return the compared thresholds in cells, if these are faster computed than looked up."""
         return None
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
@@ -60,7 +60,7 @@ class NumberCells(ABC):
 
 
 class IntegerCells(NumberCells):
-    """The integers from ``low`` to ``high``, ``2**shift`` to a cell, at most ``2**bits`` cells; what is beyond is at the ends."""
+    """The integers from ``low`` to ``high``, ``2**shift`` to a cell, at most ``2**bits`` cells; others are at the ends."""
 
     kind = np.dtype(np.int64)
 
@@ -78,7 +78,7 @@ class IntegerCells(NumberCells):
 
 
 class IntegerRungs(IntegerCells):
-    """The cells from one rung of an even ladder of integers up to before the next: what the rung is, is computed."""
+    """The cells from one threshold of an arithmetic sequence of integers up to before the next, which is computed."""
 
     starts_with_threshold = True
 
@@ -89,7 +89,7 @@ class IntegerRungs(IntegerCells):
 
     @classmethod
     def of_rungs(cls, values: NDArray[np.int64]) -> IntegerRungs | None:
-        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        """Return the cells of distinct ascending thresholds; None if these are no such sequence."""
         if len(values) < _FEW_RUNGS:
             return None
         first, step = int(values[0]), int(values[1]) - int(values[0])
@@ -105,15 +105,14 @@ class IntegerRungs(IntegerCells):
 
 
 class DoubleCells(NumberCells):
-    """Doubles from ``low`` to ``high`` in cells of one width; one more is for what is above, and after an empty one NaN's.
+    """Doubles from ``low`` to ``high`` in cells of one width; then a cell for greater numbers and, after an empty one, NaN's.
 
-    To multiply, to add and to round never changes the order of two numbers. What is added leaves the nearest integer in the
-    lowest bits.
+    Multiplication, addition and rounding are monotone. The addend leaves the nearest integer in the lowest bits.
 
     Args:
         low, high: the least and the greatest threshold.
         count: the number of cells.
-        beyond: whether some thresholds are beyond: then NaN is told from what is.
+        beyond: whether some thresholds are greater: then NaN is distinguished from greater numbers.
     """
 
     kind = np.dtype(np.float64)
@@ -131,11 +130,11 @@ class DoubleCells(NumberCells):
 
     @classmethod
     def between(cls, values: NDArray[np.float64], count: int) -> DoubleCells:
-        """Make the cells of thresholds."""
+        """Return the cells of thresholds."""
         known = values[np.isfinite(values)]
         ends = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
         made = cls(*ends, count, len(known) < len(values))
-        # where much is lost by rounding, the greatest may be beyond too
+        # if rounding loses much, the greatest may be outside too
         made._beyond |= bool(made.of(np.array(ends))[1] >= made.count - 3)
         return made
 
@@ -147,17 +146,17 @@ class DoubleCells(NumberCells):
         with np.errstate(over="ignore", invalid="ignore"):
             np.multiply(compared, self._scale, out=held)
             np.add(held, self._start, out=held)
-            # where no threshold is beyond, NaN need not be told from what is
+            # without thresholds outside, NaN need not be distinguished
             _pick(np.minimum if self._beyond else np.fmin, held, self._most)
             _pick(np.maximum, held, self._least)
         np.bitwise_and(out, _MANTISSA, out=out)
         if self._beyond:
-            np.minimum(out, self.count - 1, out=out)  # the bits of NaN are beyond all others
+            np.minimum(out, self.count - 1, out=out)  # the bits of NaN are above all others
         return out
 
 
 class LogCells(DoubleCells):
-    """Cells whose width doubles as numbers do, for thresholds above 0: the topmost bits of a number, less the least's."""
+    """Cells whose width doubles as numbers do, for thresholds above 0: the top bits of a number, minus the least's."""
 
     def __init__(self, low: float, high: float, count: int) -> None:
         least, most = _key(low), _key(high)
@@ -179,7 +178,7 @@ class LogCells(DoubleCells):
 
 
 def choose_double_cells(values: NDArray[np.float64], count: int) -> DoubleCells:
-    """Return about so many cells, in which the fewest of these thresholds have company."""
+    """Return about ``count`` cells with the fewest thresholds in shared cells."""
     made = DoubleCells.between(values, count)
     some = values[:: len(values) // count + 1]
     alone = _count_alone(made, some)
@@ -195,7 +194,7 @@ def _count_alone(cells: NumberCells, values: NDArray[np.float64]) -> int:
 
 
 class RungCells(DoubleCells):
-    """The cells round the rungs of an even ladder, one each: what the rung is, is computed."""
+    """The cells around the thresholds of an arithmetic sequence, one each; the threshold is computed."""
 
     def __init__(self, values: NDArray[np.float64], step: float, first: float, way: str) -> None:
         self._step, self._first, self._way = step, first, way
@@ -203,7 +202,7 @@ class RungCells(DoubleCells):
 
     @classmethod
     def of_rungs(cls, values: NDArray[np.float64]) -> RungCells | None:
-        """Make the cells of distinct thresholds in ascending order; None where these are not such rungs."""
+        """Return the cells of distinct ascending thresholds; None if these are no such sequence."""
         size = len(values)
         if size < _FEW_RUNGS or not (np.isfinite(values[0]) and np.isfinite(values[-1])):
             return None
@@ -244,29 +243,29 @@ class RungCells(DoubleCells):
 
 
 def _key(value: float) -> int:
-    """Return the place of a double among all doubles, from the least to the greatest; ``-0.0`` is just below ``0.0``."""
+    """Return the rank of a double among all doubles; ``-0.0`` is just below ``0.0``."""
     bits = int(np.array(value).view(np.int64))
     return bits if bits >= 0 else -(bits & INT64_MAX) - 1
 
 
 def _double(key: int) -> float:
-    """Return the double at a place; the one after infinity is NaN."""
+    """Return the double of a rank; the one after infinity is NaN."""
     bits = key if key >= 0 else (-key - 1) | -INT64_MAX - 1
     return float(np.array(bits, dtype=np.int64).view(np.float64))
 
 
 def _repeat(value: float) -> NDArray[np.float64]:
-    """Return a number once for each of a block's: of two arrays the lesser are picked in a third of the time."""
+    """Return a number repeated for a block: the minimum of two arrays takes a third of the time."""
     return np.full(BLOCK_ROWS, value)
 
 
 def _pick(
     pick: np.ufunc, values: NDArray[Any], bounds: NDArray[Any], out: NDArray[Any] | None = None
 ) -> None:
-    """Hold numbers, a block at most, to a bound that is repeated, in place or in ``out``."""
+    """Clamp numbers, at most a block, to a repeated bound, in place or in ``out``."""
     pick(values, bounds[: len(values)], out=values if out is None else out)
 
 
 def cut_blocks(values: NDArray[Any]) -> Iterable[NDArray[Any]]:
-    """Yield the parts of an array that stay in a cache."""
+    """Yield the parts of an array that fit a cache."""
     return (values[start : start + BLOCK_ROWS] for start in range(0, len(values), BLOCK_ROWS))

@@ -1,15 +1,16 @@
 """Exact totals without a hash table: one integer per row, sorted or counted.
 
-Bounding what a privacy unit moves needs the totals of every unit, or of every pair of unit and group: a grouping of
-millions, which costs the most. Where the unit, the group and the values of a row fit 63 bits together, one sorted
-array says the same in a third of the time; and where units, or units and their groups, are numbers without wide gaps, counting
-by them needs no sorting either. Units that are no integers have codes (:mod:`dpsql.mechanisms.fast.unit_codes`). It holds a few
-times eight bytes a row, so it is for engines on this machine and for as many rows as their memory allows; else the plan's own
-query is read, which may spill. Both give totals that are bounded alike: per unit clamped or weighed, and at most ``groups``
-groups of each unit, or so many rows shared by all its groups, by random numbers of its own.
+Bounding the contribution of a privacy unit needs the totals of every unit, or of every pair of unit and group: a
+grouping of millions, the most expensive step. If the unit, the group and the values of a row fit 63 bits together, one
+sorted array gives them in a third of the time. If units, or units and their groups, are numbers without wide gaps,
+counting by them needs no sorting either. Units that are no integers have codes
+(:mod:`dpsql.mechanisms.fast.unit_codes`). It takes a few times eight bytes a row, so it is for local engines and for as
+many rows as fit their memory; otherwise the plan's own query is read, which may spill. Both give totals with equally
+distributed bounds: per unit clamped or weighted, and at most ``groups`` groups of each unit, or a number of rows shared
+by all its groups, by independent random numbers.
 
-What the route depends on (ranges, the number of rows) is exact and stays in here: both routes release the same
-distribution, and read as often.
+The route depends on exact numbers (ranges, the number of rows) that stay in here: both routes release the same
+distribution, and read equally often.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ from dpsql.noise.group_sampling import IntegerArray, choose_groups, share_rows
 from dpsql.numerics.exact_numbers import make_longs, make_values
 
 PACKED_TOTALS = "dpsql_totals"
-"""The name under which the totals are lent."""
+"""The name of the relation of totals."""
 
 _SAFE = 1 << 62
 _FEW_ROWS = 1 << 18
-"""Rows below which one grouping by unit is as quick."""
+"""With fewer rows, one grouping by unit is as fast."""
 _KEPT = 50
-"""Texts of which the ranges are kept, for each table."""
+"""The most texts per table with cached ranges."""
 
 
 @dataclass(frozen=True)
 class PackedValue:
-    """A packed value: ``sql`` is 0 where a row has none, else 1 to ``most``."""
+    """A packed value: ``sql`` is 0 for a row without one, else 1 to ``most``."""
 
     sql: str
     most: int
 
 
 class PackedValues:
-    """The values that are packed, each once for each pair of bounds that it is held to."""
+    """The packed values, each once per pair of clamping bounds."""
 
     def __init__(self) -> None:
         self.packed: list[PackedValue] = []
@@ -74,7 +75,7 @@ class PackedValues:
         return sum(value.most.bit_length() for value in self.packed) < BITS
 
     def add_held(self, y: str, low: int, high: int) -> int:
-        """Return the place of a value that is held to these bounds; it is added if it is new."""
+        """Return the index of a value clamped to these bounds, added if new."""
         place = self._places.get((y, low, high))
         if place is not None:
             return place
@@ -82,7 +83,7 @@ class PackedValues:
         return self._append(y, PackedValue(_held(y, low, high), 2 * (high - low + 1)))
 
     def add_present(self, y: str) -> int:
-        """Return a place where a value is packed, held to whatever bounds; what is only counted is added."""
+        """Return the index of a value with any bounds, added if new: it is only counted."""
         if (place := self._first.get(y)) is not None:
             return place
         return self._append(y, PackedValue(f"CASE WHEN {y} IS NULL THEN 0 ELSE 1 END", 1))
@@ -94,7 +95,7 @@ class PackedValues:
 
 
 def _held(y: str, low: int, high: int) -> str:
-    """Return twice a value clamped to its bounds, counted from 1, without branch or shift; 0 where there is none."""
+    """Return twice a value clamped to its bounds, counted from 1, without branch or shift; 0 for a missing value."""
     return f"COALESCE(ABS({y} - ({low})) - ABS({y} - ({high})) + {high - low + 2}, 0)"
 
 
@@ -102,7 +103,7 @@ def _held(y: str, low: int, high: int) -> str:
 class UnitTotal:
     """One exact integer per group: the total of a unit's rows in it, clamped to ``[low, high]``.
 
-    ``value`` None counts rows; else the rows that have it, or (``adds``) the sum of it, each less ``less``.
+    ``value`` None counts rows; else the rows that have it, or (``adds``) its sum, each less ``less``.
 
     With ``rows``, it is weighed instead of clamped: each of a unit's n rows that have the value weighs
     ``min(1, rows / n)``, in parts of ``scale``, a power of two, rounded towards 0. Such a total may be too wide for 64 bits, so
@@ -120,7 +121,7 @@ class UnitTotal:
 
     @property
     def far(self) -> int:
-        """The distance that one unit moves it, in parts where it is weighed."""
+        """The sensitivity to one unit, in parts if it is weighted."""
         return self.scale * max(abs(self.low), abs(self.high))
 
     @property
@@ -141,11 +142,11 @@ class UnitTotal:
 
 @dataclass(frozen=True)
 class PackedAggregation(FastRoute[pa.Table]):
-    """The same totals as the query beside it, by way of packed rows.
+    """The totals of the plain query, computed from packed rows.
 
-    ``ranges`` gives one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded groups 0
-    and the last code), and ``listed``, how many public groups there are. Without keys there is one route, whose totals
-    are the answer.
+    ``ranges`` returns one row: ``n``, ``u_low``, ``u_high``, by key of any route its least and greatest (for coded
+    groups 0 and the last code), and ``listed``, the number of public groups. Without keys there is one route, whose
+    totals are the answer.
     """
 
     ranges: str
@@ -155,18 +156,18 @@ class PackedAggregation(FastRoute[pa.Table]):
     units: str
     groups: int | None
     shared: tuple[int, int] | None = None
-    """The rows of a unit that count in one group, and in all, where its groups share them."""
+    """The most rows of a unit in one group, and in all, if its groups share them."""
     coded: CodedUnit | None = None
-    """The codes of the units, where these are no small integers: then rows come as a unit's hash and an integer."""
+    """The codes of the units, if these are no small integers: then rows are a unit's hash and an integer."""
     wide: PackedAggregation | None = None
-    """The same by groups with codes, where units are integers whose gaps are too wide for the bits that are left.
+    """The route by groups with codes, if units are integers with gaps too wide for the bits left.
 
-    It is seldom taken, so its texts are proved when they are read, and not for each statement.
+    It is rarely taken, so its texts are proved when read, and not for each statement.
     """
 
     @cached_property
     def queries(self) -> tuple[str, ...]:
-        """The text that is read, with zeros for what the ranges would say."""
+        """The text that is read, with zeros in place of the ranges."""
         found = [self.ranges]
         if self.coded is not None:
             found += [self.coded.hashes, self.coded.counts]
@@ -207,7 +208,7 @@ class PackedAggregation(FastRoute[pa.Table]):
             yield from (replace(claimed, late=True) for claimed in self.wide.claims(plain))
 
     def take(self, read: base.Reader, entropy: Entropy) -> pa.Table | None:
-        """Return the rows that the query would give, or None where the data do not fit, or are few."""
+        """Return the plain query's rows, or None if the data do not fit, or are few."""
         if not read.room or _reads_little(read, self.ranges) or not self._is_worth_reading(read):
             return None
         with self._hold_still(read) as still:
@@ -229,7 +230,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     def _read_parts(
         self, read: base.Reader, layout: Layout, rows: int, codes: UnitCodes | None
     ) -> Iterator[UnitPart] | None:
-        """Read all rows, and return their totals; None where the data changed meanwhile."""
+        """Read all rows, and return their totals; None if the data changed meanwhile."""
         with contextlib.suppress(ChangedData):
             parts = total_parts(read, self._rows(layout), layout, rows, codes)
             if self.coded is None or self.coded.recall(read) is codes:
@@ -237,16 +238,16 @@ class PackedAggregation(FastRoute[pa.Table]):
         return None
 
     def may_be_coded(self, read: base.Reader) -> bool:
-        """Tell whether there may be codes of the units: kept ones, or some for this statement alone."""
+        """Return whether the units may have codes: cached ones, or some for this statement alone."""
         return self._may_keep(read) or read.snapshot is not None
 
     def _may_keep(self, read: base.Reader) -> bool:
         return self.coded is not None and read.remember(self.coded.hashes, units=True) is not None
 
     def _is_worth_reading(self, read: base.Reader) -> bool:
-        """Tell whether this is likely to be sooner than the plan's query.
+        """Return whether this is likely faster than the plan's query.
 
-        Without groups that one is, where rows are few or units need codes that can't be kept.
+        Without groups that query is faster for few rows, or if units need codes that can't be cached.
         """
         if self.routes[-1].keys:
             return True
@@ -255,7 +256,7 @@ class PackedAggregation(FastRoute[pa.Table]):
 
     @contextlib.contextmanager
     def _hold_still(self, read: base.Reader) -> Iterator[base.Reader]:
-        """Give a reader whose texts see one state of the data, where codes are needed and none can be kept."""
+        """Return a reader whose texts see one state of the data, if codes are needed and none can be cached."""
         if self.coded is None or read.snapshot is None or self._may_keep(read):
             yield read
             return
@@ -264,12 +265,12 @@ class PackedAggregation(FastRoute[pa.Table]):
             yield read if memory is None else replace(read, memory=None, unit_memory=lambda _: memory)
 
     def _read_none(self, read: base.Reader) -> None:
-        """Read as often as where the data fit."""
+        """Read as often as if the data fit."""
         if self.routes[-1].keys:
             read(self.routes[-1].final, {PACKED_TOTALS: self._table(_Totals(0, self.columns))})
 
     def _bound(self, part: UnitPart, entropy: Entropy) -> tuple[IntegerArray, list[IntegerArray]]:
-        """Return the groups that are left of each unit in a part, and what it adds to each column there."""
+        """Return the kept groups of each unit in a part, and its contribution to each column there."""
         codes, count, sums = part.codes, part.rows, part.sums
         rows, kept = None, None
         if self.shared is not None:
@@ -279,7 +280,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         elif self.groups is not None:
             kept = choose_groups(part.units, self.groups, entropy)
         if kept is not None:
-            places = np.flatnonzero(kept)  # to look these up is sooner done than to try a mask five times
+            places = np.flatnonzero(kept)  # looking these up is faster than applying a mask five times
             codes, count, sums = codes.take(places), count.take(places), [s.take(places) for s in sums]
             rows = None if rows is None else rows.take(places)
         return codes, [added for _, added in _contributions(self.tallies, count, sums, rows, self.shared)]
@@ -292,7 +293,7 @@ class PackedAggregation(FastRoute[pa.Table]):
     # -- packing ------------------------------------------------------------------------------------------------
 
     def _layout(self, read: base.Reader) -> tuple[Layout, int, UnitCodes | None] | None:
-        """Return where the parts of a row stand, the number of rows, and the codes of units that have some."""
+        """Return the position of a row's parts, the number of rows, and the codes of units, if any."""
         row = self._find_ranges(read)
         n, low, high = row["n"], row["u_low"], row["u_high"]
         if not n or n > read.room or low is None:
@@ -308,7 +309,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         for route in self.routes:
             ends = [(row[f"{key}_low"], row[f"{key}_high"]) for key in route.keys]
             lows = tuple(0 if least is None else int(least) for least, _ in ends)
-            # 0 stands for NULL
+            # 0 represents NULL
             sizes = tuple(2 if least is None else int(last) - int(least) + 2 for least, last in ends)
             if route.dense and math.prod(size - 1 for size in sizes) != row["listed"]:
                 continue
@@ -318,7 +319,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         return None
 
     def _find_ranges(self, read: base.Reader) -> Mapping[str, Any]:
-        """Read the ranges; once, where the data stay as they are and the text reads nothing else."""
+        """Read the ranges; once, if the data are unchanged and the text reads nothing else."""
         memory = None if read.lent else read.remember(self.ranges)
         found = None if memory is None else memory.get(self.ranges)
         if not isinstance(found, _Ranges):
@@ -331,7 +332,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         return found.row
 
     def _rows(self, layout: Layout) -> str:
-        """Write the query for the packed rows. Rows that left the ranges since they were read are left out."""
+        """Return the query for the packed rows, without rows outside the ranges read before."""
         shift = layout.shift
         route, parts, inside = layout.route, [], []
         if self.coded is None:
@@ -366,7 +367,7 @@ class PackedAggregation(FastRoute[pa.Table]):
         return pa.table({**columns, self.units: make_longs(np.array([units]))})
 
     def _table(self, totals: _Totals, layout: Layout | None = None) -> pa.Table:
-        """Return the totals of the groups that some unit is in."""
+        """Return the totals of groups with units."""
         present = np.flatnonzero(totals.units)
         columns: dict[str, Any] = {}
         for key, own, there in [] if layout is None else split_keys(present, layout):
@@ -381,27 +382,27 @@ class PackedAggregation(FastRoute[pa.Table]):
 
 @dataclass(frozen=True)
 class _Ranges:
-    """The row that the ranges' text gave."""
+    """The row of the ranges' text."""
 
     row: Mapping[str, Any]
 
 
 class _Totals:
-    """The totals of all groups by their codes: exact as long as all of a column stay within 62 bits."""
+    """The totals of all groups by code: exact as long as a column's total stays within 62 bits."""
 
     def __init__(self, size: int, names: Iterable[str]) -> None:
         self.units = np.zeros(size, dtype=np.int64)
         self.sums = {name: np.zeros(size, dtype=np.int64) for name in names}
 
     def add(self, codes: IntegerArray, added: Sequence[IntegerArray]) -> None:
-        """Add what each unit adds to each column in a group."""
+        """Add each unit's contribution to each column in a group."""
         np.add.at(self.units, codes, 1)
         for sums, values in zip(self.sums.values(), added, strict=True):
             np.add.at(sums, codes, values)
 
 
 def _reads_little(read: base.Reader, sql: str) -> bool:
-    """Tell whether a query reads small relations alone, where one query is quicker than two."""
+    """Return whether a query reads only small relations, for which one query is faster than two."""
     if read.little is None:
         return False
     return read.little(sql if read.exact is None else read.exact(sql, read.lent), read.lent)
@@ -414,21 +415,21 @@ def _contributions(
     counted: IntegerArray | None = None,
     shared: tuple[int, int] | None = None,
 ) -> Iterator[tuple[str, IntegerArray]]:
-    """Yield what each unit adds to each column of the tallies.
+    """Yield each unit's contribution to each column of the tallies.
 
     Args:
-        tallies: what is added up.
+        tallies: the totals.
         rows: of each unit and group.
         sums: for each value the rows that have it, and their sum.
-        counted: how many of the rows count, where that differs; the tallies are for the first number of ``shared``.
-        shared: as of :class:`PackedAggregation`.
+        counted: the number of rows that count, if different; the tallies are for the first number of ``shared``.
+        shared: as in :class:`PackedAggregation`.
     """
     weights: dict[tuple[int | None, int], tuple[NDArray[np.intp], IntegerArray]] = {}
     for tally in tallies:
         many = rows if tally.value is None else sums[2 * tally.value]
         exact = many
         if tally.adds and tally.value is not None:
-            exact = (sums[2 * tally.value + 1] >> 1) - tally.less * many  # what is added comes doubled
+            exact = (sums[2 * tally.value + 1] >> 1) - tally.less * many  # the sums are doubled
         if tally.rows is None:
             low, high = (
                 end if counted is None or shared is None else end // shared[0] * counted
@@ -469,6 +470,6 @@ def _weigh(
 
 
 def _integer(value: int) -> pa.Array:
-    """Make a column of one integer, in 64 bits where it fits."""
+    """Return a column of one integer, in 64 bits if it fits."""
     wide = not -_SAFE < value < _SAFE
     return make_values([value], pa.decimal128(38, 0)) if wide else make_longs(np.array([value]))

@@ -1,8 +1,8 @@
-"""Packed rows: where the parts of a row stand in an integer of 63 bits, and the totals of each unit and group.
+"""Packed rows: the layout of a row in an integer of 63 bits, and the totals of each unit and group.
 
-Rows are read a quarter of a million or so at a time and kept in the least that the work needs. Where units (and their groups)
-are numbers without wide gaps, each row is counted into its place of an array of all of them. Else the integers alone are kept,
-eight bytes a row, sorted where they lie. Either way totals come in parts of whole units, so what is made of them is small.
+Rows are read about 250,000 at a time and stored compactly. If units (and their groups) are numbers without wide gaps,
+each row is counted in an array of all of them. Otherwise the integers are kept, eight bytes a row, and sorted in place.
+Either way totals are yielded in parts of whole units, so intermediate results are small.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from dpsql.noise.group_sampling import IntegerArray, find_runs
 
 BITS = 63
 GROUP_BITS = 24
-"""The bits of group codes beyond which an array of all groups would be larger than its content."""
+"""The most bits of group codes for which an array of all groups is worthwhile."""
 _SPARSE = 4
-"""The most numbers in arrays of all units and their groups, per row, for which rows are counted and not sorted."""
+"""The most cells per row, in arrays of all units and groups, for which rows are counted instead of sorted."""
 _PART = 1 << 16
-"""Rows or places of one part: arrays of fewer than a few hundred KiB come from memory that was used before."""
+"""Rows or cells of one part: arrays below a few hundred KiB reuse memory."""
 _HALVED = 1 << 18
-"""Rows that one thread sorts alone."""
+"""The most rows sorted by one thread."""
 _BLOCK = 1 << 16
-"""Rows that are worked on at once: what stays in the cache of one core."""
+"""Rows processed at once, fitting a core's cache."""
 
 
 @dataclass(frozen=True)
 class PackedRoute:
     """One way to the totals: the source of packed rows, and the query that finishes their totals.
 
-    ``source`` is a SELECT of ``u``, the integer ``keys`` and what the values' SQL needs. ``final`` turns the totals (the keys'
-    columns, each tally, the units) into the rows of the plan's query. ``dense``: only where the public groups are all there is
-    between the keys' ends.
+    ``source`` is a SELECT of ``u``, the integer ``keys`` and the columns in the values' SQL. ``final`` turns the totals
+    (the keys' columns, each tally, the units) into the rows of the plan's query. ``dense``: only if the public groups
+    are all numbers between the keys' ends.
     """
 
     keys: tuple[str, ...]
@@ -55,11 +55,11 @@ class Layout:
     """The layout of the bits: from the top the unit, the keys, and the values with the first lowest.
 
     Args:
-        route: whose keys these are.
-        low, units: the least unit, and how many numbers there are from it to the greatest.
-        lows, sizes: for each key its least value, and the number of its values with that for NULL, which is 0.
+        route: has these keys.
+        low, units: the least unit, and the size of the range of units.
+        lows, sizes: for each key its least value, and the number of its values including NULL, which is 0.
         value_bits: of each value.
-        counted: True where arrays of all units and groups are worth having.
+        counted: whether arrays of all units and groups are worthwhile.
     """
 
     route: PackedRoute
@@ -85,16 +85,16 @@ class Layout:
 
     @property
     def cells(self) -> int:
-        """The groups of all units, those without rows too."""
+        """The groups of all units, including those without rows."""
         return self.units * math.prod(self.sizes)
 
     @property
     def kind(self) -> type[Any]:
-        """The narrowest type that holds the integers: half the memory, and sooner sorted."""
+        """The narrowest type for the integers: less memory, faster sorting."""
         return np.uint32 if self.bits <= 32 else np.int64
 
     def counts_for(self, rows: int) -> bool:
-        """Tell whether arrays of all cells are worth having for so many rows."""
+        """Return whether arrays of all cells are worthwhile for this many rows."""
         return self.cells * (1 + len(self.value_bits)) <= _SPARSE * rows
 
     def fields(self) -> list[tuple[str, int, int]]:
@@ -102,7 +102,7 @@ class Layout:
         return list(zip(self.route.keys, self.lows, self.sizes, strict=True))[::-1]
 
     def values(self) -> Iterator[tuple[int, int]]:
-        """Yield the start of each value, and its mask."""
+        """Yield the first bit of each value, and its mask."""
         at = 0
         for bits in self.value_bits:
             yield at, (1 << bits) - 1
@@ -110,15 +110,15 @@ class Layout:
 
 
 def count_bits(size: int) -> int:
-    """Return the bits that hold as many values."""
+    """Return the bits needed for ``size`` values."""
     return (size - 1).bit_length()
 
 
 @dataclass(frozen=True)
 class UnitPart:
-    """Totals of some units, all of each: one entry per unit and group, in their order.
+    """Totals of some units, complete for each: one entry per unit and group, in their order.
 
-    ``sums`` holds for each value the rows that have it, and their sum.
+    ``sums`` has for each value the rows that have it, and their sum.
     """
 
     units: IntegerArray
@@ -134,13 +134,13 @@ def total_parts(
 
     Args:
         read: reads the rows.
-        sql: gives one integer per row, or the hash of a unit and an integer without the unit.
+        sql: returns one integer per row, or the hash of a unit and an integer without the unit.
         layout: of the integers.
-        rows: how many there are, about.
-        codes: of the units, where these are hashes.
+        rows: their approximate number.
+        codes: of the units, if these are hashes.
 
     Raises:
-        ChangedData: a row's unit has no code, or there are other rows than were counted.
+        ChangedData: a row's unit has no code, or the number of rows has changed.
     """
     with contextlib.closing(stream_columns(read, sql)) as tables:
         parts = (part for table in tables for part in _list_packed(table, layout, codes))
@@ -170,7 +170,7 @@ def _list_packed(table: pa.Table, layout: Layout, codes: UnitCodes | None) -> It
 
 
 def _gather(parts: Iterable[IntegerArray], layout: Layout, rows: int) -> IntegerArray:
-    """Put parts into one array, made for so many rows and longer where more came."""
+    """Concatenate parts into one array, made for ``rows`` rows and extended if there are more."""
     whole = np.empty(rows, dtype=layout.kind)
     at = 0
     for part in parts:
@@ -185,7 +185,7 @@ def _gather(parts: Iterable[IntegerArray], layout: Layout, rows: int) -> Integer
 
 
 def sort_pairs(packed: IntegerArray, layout: Layout, threads: int = 1) -> Iterator[UnitPart]:
-    """Sort packed rows in their place, and yield their totals part by part."""
+    """Sort packed rows in place, and yield their totals part by part."""
     _sort(packed, threads)
     top = layout.group_bits + layout.shift
     at = 0
@@ -201,7 +201,7 @@ def sort_pairs(packed: IntegerArray, layout: Layout, threads: int = 1) -> Iterat
 
 
 def _sort(values: IntegerArray, threads: int) -> None:
-    """Sort an array in its place: from its middle on, what is less and what is not are sorted at once."""
+    """Sort an array in place: partitioned at its middle, the halves are sorted concurrently."""
     middle = len(values) // 2
     if threads < 2 or middle < _HALVED:
         values.sort()
@@ -234,19 +234,18 @@ def _add_up(packed: IntegerArray, layout: Layout) -> UnitPart:
 class CellCounts:
     """Arrays over all groups of all units, into which rows are counted: without sorting, and exactly.
 
-    Where the rows and the sum of the first value have bits of their own in one integer, they share one: to reach a place that is
-    in no cache is what takes the time.
+    If the rows and the sum of the first value fit one integer, they share an array: uncached access dominates the time.
     """
 
     layout: Layout
     most_rows: int
-    """The rows that may come, at most."""
+    """The most rows expected."""
     rows: IntegerArray = field(init=False)
     sums: list[IntegerArray] = field(init=False)
     absent: list[IntegerArray | None] = field(init=False)
-    """For each value the rows that lack it, where there is one."""
+    """For each value that may be missing, the rows without it."""
     shared: int = 0
-    """The bits below the rows in their array that hold the first sum; 0 where it has an array of its own."""
+    """The bits below the rows in their array for the first sum; 0 if it has a separate array."""
 
     def __post_init__(self) -> None:
         self._left = self.most_rows
@@ -261,11 +260,7 @@ class CellCounts:
         return np.zeros(self.layout.cells, dtype=np.int64)
 
     def add_all(self, parts: Iterable[IntegerArray]) -> None:
-        """Count packed rows.
-
-        Raises:
-            ChangedData: more came than may: their sums might not fit.
-        """
+        """Count packed rows; ChangedData if there are more than expected, whose sums might overflow."""
         for part in parts:
             self._left -= len(part)
             if self._left < 0:
@@ -274,7 +269,7 @@ class CellCounts:
                 self.add(part[start : start + _BLOCK])
 
     def add(self, packed: IntegerArray) -> None:
-        """Count some of them, which fit the cache of one core."""
+        """Count some packed rows that fit a core's cache."""
         cell = self._place(packed >> self.layout.shift)
         own = list(self.sums)
         for i, (at, mask) in enumerate(self.layout.values()):
@@ -294,7 +289,7 @@ class CellCounts:
             np.add.at(self.rows, cell, 1)
 
     def _place(self, pairs: IntegerArray) -> IntegerArray:
-        """Return the cells of units with their groups' bits: numbers without gaps, in the same order."""
+        """Return the cells of units with their groups' bits: numbers without gaps, in unchanged order."""
         if not self.layout.sizes:
             return pairs
         at = self.layout.group_bits
@@ -312,7 +307,7 @@ class CellCounts:
         many = max(1, _PART // size)
         for start in range(0, len(self.rows), many * size):
             part = slice(start, start + many * size)
-            there = np.flatnonzero(self.rows[part] != 0)  # of integers themselves it takes six times as long
+            there = np.flatnonzero(self.rows[part] != 0)  # six times as fast as on the integers
             rows, sums = self.rows[part].take(there), [total[part].take(there) for total in self.sums]
             if self.shared:
                 sums.insert(0, rows & ((1 << self.shared) - 1))

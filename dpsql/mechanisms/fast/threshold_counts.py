@@ -1,11 +1,11 @@
-"""The rows below each of many thresholds, counted as a column streams by: exact, whatever the numbers are.
+"""The rows below each of many arbitrary thresholds, counted exactly as a column streams by.
 
-Where thresholds are integers near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Else the
-numbers fall into cells (:mod:`dpsql.mechanisms.fast.number_cells`), about as many as there are thresholds. Where a cell holds
-one threshold, a row of it is below, at or above that one: one look-up and a comparison or two. In a cell with several, a row's
-place among them is found by bisection, for a whole block of rows at once.
+For integer thresholds near each other, every integer is counted (:mod:`dpsql.mechanisms.fast.column_counts`). Otherwise
+numbers are assigned to cells (:mod:`dpsql.mechanisms.fast.number_cells`), about as many as there are thresholds. In a
+cell with one threshold, a row is below, at or above it: one look-up and a comparison or two. In a cell with several,
+bisection finds a row's place among them, for a whole block of rows at once.
 
-No row is held. Nothing depends on the values but the time of the few rows in crowded cells.
+No row is kept. Values affect only the time for the few rows in crowded cells.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from dpsql.mechanisms.fast.thresholds import Thresholds
 _Part = TypeVar("_Part", bound=Sized)
 
 Compared = tuple[Thresholds, bool]
-"""Thresholds, and whether rows at most one are asked for, not those below it."""
+"""Thresholds, and whether rows at most one are counted, instead of those below it."""
 
 _LEAST_BITS, _CHEAP_BITS, _MOST_BITS = 13, 18, 21
-"""The least and the most cells, and how many are looked up soon enough to be tried where fewer are crowded."""
+"""The least and the most cells, and the number fast enough to look up to be tried if fewer are crowded."""
 _FEW_ROWS = 1 << 19
-"""The fewest rows that are counted at once: each time an array of all bins is made and added."""
+"""The fewest rows counted at once: each time an array of all bins is made and added."""
 
 
 def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDArray[Any]:
@@ -46,26 +46,25 @@ def read_edges(end: Thresholds, after: bool, doubles: bool, digits: int) -> NDAr
 
 
 class SortedThresholds:
-    """Distinct thresholds in ascending order, their cells, and the places of those that were given.
+    """Distinct thresholds in ascending order, their cells, and the places of the given ones.
 
-    All of it is made of public numbers, so that it may be kept for another statement. What is looked up for rows is only
-    made where the thresholds are no rungs of an even ladder.
+    All of it is public, so it may be kept for other statements. Look-up tables are made only if the thresholds are no
+    arithmetic sequence.
 
     Args:
         ends: the thresholds.
-        doubles: rows are doubles, and otherwise integers whose last ``digits`` are decimal places.
-        digits: these.
+        doubles: rows are doubles, otherwise integers whose last ``digits`` are decimal places.
     """
 
     cells: NumberCells
     ladder_start: int | None = None
-    """The cell of the first threshold, where the cells after it have the others, one each, in order."""
+    """The cell of the first threshold, if the cells after it have the others, one each, in order."""
     crowded: NDArray[np.bool_] | None = None
-    """The cells with several thresholds; None where there is none."""
+    """The cells with several thresholds; None if there are none."""
     first: NDArray[np.int64] | None = None
-    """The number of thresholds in the cells before each, where some are crowded."""
+    """The number of thresholds in the cells before each, if some are crowded."""
     near: NDArray[Any] | None = None
-    """The threshold of each cell, where it is looked up."""
+    """The threshold of each cell, if it is looked up."""
 
     def __init__(self, ends: Sequence[Compared], doubles: bool, digits: int) -> None:
         self._doubles, self._digits, self.sides = doubles, digits, sorted({after for _, after in ends})
@@ -85,7 +84,7 @@ class SortedThresholds:
         self._most_given = sum(len(end.values) for end, _ in ends)
 
     def _choose_cells(self) -> tuple[NumberCells, NDArray[np.int64]]:
-        """Choose about as many cells as thresholds, some more where these don't spread evenly, and return theirs."""
+        """Choose about as many cells as thresholds, more if these are uneven, and return the thresholds' cells."""
         bits = min(max(_LEAST_BITS, (len(self.values) - 1).bit_length()), _MOST_BITS)
         most = min(max(bits + 1, _CHEAP_BITS), _MOST_BITS)
         while True:
@@ -102,24 +101,24 @@ class SortedThresholds:
         return IntegerCells(int(self.values[0]) - 1, int(self.values[-1]) + 1, bits)
 
     def _look_up(self) -> None:
-        """Make what is looked up of cells that are no rungs."""
+        """Make the look-up tables of cells that are no arithmetic sequence."""
         known = self.cells.compared(self.values, np.empty(len(self.values), dtype=self.cells.kind))
         self.near = np.zeros(self.cells.count, dtype=self.cells.kind)
         self.near[self.numbers] = known
         each = np.bincount(self.numbers, minlength=self.cells.count)
         if bool((each > 1).any()):
             self.known, self.crowded = known, each > 1
-            self.first = np.cumsum(each) - each  # how many thresholds are in the cells before
+            self.first = np.cumsum(each) - each  # the number of thresholds in the cells before
             self.steps = [1 << bit for bit in reversed(range(int(each.max()).bit_length()))]
 
     @property
     def nbytes(self) -> int:
-        """The bytes that are held, once all places were asked for."""
+        """The bytes in memory, once all places were requested."""
         held = [self.values, self.numbers, self.known, self.crowded, self.first, self.near]
         return sum(array.nbytes for array in held if array is not None) + 8 * self._most_given
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
-        """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
+        """Return the indices of the sums below thresholds, or at most them (``after``). NULL: any."""
         for known, side, places in self._given:
             if known is end and side == after:
                 return places
@@ -131,7 +130,7 @@ class SortedThresholds:
     def _find(self, edges: NDArray[Any]) -> NDArray[np.intp]:
         known = self.values
         first = int(np.searchsorted(known, edges[0])) if len(edges) else 0
-        if np.array_equal(known[first : first + len(edges)], edges):  # all that were given, or some in order
+        if np.array_equal(known[first : first + len(edges)], edges):  # all given thresholds, or some in order
             return np.arange(first, first + len(edges))
         if self.ladder_start is not None:
             return self.cells.of(edges) - self.ladder_start
@@ -150,7 +149,7 @@ class ThresholdSums:
         return int(self.sums[-1])
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
-        """Return the places of the sums of what is below thresholds, or at most them (``after``). NULL: any."""
+        """Return the indices of the sums below thresholds, or at most them (``after``). NULL: any."""
         return self._thresholds.place(end, after)
 
 
@@ -172,12 +171,12 @@ class _Tally:
         return self._bins
 
     def fold(self) -> None:
-        """Count the rows whose bins are written."""
+        """Count the rows in the written bins."""
         self._bins += np.bincount(self._places[: self._rows], minlength=len(self._bins))
         self._rows = 0
 
     def places(self, size: int) -> NDArray[np.int64]:
-        """Return where the bins of so many more rows, at most a block's, are written."""
+        """Return space for the bins of ``size`` more rows, at most a block."""
         if self._rows + BLOCK_ROWS > len(self._places):
             self.fold()
         self._rows += size
@@ -194,13 +193,13 @@ class ThresholdCounts:
     # -- counting ------------------------------------------------------------------------------------------------
 
     def add(self, values: NDArray[Any]) -> None:
-        """Count rows; threads may do so at once."""
+        """Count rows; thread-safe."""
         with self._tallies.lend() as tally:
             for part in cut_blocks(values):
                 self._add(part, tally)
 
     def add_all(self, arrays: Iterable[NDArray[Any]]) -> None:
-        """Count all rows beside the thread that fetches them."""
+        """Count all rows in other threads as this one fetches them."""
         self.add_parts(arrays, lambda values: values)
 
     def add_parts(
@@ -209,7 +208,7 @@ class ThresholdCounts:
         select: Callable[[_Part], NDArray[Any]],
         count: Callable[[_Part], int] | None = None,
     ) -> None:
-        """Count the rows that are selected of each part, beside the thread that fetches these; ``count`` counts all of a part."""
+        """Count the selected rows of each part in other threads as this one fetches the parts; ``count`` counts all its rows."""
         work_beside(parts, lambda part: self.add(select(part)), COUNTING_THREADS, count)
         if len(self._tallies.all) > 1:
             with ThreadPoolExecutor(COUNTING_THREADS) as beside:
@@ -232,7 +231,7 @@ class ThresholdCounts:
         if near is None:
             assert known.near is not None
             near = known.near.take(cells, mode="clip", out=tally.near[:size])
-        # What is above a cell's threshold is counted with what is below the next one's.
+        # Rows above a cell's threshold are counted with those below the next one's.
         index = cells if len(self._sides) == 1 else np.multiply(cells, 2, out=cells)
         for after in self._sides:
             if not after and self._cells.starts_with_threshold:
@@ -240,10 +239,10 @@ class ThresholdCounts:
             else:
                 index += (np.greater if after else np.greater_equal)(x, near)
         if many is not None:
-            index[many] = len(self._sides) * self._cells.count + 1  # these are counted apart
+            index[many] = len(self._sides) * self._cells.count + 1  # these are counted separately
 
     def _add_crowded(self, x: NDArray[Any], cells: NDArray[np.int64], tally: _Tally) -> None:
-        """Count rows of cells with several thresholds: how many of these each is not below, and whether it is at the last."""
+        """Count rows of cells with several thresholds: the number of these at most each row, and equality to the last."""
         known = self._thresholds.known
         assert self._thresholds.first is not None
         place, last = self._thresholds.first.take(cells), len(known) - 1
@@ -256,7 +255,7 @@ class ThresholdCounts:
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def sums(self, below: int = 0, above: int = 0) -> ThresholdSums:
-        """Return the sums, with so many rows more that are below all thresholds, and above all."""
+        """Return the sums, with ``below`` and ``above`` more rows below and above all thresholds."""
         known, count = self._thresholds, len(self._sides)
         bins = np.zeros(count * self._cells.count + 1, dtype=np.int64)
         for tally in self._tallies.all:
@@ -276,14 +275,14 @@ class ThresholdCounts:
         return ThresholdSums(known, sums)
 
     def _pick(self, bins: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sums at thresholds, of those that end with each bin, and that of all rows."""
+        """Return the sums at thresholds, of the bins up to each, and that of all rows."""
         known, count = self._thresholds, len(self._sides)
         sums = np.empty(count * len(known.values) + 1, dtype=np.int64)
         for place, after in enumerate(self._sides):
-            # A row below a threshold is on the first side of its cell, and so is one at it where no other side is asked for.
+            # A row below a threshold is on the first side of its cell, as is one at it unless another side is requested.
             sums[place:-1:count] = bins.take(known.numbers * count + place)
             if known.values[-1] != known.values[-1] and not after:
-                # All rows of its cell are NaN: at it, though no comparison says so.
+                # All rows of its cell are NaN: equal to it, though no comparison is true.
                 sums[place - 1 - count] = bins[known.numbers[-1] * count - 1]
         sums[-1] = bins[-1]
         return sums
@@ -293,7 +292,7 @@ def _sort(values: NDArray[Any]) -> NDArray[Any]:
     """Return distinct values in ascending order, NaN last."""
     if bool((values[1:] > values[:-1]).all()):
         return values
-    values = np.sort(values, kind="stable")  # of what comes in ascending parts these are merged
+    values = np.sort(values, kind="stable")  # merges ascending parts
     new = np.ones(len(values), dtype=bool)
     new[1:] = (values[1:] != values[:-1]) & (values[:-1] == values[:-1])
     return np.asarray(values[new])

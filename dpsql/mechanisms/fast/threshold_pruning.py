@@ -1,11 +1,11 @@
-"""The candidates that a noisy threshold may find, told from those far below it by rough counts.
+"""The candidates that a noisy threshold may find, separated by coarse counts from those far below it.
 
-As for a choice (:mod:`dpsql.mechanisms.fast.candidate_pruning`), the counts of a few thousand cells bound the statistics of some
-dozen neighbours at a time. Neighbours are far below a level that none of them comes near at its upper bound; and where enough of
-them reach it at their lower bounds, nobody is asked after these. What is left is scored exactly.
+As for a choice (:mod:`dpsql.mechanisms.fast.candidate_pruning`), the counts of a few thousand cells bound the
+statistics of some dozen neighbours at a time. Neighbours whose upper bounds are all far below the level are far; and
+once enough neighbours reach it at their lower bounds, none after these is asked. The rest is scored exactly.
 
-The law of the hits is the one that all exact statistics give: the coin of a far candidate has a chance that is proved here to be
-below that of a rare one, and what shows heads there is kept with the exact ratio (:func:`~dpsql.noise.selection.find_heads`).
+The law of the hits is that of all exact statistics: the coin of a far candidate has a probability proved here to be
+below that of a rare one, and heads there are kept with the exact ratio (:func:`~dpsql.noise.selection.find_heads`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_intege
 
 @dataclass(frozen=True)
 class AskedCandidates:
-    """Candidates in the order in which they are asked, as far as that may matter, and how far each stays below the level.
+    """The relevant candidates in asking order, with their distances below the level.
 
     Args:
         table: all candidates.
         level: the noisy level.
-        short: by places in that order; at most 0 where the level is reached.
-        row_of: gives the row of the table at a place.
-        score_of: gives the exact statistic of the one at a place.
+        short: by index in that order; at most 0 if the level is reached.
+        row_of: returns the row of the table at an index.
+        score_of: returns the exact statistic at an index.
     """
 
     table: pa.Table
@@ -50,14 +50,14 @@ class AskedCandidates:
 
 @dataclass(frozen=True)
 class ThresholdPruning(FastRoute[AskedCandidates]):
-    """The candidates that are compared with one level, with as few of them scored as possible.
+    """The candidates that are compared with one level, with few of them scored.
 
-    The route exists where a choice's does (:class:`~dpsql.mechanisms.fast.candidate_pruning.CandidatePruning`).
+    The route exists for the same statistics as a choice's (:class:`~dpsql.mechanisms.fast.candidate_pruning.CandidatePruning`).
 
     Args:
-        level: the noisy level that a statistic reaches, or else may be found all the same.
-        rate: of the noise by which it may: the chance is ``exp(-rate * short)``.
-        most: so many hits are wanted.
+        level: the noisy level that a statistic reaches, or may still be found below.
+        rate: of the noise: the probability to be found is ``exp(-rate * short)``.
+        most: the number of wanted hits.
     """
 
     scores: CandidateScores
@@ -87,7 +87,7 @@ class _Cells(CandidateCells):
     """Candidates that are compared with a level."""
 
     def ask(self, level: int, rate: Fraction, most: int) -> AskedCandidates:
-        """Score the candidates near the level or above it, among the first ones in which ``most`` surely reach it."""
+        """Score the candidates near or above the level, among the first ones of which ``most`` certainly reach it."""
         order, near, size = self._find_near(level, compute_reach(rate), most)
         rows = near if order is None else order[near]
         whole = cache(lambda: self._score(self.table, 0, len(self.cells.counts)).scores)
@@ -114,15 +114,15 @@ class _Cells(CandidateCells):
         """Find the candidates that may be within ``reach`` of the level, or above.
 
         Returns:
-            The rows in the order in which they are asked (None: as they came), the places there of those candidates, and the
-            number of places after which ``most`` have surely reached the level.
+            The rows in asking order (None: original order), the indices there of those candidates, and the number of
+            indices after which ``most`` have certainly reached the level.
         """
         known, corners = self.known, self._find_corners()
         places = read_integers(self.table.column(CANDIDATE_PLACE))
         order = None if bool((places[1:] > places[:-1]).all()) else np.argsort(places, kind="stable")
 
         def spread(of_groups: NDArray[np.bool_]) -> NDArray[np.intp]:
-            """Return the places of all candidates of some groups."""
+            """Return the indices of all candidates of some groups."""
             if not of_groups.any():
                 return np.zeros(0, dtype=np.intp)
             held = np.repeat(of_groups, known.sizes)
@@ -138,7 +138,7 @@ class _Cells(CandidateCells):
         return order, near[: np.searchsorted(near, size)], size
 
     def _score_rows(self, rows: NDArray[np.intp]) -> Integers:
-        """Score some rows, of any order."""
+        """Score some rows, in any order."""
         if not len(rows):
             return np.zeros(0, dtype=np.int64)
         ascending = np.sort(rows)

@@ -1,8 +1,7 @@
-"""Public thresholds that a private column is compared with, and sums over what is below each.
+"""Public thresholds that a private column is compared with, and sums over the rows below each.
 
 Comparisons are DuckDB's: integers and decimals (as integers of the finer scale), doubles (NaN is the greatest value and
-equal to itself) and dates. Integers and doubles meet as doubles: each threshold then has an integer edge, which tells the
-same integers apart.
+equal to itself) and dates. Integers and doubles are compared as doubles: each threshold then has an equivalent integer edge.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from dpsql.numerics.exact_numbers import (
 )
 
 MAX_BINS = 1 << 22
-"""The most bins that are held here; where there are more, the engine joins them with the candidates."""
+"""The most bins processed here; if there are more, the engine joins them with the candidates."""
 _SAFE = 1 << 61
 _WHOLE = 1 << 53  # below this, all integers are doubles, and no other integer becomes one of them
 DOUBLE_DIGITS = 15
-"""Decimals of so many digits become doubles as DuckDB's do: by one division, which is rounded once."""
+"""Decimals with at most this many digits become doubles as in DuckDB: by one division, rounded once."""
 
 
 @dataclass(frozen=True)
 class HistogramQuery:
-    """A question to the private rows: the rows of each value, or the sum of another column over them.
+    """A question about the private rows: the rows of each value, or the sum of another column over them.
 
     Args:
-        query: gives the distinct ``x``, the number of rows that have it ``n`` and, unless rows are counted, the sum of ``v``.
-        column: gives the x of every row, where only counts are wanted.
-        digits: places of a decimal that were made whole.
-        least: x is held to it from below (in a clipped sum).
-        doubles: the column has these, and otherwise integers or dates.
-        as_doubles: decimals of up to :data:`DOUBLE_DIGITS` digits are compared with doubles.
-        places: the column has decimals with so many, which are counted as integers without their point (None: it has none).
+        query: returns the distinct ``x``, its number of rows ``n`` and, unless rows are counted, the sum of ``v``.
+        column: returns the x of every row, if only counts are wanted.
+        digits: decimal places that were made whole.
+        least: lower clamping bound of x (in a clipped sum).
+        doubles: whether the column has doubles, otherwise integers or dates.
+        as_doubles: whether decimals of up to :data:`DOUBLE_DIGITS` digits are compared with doubles.
+        places: decimal places of the column, counted as integers without their point (None: no decimals).
     """
 
     query: str
@@ -56,37 +55,37 @@ class HistogramQuery:
     places: int | None = None
 
     def can_compare(self, end: Thresholds) -> bool:
-        """Return whether thresholds are compared with its column as the engine would."""
+        """Return whether thresholds can be compared with its column as in the engine."""
         if self.as_doubles:
             return end.are_floats
         return not end.scale if self.doubles else not (self.digits and end.are_floats)
 
     @property
     def limited(self) -> str:
-        """The query, of which no more rows come than are held here, and one that says that there are more."""
+        """The query with a limit of the rows processed here, plus one that shows that there are more."""
         return f"SELECT * FROM ({self.query}) AS histogram LIMIT {self.limit}"
 
     @property
     def limit(self) -> int:
-        """The rows that are asked for: a histogram of so many is not used."""
+        """The query's limit: a histogram with this many rows is not used."""
         return MAX_BINS + 1
 
 
 def is_comparable(kind: pa.DataType) -> bool:
-    """Return whether values of a type are compared here as DuckDB compares them."""
+    """Return whether values of a type are compared here as in DuckDB."""
     if pa.types.is_integer(kind):
         return bool(kind != pa.uint64())
     return kind in (pa.float64(), pa.date32(), pa.null()) or is_decimal(kind)
 
 
 def is_decimal(kind: pa.DataType) -> bool:
-    """Return whether a type is a decimal of up to 128 bits with its places inside."""
+    """Return whether a type is a decimal of up to 128 bits whose scale is within its precision."""
     return bool(pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds of candidates: doubles, or integers of ``scale`` places (NULL: any number)."""
+    """Thresholds of candidates: doubles, or integers of ``scale`` decimal places (NULL: any number)."""
 
     values: NDArray[Any]
     scale: int = 0
@@ -94,7 +93,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Thresholds | None:
-        """Read a column; None for types that are not compared here, and decimals beyond 64 bits."""
+        """Read a column; None for incomparable types, and decimals above 64 bits."""
         if not is_comparable(column.type):
             return None
         scale = column.type.scale if is_decimal(column.type) else 0
@@ -107,20 +106,20 @@ class Thresholds:
 
     @property
     def are_floats(self) -> bool:
-        """True where the thresholds are doubles."""
+        """Whether the thresholds are doubles."""
         return self.values.dtype.kind == "f"
 
     @property
     def extremes(self) -> Thresholds:
-        """The least and the greatest: NaN is that."""
+        """The least and the greatest, which may be NaN."""
         return Thresholds(np.array([np.fmin.reduce(self.values), np.maximum.reduce(self.values)]), self.scale)
 
     def edge(self, digits: int, after: bool) -> NDArray[np.int64]:
-        """Return the integer edges of values that have ``digits`` places made whole.
+        """Return the integer edges of values with ``digits`` places made whole.
 
-        A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). Of a double
-        from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses; where values have places,
-        a number beyond them all.
+        A value is below its edge (``after``: at most its edge) exactly if it is below the threshold (at most it). For a
+        double from 2**53 on, an infinity or NaN it is an end of 64 bits, which :func:`find_span` refuses; for values
+        with places, a number greater than all of them.
         """
         if self.are_floats and digits:
             return self._decimal_edge(digits, after)
@@ -134,7 +133,7 @@ class Thresholds:
             )
         if self.scale <= digits:
             times = 10 ** (digits - self.scale)
-            # A decimal whose places are made whole has 18 digits: all that is cut off here is beyond them.
+            # A decimal whose places are made whole has 18 digits: the clipped values are outside their range.
             return self.values if times == 1 else np.clip(self.values, -SAFE // times, SAFE // times) * times
         by = 10 ** (self.scale - digits)
         if by > INT64_MAX:  # less than one
@@ -142,10 +141,10 @@ class Thresholds:
         return np.asarray(self.values // by if after else -(-self.values // by), dtype=np.int64)
 
     def _decimal_edge(self, digits: int, after: bool) -> NDArray[np.int64]:
-        """Return the edges of decimals, which become doubles: the first or last integer whose quotient is on that side.
+        """Return the edges of decimals that become doubles: the first or last integer whose quotient is on that side.
 
-        The integer nearest to the product is at most one off, for quotients of integers below 10**15 are further apart than
-        two roundings. What is beyond these is above, or below, them all; NaN is the greatest number.
+        The integer nearest to the product is at most one off, for quotients of integers below 10**15 are further apart
+        than two roundings. Thresholds outside their range are above, or below, all; NaN is the greatest number.
         """
         by, beyond = 10.0**digits, 10**DOUBLE_DIGITS
         with np.errstate(over="ignore"):
@@ -170,7 +169,7 @@ def read_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def _read_unscaled(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
-    """Read the integers behind decimals (NULL: any number); None where they need more than 64 bits."""
+    """Read the integers behind decimals (NULL: any number); None if they need more than 64 bits."""
     out = np.zeros(len(column), dtype=np.int64)
     at = 0
     for chunk in column.chunks:
@@ -185,10 +184,10 @@ def _read_unscaled(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
 
 
 def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int] | None:
-    """Find the integers between which all thresholds lie; None where they can't be counted one by one."""
+    """Find the range of integers that contains all thresholds; None if these can't be counted one by one."""
     if counted.doubles or not ends or not all(len(end.values) for end in ends):
         return None
-    ends = [end.extremes for end in ends]  # a greater threshold has no lesser edge
+    ends = [end.extremes for end in ends]  # edges are monotone in thresholds
     low = min(int(end.edge(counted.digits, after=False)[0]) for end in ends) - 1
     high = max(int(end.edge(counted.digits, after=True)[1]) for end in ends) + 1
     if counted.least is not None:
@@ -198,9 +197,9 @@ def find_span(counted: HistogramQuery, ends: list[Thresholds]) -> tuple[int, int
 
 @dataclass(frozen=True)
 class PrefixSums:
-    """Values in order, with sums over those before each (and over all): of what is added, and of rows.
+    """Sorted values, with sums over those before each (and over all): of the added column, and of rows.
 
-    ``first``: the values are ``first``, ``first + 1``, ..., and rows beyond count at the ends.
+    ``first``: the values are ``first``, ``first + 1``, ..., and rows outside count at the ends.
     """
 
     x: NDArray[Any]
@@ -216,7 +215,7 @@ class PrefixSums:
 
     @classmethod
     def of(cls, x: NDArray[Any], counts: NDArray[np.int64], digits: int = 0) -> PrefixSums:
-        """Sum the counts of values that are in order."""
+        """Sum the counts of sorted values."""
         sums = accumulate(counts)
         return cls(x, sums, sums, digits)
 
@@ -227,11 +226,11 @@ class PrefixSums:
 
     @property
     def are_floats(self) -> bool:
-        """True where the values are doubles."""
+        """Whether the values are doubles."""
         return bool(self.x.dtype.kind == "f")
 
     def is_comparable_with(self, end: Thresholds) -> bool:
-        """Return whether such thresholds are compared with the values as the engine would."""
+        """Return whether such thresholds can be compared with the values as in the engine."""
         return not end.scale if self.are_floats else not (self.digits and end.are_floats)
 
     def place(self, end: Thresholds, after: bool) -> NDArray[np.intp]:
@@ -247,13 +246,13 @@ class PrefixSums:
         if not size or int(self.x[-1]) - int(self.x[0]) >= 4 * size + (1 << 16):
             return np.asarray(np.searchsorted(self.x, edge, side), dtype=np.intp)
         first, width = int(self.x[0]), int(self.x[-1]) - int(self.x[0]) + 1
-        table = np.zeros(width + 1, dtype=np.intp)  # table[k]: how many values are below first + k
+        table = np.zeros(width + 1, dtype=np.intp)  # table[k]: the number of values below first + k
         table[self.x - first + 1] = 1
         np.cumsum(table, out=table)
         return np.asarray(table[_place_from(edge, first, width, after)], dtype=np.intp)
 
     def clipped(self, end: Thresholds) -> Integers:
-        """Return the sum of the values, each held to at most b (b NULL: 0): values are integers here."""
+        """Return the sum of the integer values clipped at each b (b NULL: 0)."""
         at = self.place(end, after=True)
         counts = to_integers(self.counts[1:] - self.counts[:-1])
         weighed = accumulate(multiply_integers(to_integers(self.x), counts))
@@ -269,7 +268,7 @@ def _place_from(edge: NDArray[np.int64], first: int, width: int, after: bool) ->
 
 
 def accumulate(v: Integers) -> Integers:
-    """Return the sums before each place, and the whole."""
+    """Return the sums before each index, and the total."""
     wide = v.dtype == object or find_largest(v) * len(v) >= _SAFE
     out = np.zeros(len(v) + 1, dtype=object if wide else np.int64)
     np.cumsum(v.astype(object) if wide else v, out=out[1:])

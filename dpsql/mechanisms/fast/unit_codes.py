@@ -1,15 +1,15 @@
-"""Codes of privacy units that are no small integers: texts, UUIDs, wide integers, moments.
+"""Codes of privacy units that are no small integers: texts, UUIDs, wide integers, timestamps.
 
-A packed row needs its unit as a small integer, and the integer must belong to that unit alone: two units of one code would be
-bounded as one, and each would then move an answer twice as far as its noise is made for. So a hash is never taken for a unit
-on trust. All different units of a table's column are hashed once (:attr:`CodedUnit.hashes`, no condition, no other
-statement's part in it); where two of them have the same hash, there are no codes. Else a unit's code is the place of its hash
-among all of them in order: an injective map, kept here in some fourteen bytes a unit and nowhere that SQL could read it.
+A packed row needs its unit as a small integer that belongs to that unit alone: two units of one code would be bounded
+as one, and each would then move an answer twice as far as its noise is made for. So hashes are not assumed to be
+distinct. All distinct units of a table's column are hashed once (:attr:`CodedUnit.hashes`, without condition or input
+of other statements); if two of them have equal hashes, there are no codes. Otherwise a unit's code is the rank of its
+hash among all: an injective map, in some fourteen bytes a unit, inaccessible to SQL.
 
-That holds for the rows which were looked at, so codes belong to one state of the data: the engine says how long a state lasts
-(:attr:`dpsql.mechanisms.base.Reader.unit_memory`). Where others may change the data, codes are made for one statement, and only
-where all its texts see one state (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the route: the
-plain query is read.
+That is valid for the examined rows, so codes belong to one state of the data, whose lifetime the engine determines
+(:attr:`dpsql.mechanisms.base.Reader.unit_memory`). If others may change the data, codes are made for one statement, and
+only if all its texts see one state (:attr:`dpsql.mechanisms.base.Reader.snapshot`). A hash without a code ends the
+route: the plain query is read.
 """
 
 from __future__ import annotations
@@ -30,26 +30,23 @@ from dpsql.noise.group_sampling import IntegerArray
 Hashes = NDArray[np.uint64]
 
 _ROOM_SHARE = 4
-"""The part of the rows that may be held here which codes may take, each as much as two rows."""
+"""Codes may take one part in this many of the reader's room, each as much as two rows."""
 _WORTH = 4
-"""A statement that reads fewer than one of so many rows of the table makes no codes."""
+"""A statement that reads fewer than one in this many rows of the table makes no codes."""
 _KEPT = 2
-"""Columns of one table whose codes are kept."""
+"""The most columns per table with cached codes."""
 _BLOCK = 1 << 15
 _STEPS = 4
-"""Hashes that are passed one by one before the rest is found by halving: few share the bits by which they are first sought."""
+"""Hashes skipped one by one before bisection: few share the bits used in the first look-up."""
 _LAST = (1 << 64) - 1
 
 
 class ChangedData(Exception):
-    """Rows are not those that were looked at before: a unit has no code, or there are many more."""
+    """The rows differ from those examined before: a unit has no code, or there are many more rows."""
 
 
 class UnitCodes:
-    """An injective map of hashes to the integers from 0.
-
-    Args:
-        hashes: different ones, in ascending order.
+    """An injective map of distinct ascending ``hashes`` to the integers from 0.
 
     >>> codes = UnitCodes(np.array([3, 9, 2**63], dtype=np.uint64))
     >>> codes.encode(np.array([9, 2**63, 9, 3], dtype=np.uint64)).tolist()
@@ -59,7 +56,7 @@ class UnitCodes:
     def __init__(self, hashes: Hashes) -> None:
         self.size = len(hashes)
         self._shift = np.uint64(64 - max(1, self.size.bit_length()))
-        # The last is never passed, so every search ends.
+        # The last is never skipped, so every search ends.
         self._hashes = np.append(hashes, np.uint64(_LAST))
         many = np.bincount((hashes >> self._shift).view(np.int64), minlength=1 << (64 - int(self._shift)))
         self._starts = np.cumsum(many, dtype=np.int32 if self.size < 1 << 31 else np.int64)
@@ -67,16 +64,12 @@ class UnitCodes:
 
     @classmethod
     def of(cls, hashes: Hashes) -> UnitCodes | None:
-        """Return the codes of units with these hashes, in any order; None where two units have the same."""
+        """Return the codes of units with these hashes, in any order; None if two units share one."""
         hashes = np.sort(hashes)
         return None if (hashes[1:] == hashes[:-1]).any() else cls(hashes)
 
     def encode(self, hashes: Hashes) -> IntegerArray:
-        """Return the code of each hash.
-
-        Raises:
-            ChangedData: one of them has none.
-        """
+        """Return the code of each hash; ChangedData if one has none."""
         codes = np.empty(len(hashes), dtype=np.int64)
         for start in range(0, len(hashes), _BLOCK):
             some, place = hashes[start : start + _BLOCK], codes[start : start + _BLOCK]
@@ -90,7 +83,7 @@ class UnitCodes:
         return codes
 
     def _go_on(self, sought: Hashes, behind: IntegerArray, place: IntegerArray, found: Hashes) -> None:
-        """Pass hashes before those that are sought, and note where these stand."""
+        """Skip hashes before those sought, and record the places of those found."""
         at = place.take(behind)
         for _ in range(_STEPS):
             at += 1
@@ -105,7 +98,7 @@ class UnitCodes:
 
 
 class _Turn:
-    """The right to make codes, which one thread has at once."""
+    """The right to make codes, which one thread has at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -113,10 +106,10 @@ class _Turn:
 
 @dataclass(frozen=True)
 class CodedUnit:
-    """A table's unit column, and the texts by which its codes are made.
+    """A table's unit column, and the texts that make its codes.
 
-    ``hashes`` gives the hash of each different unit, once; ``counts`` the number of the table's rows. ``place`` is what the
-    second lock holds both this text and the packed rows to: the table's path, and the column.
+    ``hashes`` returns the hash of each distinct unit, once; ``counts`` the number of the table's rows. ``place``, the
+    table's path and the column, is what the second lock requires both this text and the packed rows to read.
     """
 
     hashes: str
@@ -124,14 +117,14 @@ class CodedUnit:
     place: base.UnitPlace
 
     def find(self, read: base.Reader, rows: int) -> UnitCodes | None:
-        """Return the codes, made if they are worth it for a statement of so many rows; None where there are none."""
+        """Return the codes, made if worthwhile for a statement of this many rows; None if there are none."""
         memory = read.remember(self.hashes, units=True)
         if memory is not None and self.hashes not in memory:
             self._make(read, rows, memory)
         return self.recall(read)
 
     def recall(self, read: base.Reader) -> UnitCodes | None:
-        """Return the codes that are known of the data as they are now."""
+        """Return the cached codes of the current data."""
         found = (read.remember(self.hashes, units=True) or {}).get(self.hashes)
         return found if isinstance(found, UnitCodes) else None
 
@@ -139,7 +132,7 @@ class CodedUnit:
         turn = memory.setdefault(f"making {self.hashes}", _Turn())
         assert isinstance(turn, _Turn)
         if not turn.lock.acquire(blocking=False):
-            return  # another thread makes them: this statement is answered without
+            return  # another thread makes them: answer this statement without codes
         try:
             whole = int(read(self.counts).column(0)[0].as_py() or 0)
             if rows * _WORTH < whole or self.hashes in memory:
@@ -163,7 +156,7 @@ class CodedUnit:
 
 
 def stream_columns(read: base.Reader, sql: str) -> Generator[pa.Table]:
-    """Yield the rows of a query in parts; it ends where the generator is closed."""
+    """Yield the rows of a query in parts, until the generator is closed."""
     yield from read.stream_parts(sql)
 
 

@@ -1,1 +1,1 @@
-"""Propose, test, release: the test, and the statistics that it serves."""
+"""Propose, test, release: the test, and the statistics that use it."""

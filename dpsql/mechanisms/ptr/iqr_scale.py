@@ -1,19 +1,18 @@
-"""The Scale algorithm: how stable the order of magnitude of the interquartile range is.
+"""The Scale algorithm: the stability of the interquartile range's order of magnitude.
 
-``IQR(x) = x(u) - x(l)`` with ranks l = ceil(n/4), u = ceil(3n/4), in one floating subtraction (which is
-monotone in both operands, so the window arguments hold for doubles as they stand); of no rows or one it is 0.
-Its *bin* is the interval of logarithms to a public base it falls into: [k - s, k + 1 - s) in the discretisation
-with shift s, and a bin of its own for 0. The statistic A0 is the number of edits after which the bin changes. The
-texts take the larger of two discretisations, s = 0 and s = 1/2; more of them put a range closer to the middle of some
-bin, at no cost in privacy.
+``IQR(x) = x(u) - x(l)`` with ranks l = ceil(n/4), u = ceil(3n/4), in one floating subtraction (which is monotone in
+both operands, so the window arguments hold for doubles); with fewer than two rows it is 0. Its *bin* is the interval of
+logarithms to a public base that contains it: [k - s, k + 1 - s) in the discretisation with shift s, and a separate bin
+for 0. The statistic A0 is the number of edits after which the bin changes. The texts take the larger of two
+discretisations, s = 0 and s = 1/2; more of them put a range closer to the middle of some bin, at no cost in privacy.
 
-Bins are intervals between doubles, the nearest ones to the powers of the base; a range is put into its bin by
-comparing doubles. Differences that overflow count as infinity, which is a bin of its own, and so are all ranges
-below the least normal double.
+Bins are intervals between doubles, those nearest to the powers of the base; a range's bin is found by comparing
+doubles. Differences that overflow count as infinity, which has a separate bin, and so have all ranges below the least
+normal double.
 
-Source: Dwork and Lei (2009), algorithm 12 of Dwork and Roth (2014), with the threshold repaired (the printed
-one, 1 + ln(1/delta), lacks a division by epsilon: at epsilon = 0.1 a far pair passes 235,000 times too
-often); the text asks for a base near 1 + 1 / ln n.
+Source: Dwork and Lei (2009), algorithm 12 of Dwork and Roth (2014), with the threshold repaired (the printed one, 1 +
+ln(1/delta), lacks a division by epsilon: at epsilon = 0.1 a far pair passes 235,000 times too often); the text asks for
+a base near 1 + 1 / ln n.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.ptr.stability_radius import Neighbours, Ordered
 
 LOG_GRID = 1024
-"""The steps per unit of the logarithm on which the range is released."""
+"""Steps per unit of the logarithm in the released range."""
 
 NEVER = 10**9
 """More edits than any table has rows: the bin can't change."""
 
 SHIFTS = 8
-"""The discretisations of which the best is tested."""
+"""The number of discretisations, the best of which is tested."""
 
 BASES = (1 + Fraction(1, 1 << 16), Fraction(2))
 """The smallest and the largest base."""
 
 _EDITS_TO_RANGE = 10
-"""The part of the logarithm of the base that one edit of n rows takes, times n: see :func:`choose_base`."""
+"""The fraction of the base's logarithm moved by one edit of n rows, times n: see :func:`choose_base`."""
 
 _LEAST = 2.0**-1021
 _EXACT = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -58,7 +57,7 @@ def find_quartile_ranks(n: int) -> tuple[int, int]:
 
 
 def compute_iqr(data: Ordered) -> float:
-    """Compute x(u) - x(l), 0 for fewer than two values, infinity where the difference overflows."""
+    """Compute x(u) - x(l), 0 for fewer than two values, infinity if the difference overflows."""
     if data.n < 2:
         return 0.0
     low, high = find_quartile_ranks(data.n)
@@ -70,8 +69,8 @@ def compute_iqr(data: Ordered) -> float:
 class LogScale:
     """Logarithms of ranges to a public base: in bins for the test, in steps of 1/1024 for the release.
 
-    Two ranges in one bin are at most ``LOG_GRID + 1`` steps apart: the edges of a bin are a factor of the base apart but
-    for the rounding of doubles, steps are rounded by a monotone function that commutes with whole units, and one more
+    Two ranges in one bin are at most ``LOG_GRID + 1`` steps apart. The edges of a bin differ by a factor of the base up
+    to the rounding of doubles, and steps are rounded by a monotone function that commutes with whole units. One more
     step covers both roundings and the error of the floating logarithm, which are below a thousandth of a step.
     """
 
@@ -84,7 +83,7 @@ class LogScale:
 
     @cached_property
     def _exact(self) -> Decimal:
-        """The base in fifty digits."""
+        """The base, to fifty digits."""
         return _EXACT.divide(Decimal(self.base.numerator), Decimal(self.base.denominator))
 
     @cached_property
@@ -98,7 +97,7 @@ class LogScale:
         return float(_EXACT.power(self._exact, _EXACT.subtract(Decimal(k), back)))
 
     def find_bin(self, spread: float, discretisation: int) -> tuple[float, float] | None:
-        """Find the bin [low, high) of a range; high is NaN where nothing can leave upwards. None: the bin of 0."""
+        """Find the bin [low, high) of a range; high is NaN if no range leaves it upwards. None: the bin of 0."""
         if spread == 0:
             return None
         if math.isinf(spread):
@@ -113,7 +112,7 @@ class LogScale:
         return max(self.find_edge(k, discretisation), _LEAST), self.find_edge(k + 1, discretisation)
 
     def order(self, spread: float) -> list[int]:
-        """Return the discretisations, those first in the middle of whose bin a range lies."""
+        """Return the discretisations, those with the range nearest to the middle of its bin first."""
         if spread == 0 or math.isinf(spread):
             return list(range(1, self.shifts + 1))
         place = math.log2(spread) / self._bits
@@ -122,13 +121,13 @@ class LogScale:
         )
 
     def to_steps(self, spread: float) -> int:
-        """Convert a range to its logarithm in steps, held to the normal doubles."""
+        """Convert a range to its logarithm in steps, clamped to the normal doubles."""
         if math.isinf(spread):
             return self._to_steps(1024)
         return min(max(self._to_steps(math.log2(spread)), self._to_steps(-1021)), self._to_steps(1024))
 
     def from_steps(self, steps: int) -> float:
-        """Convert a (noisy) number of steps to a range; beyond the doubles it is held at the last one."""
+        """Convert a (noisy) number of steps to a range, clamped to the doubles."""
         held = min(max(steps, self._to_steps(-1021)), self._to_steps(1024) - 1)
         whole, part = divmod(held * self._bits / LOG_GRID, 1)
         return math.ldexp(2.0**part, int(whole))
@@ -138,10 +137,10 @@ class LogScale:
 
 
 def choose_base(rows: int, edits: int) -> Fraction:
-    """Choose a base for which smooth data of so many rows are so many edits away from another bin.
+    """Choose a base for which smooth data of ``rows`` rows are ``edits`` edits from another bin.
 
-    One edit moves a range by about 1 / (n f r) of itself, where f is the density at a quartile in units of the range r;
-    the best of the discretisations has its nearest edge 7/16 of a bin away. The constant covers normal, uniform,
+    One edit moves a range by about 1 / (n f r) of itself, with f the density at a quartile in units of the range r; the
+    best of the discretisations has its nearest edge 7/16 of a bin away. The constant covers normal, uniform,
     exponential, Laplace, Cauchy and lognormal values in 99 of 100 tables, as the tests of this module show.
 
     >>> float(choose_base(32_561, 36)) < 1.012
@@ -152,7 +151,7 @@ def choose_base(rows: int, edits: int) -> Fraction:
 
 
 def count_rows_needed(base: Fraction, edits: int) -> int:
-    """Return from how many rows on smooth data are that far from another bin.
+    """Return the number of rows from which smooth data are ``edits`` edits from another bin.
 
     >>> count_rows_needed(Fraction(102, 100), 36)
     18000
@@ -161,7 +160,7 @@ def count_rows_needed(base: Fraction, edits: int) -> int:
 
 
 BASE_TWO = LogScale()
-"""Powers of two, as the texts have it."""
+"""Powers of two, as in the texts."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class _Reach:
     partner: NDArray[np.int64]
 
     def outwards(self, low: int, high: int) -> int:
-        """Minimise a + c over a, c >= 0 such that rank high + c is enough for rank low - a."""
+        """Minimise a + c over a, c >= 0 such that rank high + c suffices for rank low - a."""
         take = self.partner[: max(0, low - self.first + 1)][::-1]
         if not len(take):
             return NEVER
@@ -197,7 +196,7 @@ def _expansion(
     j = 0
     for i, x in enumerate(lower.tolist()):
         while j < len(ends):
-            difference = ends[j] - x  # NaN where both are the same infinity: then the condition fails
+            difference = ends[j] - x  # NaN if both are the same infinity: then the condition is false
             if difference >= edge and difference > 0:
                 break
             j += 1
@@ -226,17 +225,16 @@ def measure_bin_distance(
 ) -> int:
     """Measure A0, the edits until the bin of the IQR changes: exact up to ``cap``, else ``cap``.
 
-    Reads ranks within ``reach(cap)`` of the two quartiles only.
+    Reads only ranks within ``reach(cap)`` of the two quartiles.
 
-    SUBSTITUTE. With k replacements the windows that can become [x(l), x(u)] are exactly [x(l-a), x(u+b)]
-    (move a low rows below, b high rows above, taking them from between) and [x(l+a), x(u-b)], a + b = k.
+    SUBSTITUTE. With k replacements the windows that can become [x(l), x(u)] are exactly [x(l-a), x(u+b)] (move a low
+    rows below, b high rows above, taking them from between) and [x(l+a), x(u-b)], a + b = k.
 
-    ADD_REMOVE. Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. To reach an
-    outer window that lacks e ranks takes e additions beyond the ends and e - net removals from between, hence
-    max(net, 2e - net) edits; to reach an inner one max(-net, 2s + net). With one row left or none the range
-    is 0.
+    ADD_REMOVE. Let ``net`` be the change of n, l' the new lower rank and U = u(n + net) - net. Reaching an outer window
+    that lacks e ranks takes e additions outside the ends and e - net removals from between, hence max(net, 2e - net)
+    edits; reaching an inner one takes max(-net, 2s + net). With fewer than two rows left the range is 0.
 
-    With no row or one the answer under ADD_REMOVE is 1: two additions at most leave the bin, and calling the
+    With fewer than two rows the answer under ADD_REMOVE is 1: at most two additions leave the bin, and calling the
     empty table unstable keeps the statistic 1-Lipschitz, since its neighbours have one row.
     """
     n = data.n
@@ -275,18 +273,17 @@ def measure_bin_distance(
 
 
 def bound_reach(cap: int) -> int:
-    """Return how far from the quartiles :func:`measure_bin_distance` may look for distances up to ``cap``."""
+    """Return how many ranks from the quartiles :func:`measure_bin_distance` reads for distances up to ``cap``."""
     return 2 * cap + 4
 
 
 def measure_scale_radius(
     data: Ordered, cap: int, relation: Neighbours = Neighbours.ADD_REMOVE, scale: LogScale = BASE_TWO
 ) -> int:
-    """Measure the edits that certainly keep the IQR within a factor of the base: max A0 - 1 over both bins.
+    """Measure the edits that certainly keep the IQR within a factor of the base: max A0 - 1 over both bins, at most ``cap``.
 
-    1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every
-    neighbour lies in the same bin and its logarithm differs by at most 1 (and a range of 0 stays 0). Clamped at
-    ``cap``.
+    1-Lipschitz as a maximum of 1-Lipschitz statistics. Above 0 some discretisation has A0 >= 2, so every neighbour is
+    in the same bin and its logarithm differs by at most 1 (and a range of 0 stays 0).
     """
     if data.n <= 1:
         return 0

@@ -1,16 +1,16 @@
 """Numbers that ``SELECT WITH PTR`` releases with noise for a sensitivity that the analyst proposes.
 
-| item              | answer                     | radius: edits to a table where                                     |
+| item              | answer                     | radius: edits to a table with                                      |
 |-------------------|----------------------------|--------------------------------------------------------------------|
-| MEDIAN            | lower median               | a gap beside its rank is wider than b                              |
-| QUANTILE_DISC     | value of rank ceil(p n)    | a gap beside its rank is wider than b                              |
-| IQR               | distance of the quartiles  | a gap beside either quartile is wider than b                       |
-| MODE              | most frequent value        | two values farther apart than b are within one row of leading      |
+| MEDIAN            | lower median               | a gap next to its rank wider than b                                |
+| QUANTILE_DISC     | value of rank ceil(p n)    | a gap next to its rank wider than b                                |
+| IQR               | distance of the quartiles  | a gap next to either quartile wider than b                         |
+| MODE              | most frequent value        | two values farther apart than b within one row of leading          |
 
-All are ``local_sensitivity => b``: where no table nearby has a neighbour whose answer is farther away than b, the answer is
-released with noise for b. Values are rounded to a public grid of steps (monotone, so ranks are as they were), the radius
-compares integers, and a unit with up to ``rows`` rows moves the answer by at most ``rows`` times what one row may move it
-along the way: the proposal for one row is ``bound // rows``. Loss: test + noise.
+All are ``local_sensitivity => b``: if no table nearby has a neighbour whose answer is farther away than b, the answer
+is released with noise for b. Values are rounded to a public grid of steps (monotonically, so ranks are unchanged), and
+the radius compares integers. A unit with up to ``rows`` rows moves the answer by at most ``rows`` times the move of one
+row: the proposal for one row is ``bound // rows``. Loss: test + noise.
 
 Source: Dwork and Lei (2009); Dwork and Roth (2014) section 7.2.
 """
@@ -41,7 +41,7 @@ _QUARTILES = (Fraction(1, 4), Fraction(3, 4))
 
 
 def choose_proposal_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Fraction, int]:
-    """Choose grid step and bound in steps for a proposed sensitivity: fine against the noise, the bound rounded up.
+    """Choose grid step and bound in steps for a proposed sensitivity: fine compared to the noise, the bound rounded up.
 
     >>> choose_proposal_grid(Fraction(2), Fraction(1))
     (Fraction(1, 512), 1024)
@@ -51,22 +51,22 @@ def choose_proposal_grid(sensitivity: Fraction, epsilon: Fraction) -> tuple[Frac
 
 
 def _to_place(value: float, step: Fraction) -> int:
-    """Round to the grid; held within 2**60 steps (monotone too), so that noisy values fit 64 bits."""
+    """Round to the grid, clamped to 2**60 steps (monotone too), so that noisy values fit 64 bits."""
     return min(max(round(Fraction(float(value)) / step), -_FARTHEST), _FARTHEST)
 
 
 @dataclass(frozen=True)
 class _Proposed(NoisyItem):
-    """A number on a grid of steps, with a proposal of how far one unit moves it.
+    """A number on a grid of steps, with a proposed bound on its move by one unit.
 
     Args:
-        name: of the released column.
+        name: the released column.
         values: the values query.
         step: the grid, a power of two; see :func:`choose_proposal_grid`.
         bound: the proposal for one unit, in steps; ``noise`` must have this sensitivity.
         test: decides whether the answer is released.
         noise: of the released number.
-        rows: rows of one unit.
+        rows: the most rows of one unit.
     """
 
     name: str
@@ -104,15 +104,15 @@ class _Proposed(NoisyItem):
 
 
 class _ProposedRanks(_Proposed, RankedItem):
-    """A number made of values at ranks, whose gaps are tested."""
+    """A number computed from values at ranks, whose gaps are tested."""
 
     @property
     def _probabilities(self) -> tuple[Fraction, ...]:
-        """The quantiles that the answer is made of."""
+        """The quantiles in the answer."""
         raise NotImplementedError
 
     def _combine(self, places: Sequence[int]) -> int:
-        """Return the answer in steps from the values of the quantiles."""
+        """Return the answer in steps, given the values of the quantiles."""
         return places[0]
 
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
@@ -136,7 +136,7 @@ class _ProposedRanks(_Proposed, RankedItem):
 
 
 class ProposedMedian(_ProposedRanks):
-    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table near is worse."""
+    """``MEDIAN(x, local_sensitivity => b)``: the lower median plus noise for sensitivity b, if no table nearby is worse."""
 
     @property
     def _probabilities(self) -> tuple[Fraction, ...]:
@@ -149,11 +149,7 @@ class ProposedMedian(_ProposedRanks):
 
 @dataclass(frozen=True)
 class ProposedQuantile(_ProposedRanks):
-    """``QUANTILE_DISC(x, p, local_sensitivity => b)``: the value of rank max(1, ceil(p n)) plus noise for sensitivity b.
-
-    Args:
-        probability: of the quantile.
-    """
+    """``QUANTILE_DISC(x, p, local_sensitivity => b)``: the value of rank max(1, ceil(p n)) plus noise for sensitivity b."""
 
     probability: Fraction = _MIDDLE
 
@@ -167,14 +163,14 @@ class ProposedQuantile(_ProposedRanks):
 
 
 class ProposedIqr(_ProposedRanks):
-    """``IQR(x, local_sensitivity => b)``: the interquartile range plus noise for sensitivity b, if no table near is worse.
+    """``IQR(x, local_sensitivity => b)``: the interquartile range plus noise for sensitivity b, if no table nearby is worse.
 
-    When a row comes or goes, the range moves by no more than one of its quartiles does. Adding a row, with l and u the ranks
-    of the quartiles and l', u' those of one row more: where both ranks stay, both quartiles fall or stay, and where both
-    grow, both rise or stay, so the range moves by at most the larger of the two; where u alone grows, a low row moves the
-    lower quartile and leaves the upper, a high row the other way round. (l grows only where u does.) Removing is adding
-    seen from the other side. So a table where neither quartile can cross a gap wider than b is no bad one, and the
-    smaller of the two distances is 1-Lipschitz and 0 at every bad table.
+    If a row is added or removed, the range moves by no more than one of its quartiles does. Adding a row, with l and u
+    the ranks of the quartiles: if both ranks stay, both quartiles decrease or stay, and if both grow, both increase or
+    stay, so the range moves by at most the larger of the two moves; if u alone grows, a low row moves only the lower
+    quartile and a high row only the upper. (l grows only if u does.) Removal is the inverse. So a table without a gap
+    wider than b that a quartile can cross is not bad, and the smaller of the two distances is 1-Lipschitz and 0 at
+    every bad table.
     """
 
     @property
@@ -195,8 +191,8 @@ class ProposedIqr(_ProposedRanks):
 class ProposedMode(_Proposed):
     """``MODE(x, local_sensitivity => b)``: the most frequent number plus noise for b, if it can't jump farther than b.
 
-    Numbers that are about as frequent may lie close together: then no exact mode is stable, and one with noise is. Ties go to
-    the smallest. See :func:`~dpsql.mechanisms.ptr.stability_radius.measure_jump_radius`.
+    Equally frequent numbers may be close together: then no exact mode is stable, but a noisy one is. The smallest wins
+    ties. See :func:`~dpsql.mechanisms.ptr.stability_radius.measure_jump_radius`.
     """
 
     @property
@@ -204,7 +200,7 @@ class ProposedMode(_Proposed):
         return "the most frequent value"
 
     def _text(self, keys: Sequence[str]) -> str:
-        """Select, for each count that occurs, how many values have it, the smallest and the largest."""
+        """Select, for each count that occurs, the number of values with it, the smallest and the largest."""
         listed = list_identifiers(keys)
         kept = select_present(self.values, keys, floating=True)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"

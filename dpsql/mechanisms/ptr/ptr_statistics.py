@@ -7,13 +7,13 @@
 | MODE          | most frequent value               | its lead over the runner-up    | exact                |
 | ARG_MAX       | group with the largest sum        | its lead over the runner-up    | exact                |
 
-Numbers that are released with noise for a proposed sensitivity stand in ``proposals.py``.
+Numbers with noise for a proposed sensitivity are in ``proposals.py``.
 
-Each item takes a *values query*, SQL text that gives the column ``v`` (and the grouping columns) with one row per row
-that counts, and builds its exact queries around it. The privacy unit's rows are bounded in that text (one value per unit,
-or at most ``rows``); where a unit may own more than one row the radius is divided, see
-:func:`~dpsql.mechanisms.ptr.stability_radius.convert_to_units`. The query may contain the salt: it is filled in once per
-release, for all texts of the item.
+Each item takes a *values query*, SQL that returns the column ``v`` (and the grouping columns) with one row per row that
+counts, and builds its exact queries around it. That text bounds the privacy unit's rows (one value per unit, or at most
+``rows``); if a unit may have more than one row the radius is divided, see
+:func:`~dpsql.mechanisms.ptr.stability_radius.convert_to_units`. The query may contain the salt, which has one value per
+release for all texts of the item.
 
 NULLs are missing; for ``floating`` values NaN and the infinities too, and -0.0 is 0.0.
 """
@@ -48,7 +48,7 @@ Radii = tuple[pa.DataType, Mapping[Group, Measured]]
 
 
 def select_present(query: str, keys: Sequence[str], floating: bool) -> str:
-    """Select the values that are present, in their own type."""
+    """Return the query of the values that are not missing, in their own type."""
     if floating:
         keep = "ABS(v) < CAST('Infinity' AS DOUBLE)"
         return f"SELECT {list_identifiers(keys)}v + 0.0 AS v FROM ({query}) AS given WHERE {keep}"
@@ -73,7 +73,7 @@ class NoisyItem(StableItem):
 
     @abstractmethod
     def _from_steps(self, exact: Any, step: int) -> float:
-        """Return the number that is shown for a noisy number of steps."""
+        """Return the displayed number for a noisy number of steps."""
 
     def publish(
         self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
@@ -110,7 +110,7 @@ class RankedItem(NoisyItem):
 
     @abstractmethod
     def _window(self, cap: int) -> tuple[tuple[Fraction, ...], int]:
-        """Return the quantiles around which order statistics are read, and how far."""
+        """Return the quantiles around which order statistics are read, and the number of ranks."""
 
     @abstractmethod
     def _measure(
@@ -132,20 +132,20 @@ class Iqr(RankedItem):
 
     Proposal: no neighbour's range is more than a factor of the base away. Tested by the Scale statistic
     (:func:`~dpsql.mechanisms.ptr.iqr_scale.measure_scale_radius`, a single test on the largest of several
-    discretisations). Released on a grid of 1/1024 of the logarithm, where near pairs differ by at most 1025 steps, the
-    sensitivity that ``noise`` must have (:func:`iqr_sensitivity`), whatever the base. A stable range of 0 is released as
-    0. Where no base is given, a noisy count of the group's rows chooses it: that count is released first, and all that
-    comes after is a mechanism for the base that it chose. Loss: count + test + noise.
+    discretisations). Released on a grid of 1/1024 of the logarithm, on which near pairs differ by at most 1025 steps,
+    the sensitivity that ``noise`` must have (:func:`iqr_sensitivity`), whatever the base. A stable range of 0 is
+    released as 0. If no base is given, a noisy count of the group's rows selects it: that count is released first, and
+    the rest is a mechanism for that base. Loss: count + test + noise.
 
     Args:
-        name: of the released column.
+        name: the released column.
         values: the values query.
         test: decides whether the answer is released.
         noise: of the logarithm.
-        rows: rows of one unit.
-        ends: the declared bounds; values are held to them, and so is what is shown.
+        rows: the most rows of one unit.
+        ends: the declared bounds, to which values and the answer are clamped.
         base: public; a smaller one means less noise and more rows.
-        count: the noise of the count that chooses the base; one of the two is given.
+        count: the noise of the count that selects the base; either this or ``base`` is given.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Iqr(RankedItem):
         return found
 
     def _scales(self, sizes: Sequence[int], entropy: Entropy) -> list[iqr_scale.LogScale]:
-        """Return the scale of each group: the given one, or the one that a noisy count of its rows chooses."""
+        """Return each group's scale: the given one, or the one selected by a noisy count of its rows."""
         if self.base is not None:
             return [iqr_scale.LogScale(self.base, iqr_scale.SHIFTS)] * len(sizes)
         if self.count is None:
@@ -193,7 +193,7 @@ class Iqr(RankedItem):
 
     @property
     def _edits(self) -> int:
-        """The edits away from another bin from which the test passes in 99 of 100 runs."""
+        """The distance to another bin from which the test passes in 99 of 100 runs, in edits."""
         return (self.test.needed(0.99) + 1) * self.rows
 
     def _to_steps(self, exact: Any) -> int:
@@ -232,12 +232,12 @@ class Iqr(RankedItem):
 
 
 def _power(base: Fraction, exponent: float) -> float:
-    """Return a power as a float; infinity where it is too large."""
+    """Return a power as a float; infinity if it is too large."""
     return math.exp(min(exponent * math.log(base), 709.0))
 
 
 def iqr_sensitivity() -> int:
-    """Return the grid steps between the logarithms of near pairs: the sensitivity of :class:`Iqr`'s noise."""
+    """Return the distance of near pairs' logarithms in grid steps: the sensitivity of :class:`Iqr`'s noise."""
     return iqr_scale.LOG_GRID + 1
 
 
@@ -245,7 +245,7 @@ def iqr_sensitivity() -> int:
 class Quantile(StableItem):
     """``QUANTILE_DISC(x, p)`` and ``MEDIAN(x)``: the value of rank max(1, ceil(p n)), exact, if it is stable.
 
-    Any ordered type. Loss: the test's. With probability at most delta an unstable value gets out.
+    Any ordered type. Loss: the test's. An unstable value is released with probability at most delta.
     """
 
     name: str
@@ -256,7 +256,7 @@ class Quantile(StableItem):
     floating: bool = False
 
     def _text(self, keys: Sequence[str]) -> str:
-        """Select per group n, and for each value that may be the quantile its rank range."""
+        """Select n per group, and the rank range of each value that may be the quantile."""
         p, listed, part = self.probability, list_identifiers(keys), _partition_by(keys).rstrip()
         kept = select_present(self.values, keys, self.floating)
         counted = f"SELECT {listed}v, COUNT(*) AS c FROM ({kept}) AS found GROUP BY {listed}v"
@@ -282,8 +282,7 @@ class Quantile(StableItem):
     def _placed(self, at: float, place: int | None = None) -> str:
         """Select the value of a rank by the engine's own selection: ``at`` is (rank - 1/2) / n.
 
-        The engine holds all values for it; where they are too many, ``place`` of them are passed over in a sort, which
-        may spill.
+        The engine keeps all values in memory for it; if they are too many, a sort, which may spill, skips ``place`` of them.
         """
         kept = select_present(self.values, (), self.floating)
         chosen = f"SELECT PERCENTILE_DISC({at!r}) WITHIN GROUP (ORDER BY v) AS q FROM ({kept}) AS found"
@@ -304,11 +303,11 @@ class Quantile(StableItem):
         else:
             n = int(reader(self._counted).column("n")[0].as_py())
             wanted = stability_radius.find_rank(n, self.probability)
-            # half a rank below the wanted one: no rounding of the engine's can move it to another
+            # half a rank below the wanted one, so that the engine's rounding can't reach another rank
             at = (wanted - 0.5) / n if n else 0.5
             many = 0 < 2 * reader.room < n
             kept = select_present(self.values, (), self.floating)
-            # to fetch them bounds the rows of units once, to select and count there three times
+            # fetching them bounds the rows of units once, selecting and counting in the engine three times
             table = read_rank(reader, kept, n, self.probability) if many and self.floating else None
             if table is None:
                 table = reader(self._placed(at, wanted - 1 if many else None))
@@ -328,10 +327,10 @@ class Quantile(StableItem):
 
 
 class _LeadingItem(StableItem):
-    """The value that leads all others by a count or a sum, exact."""
+    """The value that leads all others by a count or a sum, exactly."""
 
     _numbers: tuple[str, ...]
-    """Columns of the query beside the value and its place: what leads, then more."""
+    """Further columns of the query: the leading number, then others."""
 
     @abstractmethod
     def _text(self, keys: Sequence[str]) -> str:
@@ -339,7 +338,7 @@ class _LeadingItem(StableItem):
 
     @abstractmethod
     def _radius(self, first: tuple[int, ...], second: tuple[int, ...] | None) -> int:
-        """Return the radius in rows, from the numbers of the leading value and of the runner-up."""
+        """Return the radius in rows, given the numbers of the leading value and of the runner-up."""
 
     def queries(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return (self._text(keys),)
@@ -360,7 +359,7 @@ class _LeadingItem(StableItem):
 
 @dataclass(frozen=True)
 class Mode(_LeadingItem):
-    """``MODE(x)``: the most frequent value, exact, if it is stable; ties go to the smallest. Any type, no domain."""
+    """``MODE(x)``: the most frequent value, exact, if it is stable; the smallest wins ties. Any type, no domain."""
 
     name: str
     values: str
@@ -396,10 +395,10 @@ class Mode(_LeadingItem):
 
 @dataclass(frozen=True)
 class ArgMax(_LeadingItem):
-    """The group with the largest sum, exact, if it is stable; ties go to the smallest key.
+    """The group with the largest sum, exact, if it is stable; the smallest key wins ties.
 
-    ``values`` gives ``v``, the group, and ``amount``, an integer (grid steps) of at most ``bound`` in absolute value
-    (clamped in that text); NULL groups and amounts are missing. COUNT is the sum of ones.
+    ``values`` returns ``v``, the group, and ``amount``, an integer (grid steps) clamped to ``bound`` in absolute value;
+    NULL groups and amounts are missing. COUNT is the sum of ones.
     """
 
     name: str

@@ -1,17 +1,16 @@
-"""Distances to instability, exact, from a handful of exact statistics.
+"""Exact distances to instability, from a few exact statistics.
 
-The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k
-edits of x; 0 means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``)
-or replaces one (``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound
-that is 1-Lipschitz under the relation and 0 wherever a neighbour's answer differs; this is all that
-propose-test-release needs:
+The *radius* of a table x for a function g is the largest k such that g is constant on all tables within k edits of x; 0
+means that some neighbour has another answer. An edit adds or removes one row (``ADD_REMOVE``) or replaces one
+(``SUBSTITUTE``, size n public). Every function here returns that radius, or a lower bound that is 1-Lipschitz under the
+relation and 0 wherever a neighbour's answer differs. Propose-test-release needs only this:
 
     neighbours x, y with g(x) = g(y): only the radius differs, by at most 1, so the test decides the cost;
     neighbours x, y with g(x) != g(y): both radii are 0, so each passes with probability at most delta.
 
-Domains are unbounded (values beyond every value seen may be added), which can only shorten a distance.
-Sources: Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The order statistic
-and mode formulas are checked against exhaustive search in the tests of this module.
+Domains are unbounded (values outside the range of the data may be added), which can only shorten a distance. Sources:
+Dwork and Roth (2014) section 7.2 and proposition 7.2; Smith and Thakurta (2013). The tests of this module check the
+order statistic and mode formulas against exhaustive search.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def find_rank(n: int, probability: Fraction) -> int:
 
 
 def convert_to_units(radius: int, rows: int) -> int:
-    """Convert a radius in rows to one in privacy units, where a unit has at most ``rows`` rows.
+    """Convert a radius in rows to one in privacy units with at most ``rows`` rows each.
 
-    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at
-    most m, and floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row
-    edits does, so d <= m - 1 and floor(d / m) = 0.
+    Proof. Unit-level neighbours are at most m = ``rows`` row edits apart, so the row radius d moves by at most m, and
+    floor(d / m) by at most 1. If a unit-level neighbour answers differently, a table within m row edits does, so d <= m
+    - 1 and floor(d / m) = 0.
     """
     return radius // rows
 
@@ -66,15 +65,15 @@ def measure_quantile_radius(
 
     Args:
         n: number of values.
-        below: how many are smaller than the quantile.
-        upto: how many are not larger.
+        below: the number of values smaller than the quantile.
+        upto: the number of values not larger.
         probability: of the quantile.
-        relation: what one edit is.
-        cap: the largest radius that is of interest.
+        relation: the kind of edit.
+        cap: the largest radius that matters.
 
-    With first = below + 1 and last = upto the value keeps its place as long as its rank stays in [first,
-    last]. After k edits the rank meant and the ranks held move furthest when all k rows are added or all
-    removed, on the same side; the conditions below are monotone in k, so the largest k is found by bisection.
+    With first = below + 1 and last = upto the value stays as long as its rank is in [first, last]. After k edits the
+    target rank and the value's ranks move furthest if all k rows are added or all removed, on one side. The conditions
+    below are monotone in k, so bisection finds the largest k.
     """
     if n == 0 or not below < find_rank(n, probability) <= upto:
         return 0
@@ -95,16 +94,15 @@ def measure_quantile_radius(
 def measure_mode_radius(
     top: int, second: int, second_larger: bool, relation: Neighbours = Neighbours.ADD_REMOVE
 ) -> int:
-    """Measure the exact radius of the mode, ties going to the smallest value.
+    """Measure the exact radius of the mode; the smallest value wins ties.
 
     Args:
-        top: count of the mode (0: no rows). second: the next largest count, 0 when there is no other value;
-            among equals, that of the smallest value.
-        second_larger: the second value is larger than the mode, so it loses ties.
+        top: the count of the mode (0: no rows).
+        second: the next largest count, 0 if there is no other value; among equals, that of the smallest value.
+        second_larger: whether the second value is larger than the mode, so that it loses ties.
 
-    A rival r needs ``top - count(r)`` edits to draw level and one more if it loses ties; the runner-up by
-    (count, value) is a cheapest rival. A smaller value never seen needs ``top``. Under SUBSTITUTE one edit
-    closes the gap by two.
+    A rival r needs ``top - count(r)`` edits to tie and one more if it loses ties; the runner-up by (count, value) is a
+    cheapest rival. A smaller value not yet present needs ``top``. Under SUBSTITUTE one edit narrows the gap by two.
     """
     if top == 0:
         return 0
@@ -120,15 +118,14 @@ def measure_mode_radius(
 def measure_argmax_radius(
     top: int, second: int, bound: int, relation: Neighbours = Neighbours.ADD_REMOVE
 ) -> int:
-    """Measure the radius of the group with the largest sum, ties going to the smallest key.
+    """Measure the radius of the group with the largest sum; the smallest key wins ties.
 
     Args:
-        top, second: the two largest group sums. A group that isn't there counts as a sum of 0, so ``second``
-            is taken as at least 0.
+        top, second: the two largest group sums. An absent group counts as a sum of 0, so ``second`` is taken as at least 0.
         bound: the largest absolute contribution of one row to the sum of its one group.
 
-    The gap between the largest and the second largest sum moves by at most ``bound`` when a row comes or goes
-    (by twice that when one is replaced), and the winner can't change before the gap is closed.
+    The gap between the two sums moves by at most ``bound`` per added or removed row (twice that if one is replaced),
+    and the winner can't change before the gap is closed.
     """
     gap = top - max(second, 0)
     step = bound if relation is Neighbours.ADD_REMOVE else 2 * bound
@@ -136,12 +133,12 @@ def measure_argmax_radius(
 
 
 def measure_votes_radius(top: int, second: int, per_block: int = 1) -> int:
-    """Measure the radius, in privacy units, of the winning vote, where a unit changes at most ``per_block`` votes.
+    """Measure the radius, in privacy units, of the winning vote; a unit changes at most ``per_block`` votes.
 
-    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this
-    is ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a
-    1-Lipschitz function of integers steps is 1-Lipschitz). The relation is substitution of block results: the
-    number of votes is public.
+    A changed vote moves the gap by at most 2, so the winner is fixed for fewer than gap / (2 J) units; this is
+    ``ceil((c1 - c2) / (2 J)) - 1``, the book's distance for J runs rounded to an integer (a ceiling of a function that
+    is 1-Lipschitz in integer steps is 1-Lipschitz). The relation is substitution of block results: the number of votes
+    is public.
     """
     return max(-(-(top - second) // (2 * per_block)) - 1, 0)
 
@@ -157,24 +154,25 @@ def measure_gap_radius(
     """Measure the row edits to the nearest table whose quantile has local sensitivity above ``bound`` (ADD_REMOVE).
 
     Args:
-        n: number of values; ``values`` holds the ascending values of ranks ``first``, ``first + 1``, ..., at
-            least those within ``cap + 3`` of the quantile's rank (ranks outside 1..n may be left out).
+        n: number of values.
+        first: the rank of the first of ``values``.
+        values: ascending, at least those within ``cap + 3`` of the quantile's rank (ranks outside 1..n may be left out).
         bound: in the units of ``values`` (integers, so the comparison is exact).
-        cap: result is clamped to this.
+        cap: the result is clamped to this.
         probability: of the quantile, the value of rank r(n) = :func:`find_rank`; the lower median by default.
 
-    When a row comes or goes, the value of rank r(n) moves across one of two gaps, below rank r or above it, and in the worst
-    case all the way: across the gap below where r(n + 1) = r(n) (a small value comes) or r(n - 1) = r(n) - 1 (a large one
-    goes), across the gap above where r(n + 1) = r(n) + 1 or r(n - 1) = r(n). z(0) is minus infinity and z(n+1) infinity;
-    a table of one row has a neighbour without an answer, and counts as bad like the empty one.
+    If a row is added or removed, the value of rank r(n) moves across one of two gaps, below rank r or above it, and in
+    the worst case all the way: across the gap below if r(n + 1) = r(n) (a small value is added) or r(n - 1) = r(n) - 1
+    (a large one is removed), across the gap above if r(n + 1) = r(n) + 1 or r(n - 1) = r(n). z(0) is minus infinity and
+    z(n+1) infinity; a table of one row has a neighbour without an answer, and counts as bad like the empty one.
 
     So the bad tables are those with a gap wider than ``bound`` that has s values on its left and m - s on its right, s
-    being one of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right with
-    x(j) - x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and mend the balance with one
-    edit for each row too many or too few on either side. Fewer will not do: in a bad table that d edits lead to, let x(i)
-    be the last value kept on the left and x(j) the first kept on the right; all between were removed, and each side has
-    changed its number by the edits made there. For given i a larger j never helps, as each step removes one row more and
-    mends at most one. The minimum is the distance. It is a distance to a set, hence 1-Lipschitz.
+    being one of the :func:`_gap_places` of m. To make one out of x keep x(1..i) on the left and x(j..n) on the right
+    with x(j) - x(i) > bound (x(0) and x(n+1) are infinite), remove the j-i-1 values between, and restore the balance
+    with one edit for each row too many or too few on either side. Fewer do not suffice: in a bad table d edits away,
+    let x(i) be the last value kept on the left and x(j) the first kept on the right; all between were removed, and each
+    side has changed its number by the edits made there. For given i a larger j never helps, as each step removes one
+    row more and restores at most one. The minimum is the distance. It is a distance to a set, hence 1-Lipschitz.
     """
     if n < 2:
         return 0
@@ -184,7 +182,7 @@ def measure_gap_radius(
         return values[position - first] if 1 <= position <= n else None
 
     middle = find_rank(n, probability)
-    best = cap = min(cap, n)  # the empty table is a bad one
+    best = cap = min(cap, n)  # the empty table is bad
     sizes, below, above = _list_gap_places(max(0, n - 2 * cap), n + cap, probability)
     low = max(0, middle - cap - 2)
     high = min(n, middle + cap + 1)
@@ -211,7 +209,7 @@ def measure_gap_radius(
 
 
 def _gap_places(m: int, probability: Fraction) -> set[int]:
-    """Return how many of m values lie below a gap that the quantile may cross when a row comes or goes."""
+    """Return the possible numbers of values, of m, below a gap that the quantile may cross if a row is added or removed."""
     if m == 0:
         return {0}
     rank, more, fewer = (find_rank(size, probability) for size in (m, m + 1, m - 1))
@@ -235,7 +233,7 @@ class CountLevel(NamedTuple):
     """The values that occur equally often."""
 
     rows: int
-    """The number of times that each occurs."""
+    """The number of occurrences of each."""
     many: int
     """The number of these values."""
     low: int
@@ -244,31 +242,32 @@ class CountLevel(NamedTuple):
 
 
 def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> int:
-    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE), ties to the smallest value.
+    """Measure the row edits to a table whose mode may jump farther than ``bound`` (ADD_REMOVE); the smallest wins ties.
 
     Args:
         levels: all counts that occur, each once.
         bound: in the units of the values (integers, so the comparison is exact).
-        cap: result is clamped to this.
+        cap: the result is clamped to this.
 
-    When a row comes or goes, only a value whose count is at most 1 below the largest can become the mode. So the mode of a
-    table can jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther apart than
-    that have T - 1 or more; values never seen have 0, and lie as far away as need be. The result is the distance to the
-    nearest such table, exactly: for given T and two values, the rows above T go, and those that lack come. A distance
-    to a set is 1-Lipschitz. (Which way a tie goes is left out: the set may hold tables one edit from a bad one.)
+    If a row is added or removed, only a value whose count is at most 1 below the largest can become the mode. So the
+    mode of a table can jump farther than ``bound`` only if, for some T >= 1, no count is above T and two values farther
+    apart than that have T - 1 or more; absent values have 0, and are arbitrarily far away. The result is exactly the
+    distance to the nearest such table: for given T and two values, the rows above T are removed, and the missing ones
+    added. A distance to a set is 1-Lipschitz. (The direction of ties is ignored: the set may contain tables one edit
+    from a bad one.)
     """
     levels = sorted(levels, reverse=True)
     if not levels:
         return 0
     top = levels[0].rows
     levels = [level for level in levels if level.rows >= top - 2 * cap - 2]
-    # for each level the best other one with a value that is far enough; they come in order, so it is the first
+    # for each level the best other one with a value far enough away: the first, as they are sorted
     pairs = [
         (one.rows, other.rows)
         for i, one in enumerate(levels)
         if (other := next((o for o in levels[i:] if _lie_far(one, o, bound)), None)) is not None
     ]
-    pairs.append((top, 0))  # a value never seen
+    pairs.append((top, 0))  # an absent value
     best, removed, above = cap, 0, 0
     remaining = iter(levels)
     following = next(remaining, None)
@@ -284,7 +283,7 @@ def measure_jump_radius(levels: Sequence[CountLevel], bound: int, cap: int) -> i
 
 
 def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
-    """Return whether a value of one level and another value of the other are farther apart than the bound."""
+    """Return whether some value of one level is farther from some value of the other than the bound."""
     return max(one.high - other.low, other.high - one.low) > bound
 
 
@@ -292,7 +291,7 @@ def _lie_far(one: CountLevel, other: CountLevel, bound: int) -> bool:
 class Ordered:
     """Order statistics of n finite doubles: ascending windows of ranks.
 
-    ``windows`` are pairs (first rank, values); ranks below 1 and above n read as the ends of the domain.
+    ``windows`` are pairs (first rank, values); ranks below 1 and above n are read as the ends of the domain.
     """
 
     n: int
@@ -305,16 +304,12 @@ class Ordered:
         return Ordered(len(values), ((1, values),))
 
     def within(self, low: float, high: float) -> Ordered:
-        """Return the order statistics of the same values, each held to the domain [low, high]."""
+        """Return the order statistics of the values clamped to the domain [low, high]."""
         held = ((first, np.clip(values, low, high)) for first, values in self.windows)
         return Ordered(self.n, tuple(held), (low, high))
 
     def slice(self, first: int, last: int) -> NDArray[np.float64]:
-        """Return the values of ranks first..last.
-
-        Raises:
-            LookupError: they were not read.
-        """
+        """Return the values of ranks first..last; LookupError if they were not read."""
         inside_first, inside_last = max(first, 1), min(last, self.n)
         middle = np.empty(0)
         if inside_first <= inside_last:

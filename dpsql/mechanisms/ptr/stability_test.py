@@ -1,18 +1,17 @@
-"""Propose, test, release: an answer is given only when the table is far from one with another answer.
+"""Propose, test, release: an answer is released only if the table is far from one with another answer.
 
-A :class:`Stable` operator measures, for each of its items, the exact answer and its radius
-(``stability.py``), puts the radius through a private test, and releases the answer where the test passes: as
-it is, or with the noise that the proposal allows. A failed test is NULL. Passed or not, the whole is charged.
+A :class:`Stable` operator measures, for each of its items, the exact answer and its radius (``stability_radius.py``),
+tests the radius privately, and releases the answer if the test passes: exactly, or with the noise that the proposal
+allows. A failed test is NULL. Both outcomes are charged in full.
 
-Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away
-than proposed): a pair of neighbours is *near*, the answers agree up to the proposal, and then only the test's
-decision and the noise tell them apart; or it is *far*, both radii are 0, and each passes with probability at
-most delta. So one pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta),
-delta as a maximum over pairs and not as a failure inside a composition.
+Guarantee of one item (ADD_REMOVE; radii are 1-Lipschitz and 0 wherever a neighbour's answer is farther away than
+proposed): a pair of neighbours is *near*, if the answers agree up to the proposal, and only the test's decision and the
+noise distinguish them; or it is *far*, and both radii are 0, so that each passes with probability at most delta. So one
+pair costs the near loss or delta, never both: (epsilon_test + epsilon_release, delta), with delta as a maximum over
+pairs and not as a failure inside a composition.
 
-Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the
-optimal test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition
-selection.
+Sources: Dwork and Lei (2009); Dwork and Roth (2014) algorithms 12 and 13, with the thresholds repaired; the optimal
+test's probabilities are those of Desfontaines, Voss, Gipson and Mandayam (2022) for partition selection.
 """
 
 from __future__ import annotations
@@ -45,34 +44,34 @@ _FINE = 1 << 10  # steps per edit of the noisy distance
 
 
 class Decision(NamedTuple):
-    """The outcome of a test, all of which may be shown."""
+    """The outcome of a test, which is public."""
 
     passed: bool
     distance: str | None = None
-    """The noisy distance beside the one needed, where it is what the test paid for and not only its comparison."""
+    """The noisy and the needed distance, if the test paid for the distance and not only for its comparison."""
 
 
 class StabilityTest(ABC):
     """A private decision whether a radius is above 0."""
 
     groups: int
-    """The number of groups that one unit may touch."""
+    """The most groups of one unit."""
     slack: Fraction
-    """Delta that is charged on top, for what may go wrong outside the test."""
+    """Delta charged in addition, for failures outside the test."""
 
     @property
     @abstractmethod
     def event(self) -> Event:
-        """The charge for all the groups that one unit may touch."""
+        """The charge for all groups of one unit."""
 
     @property
     @abstractmethod
     def cap(self) -> int:
-        """Radii above this need not be told apart."""
+        """Larger radii need not be distinguished."""
 
     @abstractmethod
     def decide(self, radii: Sequence[int], entropy: Entropy) -> list[Decision]:
-        """Decide for every radius."""
+        """Return a decision for every radius."""
 
     def passes(self, radii: Sequence[int], entropy: Entropy) -> list[bool]:
         """Return whether each radius passes."""
@@ -84,19 +83,14 @@ class StabilityTest(ABC):
 
     @abstractmethod
     def sentence(self, far: str = "another answer", near: str = "the answer is not stable") -> str:
-        """Describe it for EXPLAIN.
-
-        Args:
-            far: what the distance is measured to.
-            near: when the distance is 0.
-        """
+        """Describe the test for EXPLAIN: ``far`` is the target of the distance, ``near`` the meaning of a distance of 0."""
 
     def describe_proposal(self) -> str:
-        """Describe it where it tests how far one unit can move an answer."""
+        """Describe a test of how far one unit can move an answer."""
         return self.sentence("data where one unit can move it further", "one unit can")
 
     def _leads(self, far: str) -> str:
-        """Say how far is far enough."""
+        """Return the sentence on the required distance."""
         shown = ", ".join(f"{self.needed(p)} units ({p:.0%} of runs)" for p in (0.5, 0.95, 0.99))
         return f"from {shown} away from {far}"
 
@@ -105,16 +99,15 @@ class StabilityTest(ABC):
 class OptimalTest(StabilityTest):
     """Passes with the largest probability that (epsilon, delta) allows, for every radius at once.
 
-    With radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 -
-    p(r-1) - delta), 1): the chances by which private groups are kept, one unit later. Rounding costs power
-    and no privacy.
+    For radius 0, 1, 2, ... that is p(0) = delta and p(r) = min(e^epsilon p(r-1) + delta, 1 - e^-epsilon (1 - p(r-1) -
+    delta), 1): the probabilities of keeping private groups, one unit later. Rounding costs power and no privacy.
 
     Args:
-        epsilon: of the whole test; a unit that touches ``groups`` groups takes part in that many tests, each of which
-            gets its equal share of epsilon and delta.
+        epsilon: of the whole test; a unit in ``groups`` groups takes part in that many tests, with equal shares of
+            epsilon and delta.
         delta: of the whole test.
-        groups: tests that one unit may take part in.
-        slack: delta charged on top, for what may go wrong outside the test.
+        groups: the most tests of one unit.
+        slack: delta charged in addition, for failures outside the test.
     """
 
     epsilon: Fraction
@@ -124,7 +117,7 @@ class OptimalTest(StabilityTest):
 
     @property
     def share(self) -> GroupSelector:
-        """One group's test: passing with radius r is keeping a group of r + 1 units, with the same chances."""
+        """One group's test: passing with radius r has the probability of keeping a group of r + 1 units."""
         return GroupSelector("radius", self.epsilon / self.groups, self.delta / self.groups)
 
     @property
@@ -159,18 +152,18 @@ class OptimalTest(StabilityTest):
 
 @dataclass(frozen=True)
 class ThresholdTest(StabilityTest):
-    """Passes when radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
+    """Passes if radius plus Gaussian noise exceeds a threshold that noise alone exceeds with probability delta.
 
-    The noise is a rounded Gaussian on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian mechanism
-    of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up. So the noisy distance may be told: near
-    pairs pay for it, and far pairs have the same distance, 0.
+    The noise is a rounded Gaussian on a grid of 1/1024 edit: round(radius + N) is post-processing of a Gaussian
+    mechanism of sensitivity 1, hence exactly 1/sigma-GDP, and the threshold is rounded up. So the noisy distance may be
+    released: near pairs pay for it, and far pairs have equal distances, 0.
 
     Args:
         sigma: standard deviation in edits.
         delta: of a far pair, per group.
-        epsilon: the loss of a near pair beside delta, see :func:`make_stability_test`.
-        groups: tests that one unit may take part in.
-        slack: delta charged on top, for what may go wrong outside the test.
+        epsilon: the loss of a near pair in addition to delta, see :func:`make_stability_test`.
+        groups: the most tests of one unit.
+        slack: delta charged in addition, for failures outside the test.
     """
 
     sigma: Fraction
@@ -216,12 +209,12 @@ STABILITY_TESTS = ("PURE", "GAUSSIAN", "AUTO")
 def make_stability_test(
     kind: str, epsilon: Fraction, delta: Fraction, groups: int = 1, slack: Fraction = Fraction(0)
 ) -> StabilityTest:
-    """Make a test that is (epsilon, delta)-DP over the groups of one unit.
+    """Build a test that is (epsilon, delta)-DP over the groups of one unit.
 
-    ``PURE`` keeps near pairs within epsilon and passes at the lead that proposition 7.2 of Dwork and Roth (2014)
-    promises, or sooner; ``GAUSSIAN`` is calibrated so that near pairs keep (epsilon, delta) (analytic calibration, as for
-    noisy aggregates): it needs about twice the lead, and about a fifteenth of the rho. ``AUTO`` takes the one that passes
-    sooner. ``slack`` is taken out of delta, so that what is charged stays (epsilon, delta).
+    ``PURE`` keeps near pairs within epsilon and passes at the lead of proposition 7.2 in Dwork and Roth (2014), or
+    sooner; ``GAUSSIAN`` is calibrated so that near pairs keep (epsilon, delta) (analytic calibration, as for noisy
+    aggregates): it needs about twice the lead, and about a fifteenth of the rho. ``AUTO`` selects the one that passes
+    sooner. ``slack`` is subtracted from delta, so that the charge stays (epsilon, delta).
     """
     if not 0 <= slack < delta:
         raise ValueError("no delta is left for the test")
@@ -237,7 +230,7 @@ def make_stability_test(
 
 
 class Measured(NamedTuple):
-    """The measurements of an item in one group. Private: it stays inside the operator."""
+    """The measurements of an item in one group. Private: they stay inside the operator."""
 
     radius: int
     exact: Any
@@ -253,7 +246,7 @@ class StableItem(ABC):
     values: str
     test: StabilityTest
     rows: int
-    """Rows of one unit in a group."""
+    """The most rows of one unit in a group."""
 
     @property
     def event(self) -> Event:
@@ -262,7 +255,7 @@ class StableItem(ABC):
 
     @property
     def largest_radius(self) -> int:
-        """Radii in rows above this need not be told apart."""
+        """Larger radii in rows need not be distinguished."""
         return (self.test.cap + 1) * self.rows
 
     @abstractmethod
@@ -270,7 +263,7 @@ class StableItem(ABC):
         """Return the exact SQL, for EXPLAIN."""
 
     def claims(self, keys: tuple[str, ...]) -> Iterable[ClaimedText]:
-        """Yield every text that it may read, with its claim."""
+        """Yield every text it may read, with its claim."""
         claim = RowsClaim(self.rows, self.test.groups, keys, any_function=True)
         return [ClaimedText(text, claim) for text in self.queries(keys)]
 
@@ -281,14 +274,14 @@ class StableItem(ABC):
         """Return exact answers with radii, clamped at ``test.cap``; groups without values may be missing."""
 
     def decide(self, measured: Sequence[Measured], entropy: Entropy) -> list[tuple[Any, Decision]]:
-        """Return for each group what the test lets through, None where it fails, and its decision."""
+        """Return each group's answer, None if its test fails, and its decision."""
         decided = self.test.decide([m.radius for m in measured], entropy)
         return [(m.exact if d.passed else None, d) for m, d in zip(measured, decided, strict=True)]
 
     def publish(
         self, exact: Sequence[Any], type: pa.DataType, entropy: Entropy, confidence: float
     ) -> Mapping[str, pa.Array]:
-        """Return columns for the groups in order; None stays NULL (its test failed)."""
+        """Return columns for the groups in order; None (a failed test) stays NULL."""
         return {self.name: pa.array(exact, type)}
 
     @abstractmethod
@@ -296,7 +289,7 @@ class StableItem(ABC):
         """Describe proposal and test for EXPLAIN."""
 
     def _convert(self, radius: int, exact: Any) -> Measured:
-        """Return what was measured, with its radius in privacy units instead of rows."""
+        """Return the measurement with its radius in privacy units instead of rows."""
         return Measured(convert_to_units(radius, self.rows), exact)
 
     def _sentences(self, proposal: str) -> tuple[str, ...]:
@@ -310,12 +303,12 @@ class Stable(Operator):
     Args:
         items: output columns.
         keys: names of the grouping columns, in every item's values query too; () for one row.
-        groups: a query of the public groups, giving the columns ``keys`` in the order of the result. It must
-            read public tables and literals only.
+        groups: the query of the public groups' ``keys``, in the order of the result. It must read public tables and
+            literals only.
         confidence: level of the intervals.
 
-    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part in the tests of
-    the groups it touches only: the number each item's test and noise were made for.
+    Guarantee: the composition of the items' events. Groups are disjoint, so a unit takes part only in the tests of its
+    own groups: the number each item's test and noise are calibrated to.
     """
 
     items: tuple[StableItem, ...]

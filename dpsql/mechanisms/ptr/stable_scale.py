@@ -1,29 +1,29 @@
-"""The reach of one change in a trimmed mean or a trimmed variance, and how stable its order of magnitude is.
+"""The effect of one change on a trimmed mean or variance, and the stability of its order of magnitude.
 
-Of n values, the floor(trim n) smallest and as many of the largest are left out; m are kept. Let w be the distance between the
-last value left out below and the first one above (infinite where none is left out). Then one change moves
+Of n values, the floor(trim n) smallest and largest are left out; m are kept. Let w be the distance between the last
+value left out below and the first one above (infinite if none is left out). Then one change moves
 
     the mean of those kept by at most       w / (m - 1),
     their sample variance by at most        w^2 / (m - 1)          (m >= 3),
 
-whether a row comes, goes, or is replaced. Proof for the mean, of kept values W with ends lo <= hi, where a row y comes: if as
-many are left out as before, W gains the middle one of y and the two values beside W, which is at most w from the mean, and
-the mean moves by at most w / (m + 1). If one more is left out at each end, W loses one end, or gains y between lo and hi and
-loses both; the sum of the moves is ((y - lo) + (mean - hi)) / (m - 1), of absolute value at most (hi - lo) / (m - 1). A
-row that goes is one that came, seen from the other side, and the window of the smaller table lies within w. A row that is
-replaced keeps n, and moves one value of W by at most w: w / m. For the variance, the sum of squares S about the mean takes
-the place of the sum: it grows by at most w^2 when a value within w comes, shrinks by at most w^2 when both ends go for one
-between them, and S <= m w^2 / 4 bounds what the divisor does. Tests compare both bounds with every small table.
+whether a row is added, removed, or replaced. Proof for the mean, of kept values W with ends lo <= hi and an added row
+y: if the number left out is unchanged, W gains the middle one of y and the two values next to W, which is at most w
+from the mean, and the mean moves by at most w / (m + 1). If one more is left out at each end, W loses one end, or gains
+y between lo and hi and loses both; the sum of the moves is ((y - lo) + (mean - hi)) / (m - 1), of absolute value at
+most (hi - lo) / (m - 1). Removal is the inverse of addition, and the smaller table's window is within w. A replaced row
+keeps n, and moves one value of W by at most w: w / m. For the variance, the sum of squares S about the mean replaces
+the sum: it grows by at most w^2 if a value within w is added, shrinks by at most w^2 if both ends are removed for one
+between them, and S <= m w^2 / 4 bounds the effect of the divisor. Tests compare both bounds with every small table.
 
-So U = w^p / (m - 1) bounds the local sensitivity. U is put into *bins* between powers of two, 2^(bits j) to 2^(bits (j + 1)); a
-second row of bins lies half a bin higher. The distance to a table in another bin is measured exactly; where it is above 1 every
-neighbour has the same bin, and noise for the bin's upper end may be added, whatever that is: the scale of the noise needs no
-proposal. A value in the middle of a bin of one row lies at an edge of the other row, so both rows are tested, one after the
-other, and the first that passes gives the scale.
+So U = w^p / (m - 1) bounds the local sensitivity. U is put into *bins* between powers of two, 2^(bits j) to 2^(bits (j
++ 1)); a second row of bins is shifted by half a bin. The distance to a table in another bin is measured exactly; if it
+is above 1, every neighbour has the same bin, and noise for the bin's upper end may be added, whatever that is: the
+scale of the noise needs no proposal. A value in the middle of a bin of one row is at an edge of the other row, so both
+rows are tested in turn, and the first that passes gives the scale.
 
-Sources: Dwork and Lei (2009) for the Scale test that this applies to a sensitivity instead of a range; Dwork and Roth (2014)
-section 7.2; Bun and Steinke (2019) for trimmed means. Their smooth sensitivity needs a bounded range (an unbounded value may
-come as often as values are left out, and then no e^-k makes up for it); a test does not.
+Sources: Dwork and Lei (2009) for the Scale test, applied here to a sensitivity instead of a range; Dwork and Roth
+(2014) section 7.2; Bun and Steinke (2019) for trimmed means. Their smooth sensitivity needs a bounded range (an
+unbounded value may be added as often as values are left out, which no e^-k compensates); a test does not.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from typing import TypeAlias
 Number: TypeAlias = int | Fraction | float
 """An exact number, or an infinity."""
 SCALE_STEPS = 1024
-"""The steps of an answer's grid in the largest move that its scale allows: the sensitivity of the noise."""
+"""The grid steps in the largest move that the scale allows: the sensitivity of the noise."""
 LEAST_EXPONENT = -1200
-"""All that is smaller than two to this power is in the bottom bin."""
+"""Smaller powers of two are in the bottom bin."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ScaleBins:
         return 2 if self.power == 1 else 3
 
     def find_ends(self, width: Number, kept: int, row: int) -> tuple[int | None, int] | None:
-        """Find the powers of two between which U lies, in the first row of bins (0) or the second (1).
+        """Find the powers of two around U, in the first row of bins (0) or the second (1).
 
         The lower is None in the bottom bin. None: U is infinite.
         """
@@ -77,7 +77,7 @@ class ScaleBins:
         return (start if start > LEAST_EXPONENT else None), start + self.bits
 
     def reaches(self, width: Number, kept: int, limit: Fraction) -> bool:
-        """Return whether U is at least this."""
+        """Return whether U is at least ``limit``."""
         if kept < self.fewest or math.isinf(width):
             return True
         if isinstance(width, int):
@@ -92,7 +92,7 @@ def _floor_log2(value: Fraction) -> int:
 
 
 def count_trimmed(n: int, trim: Fraction) -> int:
-    """Count the values that are left out at each end of n.
+    """Count the values left out at each end of n.
 
     >>> count_trimmed(39, Fraction(1, 20))
     1
@@ -101,18 +101,14 @@ def count_trimmed(n: int, trim: Fraction) -> int:
 
 
 class Ranked:
-    """Ascending values of which some ranks are known: 1..n, with infinities below and above."""
+    """Ascending values of ranks 1..n, some of them known, with infinities below and above."""
 
     def __init__(self, n: int, windows: Sequence[tuple[int, Sequence[Number]]]) -> None:
         self.n = n
         self._windows = windows
 
     def at(self, rank: int) -> Number:
-        """Return the value of a rank.
-
-        Raises:
-            LookupError: it was not read.
-        """
+        """Return the value of a rank; LookupError if it was not read."""
         if rank < 1 or rank > self.n:
             return -math.inf if rank < 1 else math.inf
         for first, values in self._windows:
@@ -152,7 +148,7 @@ def _inwards(
 
 
 def _distance(upper: Number, lower: Number) -> Number:
-    """Return a difference; infinite where either is, for no bounded window has an infinite end."""
+    """Return a difference; infinite if either is, for no bounded window has an infinite end."""
     if any(isinstance(end, float) and math.isinf(end) for end in (upper, lower)):
         return math.inf
     return upper - lower
@@ -163,8 +159,8 @@ def measure_substitution_radius(
 ) -> tuple[int, int]:
     """Measure the replacements that certainly leave U in its bin, clamped at ``cap``, and the power of its upper end.
 
-    With k replacements the windows that can take the place of ranks low and high are exactly those of low - a and high + c
-    (a small values and c large ones come, for values between) and of low + a and high - c, a + c <= k.
+    With k replacements the windows that can replace ranks low and high are exactly those of low - a and high + c (a
+    small and c large values are added, for values between) and of low + a and high - c, a + c <= k.
     """
     low, high, kept = _window(data.n, trim)
     width = _distance(data.at(high), data.at(low))
@@ -180,7 +176,7 @@ def measure_substitution_radius(
 def measure_addition_radius(
     data: Ranked, trim: Fraction, bins: ScaleBins, row: int, cap: int
 ) -> tuple[int, int]:
-    """Measure the rows that may come or go and certainly leave U in its bin, up to ``cap``, and the power of its upper end."""
+    """Measure the added or removed rows that certainly leave U in its bin, up to ``cap``, and the power of its upper end."""
     low, high, kept = _window(data.n, trim)
     ends = bins.find_ends(_distance(data.at(high), data.at(low)), kept, row)
     if ends is None:
@@ -192,19 +188,19 @@ def measure_addition_radius(
 def measure_proposal_radius(
     data: Ranked, trim: Fraction, bins: ScaleBins, proposed: Fraction, cap: int
 ) -> int:
-    """Measure the rows that come or go before U is as large as proposed, up to ``cap``."""
+    """Measure the added or removed rows before U reaches the proposed value, up to ``cap``."""
     return _count_edits(data, trim, bins, None, proposed, cap)
 
 
 def _count_edits(
     data: Ranked, trim: Fraction, bins: ScaleBins, below: Fraction | None, limit: Fraction, most: int
 ) -> int:
-    """Count the rows that come or go until U is at least ``limit``, or less than ``below``, up to ``most``.
+    """Count the added or removed rows until U is at least ``limit``, or less than ``below``, up to ``most``.
 
-    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are counted
-    from below. An outer window that lacks e ranks takes at least e rows that come at its ends, and then e - net of those
-    between go: max(|net|, 2e - net) edits. An inner one that has s ranks too many takes at least s rows that go, and s + net that
-    come between: max(|net|, 2s + net). A table with too few kept rows has no bound, and takes ``|net|``.
+    For each change ``net`` of n, let low' and high' be the ranks of n + net rows, high' less ``net`` since rows are
+    counted from below. An outer window that lacks e ranks takes at least e rows added at its ends, and the removal of e
+    - net of those between: max(|net|, 2e - net) edits. An inner one with s ranks too many takes at least s removals,
+    and s + net additions between: max(|net|, 2s + net). A table with too few kept rows has no bound, and takes ``|net|``.
     """
     best = most
     change = 0
@@ -224,6 +220,6 @@ def _count_edits(
 
 
 def _window(n: int, trim: Fraction) -> tuple[int, int, int]:
-    """Return the ranks of the last value left out below and of the first above, and how many are kept between."""
+    """Return the ranks of the last value left out below and of the first above, and the number kept between."""
     left = count_trimmed(n, trim)
     return left, n - left + 1, n - 2 * left

@@ -1,9 +1,9 @@
-"""``AVG(x)``, ``VAR_POP(x)`` and their kin under PTR: of the values in the middle, with noise for a scale that is tested.
+"""``AVG(x)``, ``VAR_POP(x)`` and related functions under PTR: of the middle values, with noise for a tested scale.
 
-A mean has no bounded sensitivity without bounds, and needs none here: the floor(trim n) smallest and largest values are
-left out, and how far one unit can move the rest is a matter of the values at hand. Either the analyst proposes how far
-(``local_sensitivity => b``), or the order of magnitude of it is tested: see :mod:`~dpsql.mechanisms.ptr.stable_scale`,
-with the proofs. Sums, widths and bounds are exact integers and fractions, on a public grid of values.
+The floor(trim n) smallest and largest values are left out, so no declared bounds are needed: the values at hand
+determine how far one unit can move the rest. Either the analyst proposes a bound (``local_sensitivity => b``), or its
+order of magnitude is tested: see :mod:`~dpsql.mechanisms.ptr.stable_scale`, with the proofs. Sums, widths and bounds
+are exact integers and fractions, on a public grid of values.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dpsql.numerics.exact_numbers import hold_to_doubles
 from dpsql.privacy.events import Event, compose_events
 
 TRIM = Fraction(1, 20)
-"""The part of the values that is left out at either end, where the analyst does not say."""
+"""The default fraction of the values left out at either end."""
 _BITS = 2
 
 
 class _Scaled(NamedTuple):
-    """An exact answer with how far one unit can move it at most, both in grid steps (squared, for a variance)."""
+    """An exact answer with the greatest move by one unit, both in grid steps (squared, for a variance)."""
 
     answer: Fraction
     scale: Fraction
@@ -48,25 +48,25 @@ class _Scaled(NamedTuple):
 
 @dataclass(frozen=True)
 class Trimmed(RankedItem):
-    """The mean or the variance of the values in the middle, plus noise for the scale that was tested.
+    """The mean or the variance of the middle values, plus noise for the tested scale.
 
-    Without a proposal two rows of bins are tested one after the other, and the first that is stable gives the scale: a pair of
-    neighbours has one bin in a row, and then the decision and the noise are all that tells it apart, or it has two, and then
-    the row passes with probability at most the test's delta on both. Loss: two tests and the noise; with a proposal one test.
-    A unit with up to ``rows`` rows moves the answer by at most ``rows`` times the bin's end along the way.
+    Without a proposal two rows of bins are tested in turn, and the first stable one gives the scale. If a pair of
+    neighbours has one bin in a row, only the decision and the noise distinguish it; if it has two, the row passes with
+    probability at most the test's delta on both. Loss: two tests and the noise; with a proposal one test. A unit with
+    up to ``rows`` rows moves the answer by at most ``rows`` times the bin's end.
 
     Args:
-        name: of the released column.
+        name: the released column.
         values: the values query; v is a whole number of grid steps, small enough for exact sums of its powers.
         steps: grid steps to a unit of the column.
         power: 1 for a mean, 2 for a variance.
-        trim: the part left out at either end, public.
+        trim: the fraction left out at either end, public.
         test: of each row of bins, or of the proposal.
         noise: of the answer on a grid of 1/1024 of the scale.
-        rows: rows of one unit.
-        proposed: how far one unit moves the answer, in grid steps (squared, for a variance).
-        sample: the variance divides by one less than the number of values.
-        root: the square root of the variance is shown.
+        rows: the most rows of one unit.
+        proposed: the bound on one unit's move of the answer, in grid steps (squared, for a variance).
+        sample: whether the variance divides by one less than the number of values.
+        root: whether the square root of the variance is shown.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Trimmed(RankedItem):
     sample: bool = False
     root: bool = False
     ends: tuple[int, int] | None = None
-    """The values are held between these, in grid steps."""
+    """The clamping bounds of the values, in grid steps."""
 
     def __post_init__(self) -> None:
         if not 0 < self.trim < Fraction(1, 2):
@@ -97,7 +97,7 @@ class Trimmed(RankedItem):
     # -- what is read -------------------------------------------------------------------------------------------
 
     def _sums(self, keys: Sequence[str]) -> str:
-        """Select the sums of the values in the middle, and of their squares."""
+        """Select the sums of the middle values, and of their squares."""
         listed, kept = list_identifiers(keys), select_present(self.values, keys, floating=False)
         part = f"PARTITION BY {', '.join(map(quote_name, keys))}" if keys else ""
         placed = (
@@ -144,7 +144,7 @@ class Trimmed(RankedItem):
         return about_mean / (many - 1 if self.sample else many)
 
     def _measure_one(self, data: Ordered, answer: Fraction | None) -> Measured:
-        """Measure the radius of each way to a scale, in units, with the answer on that scale."""
+        """Measure the radius, in units, of each way to a scale, with the answer on that scale."""
         windows = [(first, [int(v) for v in values.tolist()]) for first, values in data.windows]
         ranked, cap, bins = Ranked(data.n, windows), self.largest_radius, ScaleBins(_BITS, self.power)
         if answer is None:
@@ -179,7 +179,7 @@ class Trimmed(RankedItem):
         return chosen
 
     def _to_steps(self, exact: Any) -> int:
-        return 0  # the noise is added to the place on the grid of the scale, which may be any whole number
+        return 0  # the noise is added to the place on the scale's grid, which may be any whole number
 
     def _from_steps(self, exact: Any, step: int) -> float:
         grid = exact.scale / SCALE_STEPS
@@ -223,4 +223,4 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "STDDEV_SAMP": {"power": 2, "sample": True, "root": True},
     "STDDEV_POP": {"power": 2, "root": True},
 }
-"""The functions, by what sets them apart."""
+"""The functions, with the arguments that distinguish them."""

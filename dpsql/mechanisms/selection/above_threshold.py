@@ -1,33 +1,33 @@
-"""The sparse vector technique: find which of a stream of statistics are above a threshold, and pay for the hits only.
+"""The sparse vector technique: find the statistics in a stream that are above a threshold, and pay only for hits.
 
 Integers throughout. One threshold noise, one-sided geometric query noise, a cut-off after ``max_hits``:
 
     hit when  q + Geom(epsilon2 / (2 c D))  >=  T' + Geom(epsilon1 / D)        D sensitivity, c = max_hits
 
-Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x whose threshold noise is z with the run on a
-neighbour x' whose noise is z + D: what was below stays below, since q' <= q + D; and each hit's survival function loses at
-most a factor exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise
-serves (Lyu, Su, Li 2017 with geometric noise as in Liu et al. 2024). Where every statistic moves the same way when a unit is
-added (``monotone``), the shift is D and the factor 2 falls away.
+Guarantee (ADD_REMOVE): pure epsilon1 + epsilon2. Compare the run on x with threshold noise z to the run on a neighbour
+x' with noise z + D: misses stay misses, since q' <= q + D; and each hit's survival function loses at most a factor
+exp(epsilon2 / c) over the shift of 2 D. Only one-sided inequalities are used, so one-sided noise suffices (Lyu, Su, Li
+2017 with geometric noise as in Liu et al. 2024). If every statistic moves in one direction when a unit is added
+(``monotone``), the shift is D and there is no factor 2.
 
-On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws a
-fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any accountant.
-The threshold's noise may be Gaussian instead (``sigma``): what that costs is proved in
-:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for Gaussian
-noise on the statistics too needs statistics with public bounds, and depends on when it stops: it is not used.
+On a path with h hits the loss is at most epsilon1 + h epsilon2 / c, which basic composition may use. ``refresh`` draws
+a fresh threshold for each round (the textbook's Sparse): then rounds that never began cost nothing under any
+accountant. The threshold's noise may be Gaussian instead (``sigma``), whose cost is proved in
+:class:`~dpsql.privacy.threshold_events.GaussianSparseVector`. The bound of Lebensold, Precup and Balle (2024) for
+Gaussian noise on the statistics too needs statistics with public bounds, and depends on the stopping time: it is not used.
 
-The threshold is corrected by a public shift, by which a statistic at the threshold is found half the time: one-sided noise
-would find too much. With ``passes`` candidates that were not found are asked again, with fresh noise, while hits are left:
-the stream only grows longer, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
-thresholds and append queries for these two ends, precision and recall.)
+A public shift corrects the threshold, so that a statistic at the threshold is found half the time: one-sided noise
+would find too much. With ``passes`` missed candidates are asked again, with fresh noise, while hits are left: this only
+extends the stream, and misses are free. More is found, the nearest to the threshold first. (Liu et al. 2024 correct
+thresholds and append queries for precision and recall.)
 
-Candidates far below the noisy threshold are only counted: rare coins stand for theirs, and what shows heads there is kept with
-the exact ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
+Candidates far below the noisy threshold are only counted: rare coins replace theirs, and heads are kept with the exact
+ratio (:func:`~dpsql.noise.selection.find_heads`). So hits have the law of a comparison of each candidate.
 
-The compared value never leaves: it would reveal the threshold noise. The gap above the noisy threshold may leave
-(Ding et al. 2019), and so may a fresh answer, from a share of its own.
+The compared value is never released, since it would reveal the threshold noise. The gap above the noisy threshold may
+be released (Ding et al. 2019), and so may a fresh answer, from a separate share.
 
-Questions that are chosen one after another, from the answers so far: :mod:`dpsql.mechanisms.selection.interactive_threshold`.
+Adaptively chosen questions: :mod:`dpsql.mechanisms.selection.interactive_threshold`.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ from dpsql.privacy.threshold_events import GaussianSparseVector
 
 FIRST_CHUNK = 256
 _CELLS = 200
-"""Quantiles of the threshold's noise by which a public shift is found."""
+"""The number of quantiles of the threshold's noise from which the public shift is computed."""
 
 
 def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fraction, Fraction]:
     """Split epsilon between threshold and hits in the proportion of least variance, 1 : (2c)^(2/3) (c^(2/3) if monotone).
 
-    With ``refresh`` every round is a stream of one hit: ask for ``max_hits`` 1. The two add up to epsilon exactly.
+    With ``refresh`` every round is a stream of one hit: pass ``max_hits`` 1. The two add up to epsilon exactly.
 
     >>> e1, e2 = split_epsilon(Fraction(1), 1, monotone=True)
     >>> e1, e1 + e2
@@ -86,7 +86,7 @@ def split_epsilon(epsilon: Fraction, max_hits: int, monotone: bool) -> tuple[Fra
 def share_epsilon(
     epsilon: Fraction, max_hits: int, monotone: bool, refresh: bool, shares: tuple[Fraction, ...] | None
 ) -> tuple[Fraction, Fraction]:
-    """Split epsilon between threshold and hits by the given shares, or else by :func:`split_epsilon`."""
+    """Split epsilon between threshold and hits by the given shares, or by :func:`split_epsilon`."""
     if shares is None:
         return split_epsilon(epsilon, 1 if refresh else max_hits, monotone)
     first = epsilon * shares[0] / (shares[0] + shares[1])
@@ -97,12 +97,12 @@ def share_epsilon(
 class ThresholdNoise:
     """The noise of one round set: rates per grid step.
 
-    ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has its own threshold noise and gets both its parts.
+    ``max_hits`` hits share ``epsilon2``; with ``refresh`` each round has a separate threshold noise and gets both its parts.
 
     Args:
-        sigma, sigma_delta: of one threshold noise, where it is Gaussian: its deviation in sensitivities, and the delta at which
-            it has its share of ``epsilon1``.
-        asked_again: how often a statistic that is not found is asked once more.
+        sigma, sigma_delta: of one Gaussian threshold noise: its deviation in sensitivities, and the delta at which it
+            has its share of ``epsilon1``.
+        asked_again: the number of further questions to a missed statistic.
     """
 
     sensitivity: int
@@ -120,7 +120,7 @@ class ThresholdNoise:
         cls, sensitivity: int, epsilon1: Fraction, epsilon2: Fraction, max_hits: int, monotone: bool,
         refresh: bool, delta: Fraction, asked_again: int = 0,
     ) -> ThresholdNoise:  # fmt: skip
-        """Return noise whose threshold is Gaussian, with ``(epsilon1, delta)`` for all threshold noises together."""
+        """Return noise with a Gaussian threshold, with ``(epsilon1, delta)`` for all threshold noises together."""
         rounds = max_hits if refresh else 1
         sigma = conversions.gaussian_sigma(epsilon1 / rounds, delta / rounds)
         return cls(
@@ -128,7 +128,7 @@ class ThresholdNoise:
         )
 
     def event(self, hits: int | None = None) -> Event:
-        """Return the charge with so many hits; what is reserved, where they are not known yet."""
+        """Return the charge for ``hits`` hits, or the reserved event if they are not known yet."""
         if self.sigma is None:
             return SparseVector(self.epsilon1, self.epsilon2, self.max_hits, hits, self.refresh)
         share = self.epsilon1 / self.max_hits if self.refresh else self.epsilon1
@@ -137,7 +137,7 @@ class ThresholdNoise:
         )
 
     def scaled(self, factor: Fraction) -> ThresholdNoise:
-        """Return the noise of both epsilons times a factor, at the same delta."""
+        """Return the noise of both epsilons times a factor, at an unchanged delta."""
         first, second = self.epsilon1 * factor, self.epsilon2 * factor
         if self.sigma is None:
             return replace(self, epsilon1=first, epsilon2=second)
@@ -178,13 +178,13 @@ class ThresholdNoise:
         return round(low)
 
     def _quantile(self, probability: float) -> float:
-        """Return a quantile of the threshold's noise, in grid steps: for show, and for the public shift."""
+        """Return a quantile of the threshold's noise, in grid steps: for display, and for the public shift."""
         if self.sigma is None:
             return -math.log1p(-probability) / float(self.threshold_rate)
         return NormalDist().inv_cdf(probability) * float(self.sigma) * self.sensitivity
 
     def reach(self, confidence: float, queries: int) -> float:
-        """Bound the grid steps beyond which all of ``queries`` comparisons are right, at this confidence."""
+        """Bound the distance in grid steps at which all of ``queries`` comparisons are right, at this confidence."""
         doubt = (1 - confidence) / 2
         return self._quantile(1 - doubt) + math.log(max(queries * (1 + self.asked_again), 1) / doubt) / float(
             self.query_rate
@@ -192,13 +192,13 @@ class ThresholdNoise:
 
 
 class ScoredOperator(base.Operator):
-    """A choice among candidates whose scores are read by the quicker route, where there is one, or batch by batch.
+    """A choice among candidates whose scores are read by the faster route, if any, or batch by batch.
 
     Args:
-        batches: the texts of the plain way.
-        sweep: the quicker route.
-        varying: whether candidates have sensitivities of their own.
-        form: what scores are made of, where they are no plain sums.
+        batches: the texts of the plain route.
+        sweep: the faster route.
+        varying: whether candidates have different sensitivities.
+        form: the form of the scores, if they are no plain sums.
         rows: the rows of one privacy unit that count.
     """
 
@@ -213,9 +213,9 @@ class ScoredOperator(base.Operator):
         return self.batches[:1] if self.sweep is None else self.sweep.queries
 
     def _claim_scores(self, sensitivity: int, monotone: bool) -> Iterator[base.ClaimedText]:
-        """Yield the texts that give candidates their scores, which one unit moves so far, with their claims.
+        """Yield the texts of the candidates' scores, with claims of this ``sensitivity``.
 
-        ``monotone``: the noise is made for scores that all move the same way.
+        ``monotone``: the noise is calibrated to scores that all move in one direction.
         """
         own = CANDIDATE_SENSITIVITY if self.varying else None
         scores = base.ScoresClaim(CANDIDATE_SCORE, sensitivity, self.rows, own=own, monotone=monotone)
@@ -228,7 +228,7 @@ class ScoredOperator(base.Operator):
             yield from self.sweep.claims(claim)
 
     def _read_scores(self, read: base.Read, entropy: Entropy) -> Iterator[ScoredCandidates]:
-        """Yield the candidates with their scores, and sensitivities where these differ."""
+        """Yield the candidates with their scores, and their sensitivities if these differ."""
         swept, batches = None, self.batches
         reader = base.add_salt(read, (*batches, *self.queries), entropy)
         if self.sweep is not None:
@@ -250,15 +250,16 @@ class AboveThreshold(ScoredOperator):
     """``ABOVE_THRESHOLD(statistic, threshold, ...)`` over candidates, asked in their order.
 
     Args:
-        batches: queries that give, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
-            :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in grid
-            steps. Later ones are read only while hits are wanted.
+        batches: queries that return, for consecutive candidates, ``columns``, :data:`CANDIDATE_PLACE`, the statistic
+            :data:`CANDIDATE_SCORE` and, unless ``threshold`` is a number, :data:`CANDIDATE_THRESHOLD`; all integers in
+            grid steps. Later ones are read only while hits are wanted.
         columns: the candidate's columns to return.
-        sensitivity: what one privacy unit moves any score by.
-        answer: name of the fresh answers' column, and their share of epsilon.
-        gap: name of the column of gaps above the noisy threshold.
-        steps: grid steps to a unit. flag: for a stream of one query, the name of its TRUE or FALSE column.
-        sweep: reads the same from histograms, where there is one.
+        sensitivity: the most that one privacy unit moves any score.
+        answer: the name of the fresh answers' column, and their share of epsilon.
+        gap: the name of the column of gaps above the noisy threshold.
+        steps: grid steps to a unit.
+        flag: for a stream of one query, the name of its TRUE or FALSE column.
+        sweep: reads the scores from histograms, if possible.
     """
 
     batches: tuple[str, ...]
@@ -305,7 +306,7 @@ class AboveThreshold(ScoredOperator):
             fresh = LaplaceNoise(self.answer[1], n.sensitivity, max(1, len(hits)))
             exact = [score for _, _, score, _ in hits]
             columns |= make_answers(self.answer[0], exact, fresh, self.steps, entropy, self.confidence)
-            # The hits share the whole of it, however many there are; what was reserved for them is used up.
+            # The hits share the whole of it, whatever their number, so its reservation is used up.
             used.append(LaplaceNoise(self.answer[1], n.sensitivity).event)
         if self.gap is not None:
             gaps = [float(Fraction(gap) / self.steps) for _, _, _, gap in hits]
@@ -318,7 +319,9 @@ class AboveThreshold(ScoredOperator):
     def _hits(
         self, read: base.Read, entropy: Entropy, seen: list[pa.Schema]
     ) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield hits as they are found: table and row of the candidate, its exact score, and the gap. Schemas go to ``seen``."""
+        """Yield hits as they are found: the candidate's table and row, its exact score, and the gap. Append schemas to
+        ``seen``.
+        """
         noisy = NoisyThreshold(self.noise, entropy)
         few = self._prune(read, noisy.level, entropy)
         if few is not None:
@@ -333,7 +336,7 @@ class AboveThreshold(ScoredOperator):
                 level = to_integers(read_integers(found.table.column(CANDIDATE_THRESHOLD)))
             else:
                 level = to_integers([self.threshold])
-            over = to_integers(scores - level)  # none of it comes near to where int64 would wrap around
+            over = to_integers(scores - level)  # these can't overflow int64
             left = yield from self._ask(noisy, found.table, found.order, scores, over, entropy)
             missed.append((found.table, left, scores, over))
         for _ in range(self.noise.asked_again):
@@ -342,8 +345,8 @@ class AboveThreshold(ScoredOperator):
                 missed[i] = (table, left, scores, over)
 
     def _prune(self, read: base.Read, level: int, entropy: Entropy) -> AskedCandidates | None:
-        """Score only candidates near the noisy level, or above it, where that is one level for all."""
-        few = self.candidates is not None and self.candidates < FEW_CANDIDATES  # these would be read twice
+        """Score only candidates near or above the noisy level, if that is one level for all."""
+        few = self.candidates is not None and self.candidates < FEW_CANDIDATES  # they would be read twice
         if few or self.sweep is None or self.threshold is None or self.noise.refresh:
             return None
         reader = base.add_salt(read, self.sweep.queries, entropy)
@@ -352,7 +355,7 @@ class AboveThreshold(ScoredOperator):
         return route.take(reader, entropy)
 
     def _ask_few(self, few: AskedCandidates, entropy: Entropy) -> Iterator[tuple[pa.Table, int, int, int]]:
-        """Yield the hits as :meth:`_ask` does; all candidates are asked at once, for one's answer changes no other's."""
+        """Yield the hits as :meth:`_ask` does; all candidates are asked at once, as their answers are independent."""
         found = set[int]()
         for _ in range(1 + self.noise.asked_again):
             for place in find_heads(few.short, self.noise.query_rate, entropy).tolist():
@@ -363,7 +366,7 @@ class AboveThreshold(ScoredOperator):
                     yield few.table, few.row_of(place), score, gap
 
     def _draw_gap(self, short: int, entropy: Entropy) -> int:
-        """Draw the gap of a hit: what a geometric variable has beyond a value that it reaches is geometric again."""
+        """Draw the gap of a hit: the excess of a geometric variable over a value that it reaches is geometric again."""
         return max(0, -short) + int(draw_geometric(self.noise.query_rate, 1, entropy)[0])
 
     def _ask(
@@ -385,7 +388,7 @@ class AboveThreshold(ScoredOperator):
                 noisy.hit()
                 if self.noise.refresh:
                     break
-            if self.noise.refresh and len(above):  # the other coins were for the threshold that is gone
+            if self.noise.refresh and len(above):  # the other coins were for the previous threshold
                 at, chunk = at + int(above[0]) + 1, FIRST_CHUNK
             else:
                 at, chunk = at + chunk, chunk * 2
@@ -431,7 +434,7 @@ class NoisyThreshold:
         return self._noise.centre + self._noise.draw_threshold(self._entropy)
 
     def short_of(self, over: Integers) -> Integers:
-        """Return how far each score, less its threshold, stays below the noisy level."""
+        """Return the distance of each score, less its threshold, below the noisy level."""
         return self.level - (over if abs(self.level) < SAFE else over.astype(object))
 
     def hit(self) -> None:
@@ -442,6 +445,6 @@ class NoisyThreshold:
 def make_answers(
     name: str, exact: list[int], noise: LaplaceNoise, steps: Fraction, entropy: Entropy, confidence: float
 ) -> dict[str, pa.Array]:
-    """Make the columns of fresh answers, with their intervals."""
+    """Return the columns of fresh answers, with their intervals."""
     fresh = Sum(name, Statistic(name, noise), steps)
     return fresh.show({fresh.statistic: noise.add(exact, entropy)}, confidence).columns(name)

@@ -1,26 +1,27 @@
-"""The exponential mechanism and its kin: the best of public candidates, chosen privately by an exact integer utility.
+"""The exponential mechanism and related ones: the best of public candidates, chosen privately by an exact integer utility.
 
     exponential        Pr[r] proportional to exp(lambda u_r): pure epsilon, and of bounded range (Dong, Durfee, Rogers 2020)
     permute_and_flip   noisy max with one-sided exponential noise; never worse at equal epsilon (McKenna, Sheldon 2020)
     noisy_max          Laplace noise, for parity with the texts
     gumbel             the k best after Gumbel noise of scale k / lambda, drawn once (Durfee, Rogers 2019)
 
-lambda = epsilon / (2 D), and epsilon / D where adding a unit moves all utilities the same way (ADD_REMOVE only). Adding
-one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal, printed in a
-well-known text, already fails for two candidates, and charging one for the other would be wrong.
+lambda = epsilon / (2 D), and epsilon / D if adding a unit moves all utilities in one direction (ADD_REMOVE only).
+Adding one-sided exponential noise is permute-and-flip, not the exponential mechanism: the claim that they are equal,
+printed in a well-known text, already fails for two candidates, and charging one for the other would be wrong.
 
-Gumbel noise that is drawn once orders the candidates as k exponential mechanisms of epsilon / k each would peel them off, as
-what is left of the noise is Gumbel again. So the sampler peels, exactly, and k choices of bounded range are paid for. The
-scores are those of all candidates together: where sensitivities differ, the other methods measure anew those that are left.
+Gumbel noise drawn once orders the candidates as k exponential mechanisms of epsilon / k would peel them off, as the
+rest of the noise is Gumbel again. So the sampler peels, exactly, and pays for k choices of bounded range. The scores
+are those of all candidates together; for unequal sensitivities, the other methods recompute scores among the candidates left.
 
-``MODE(x)`` is the exponential mechanism over how often each of a list of public values occurs: a unit with at most ``rows`` rows
-in a group adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon count /
-rows)``. Pure epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a histogram with
-Gumbel noise; with Laplace noise of the same epsilon on every count the largest is no nearer to the most frequent. The caller
-must bound a unit's rows and groups by rules that look at that unit alone, and choose the values without looking at the data.
+``MODE(x)`` is the exponential mechanism over the counts of a list of public values. A unit with at most ``rows`` rows
+in a group adds at most ``rows`` to any value's count, and takes from none, so the weight of a value is ``exp(epsilon
+count / rows)``. Pure epsilon and of bounded range, divided equally over the groups of a unit. It is the largest of a
+histogram with Gumbel noise; with Laplace noise of equal epsilon on every count the largest is no nearer to the most
+frequent. The caller must bound a unit's rows and groups by rules that depend on that unit alone, and choose the values
+independently of the data.
 
-Where candidates differ in sensitivity, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
-multiple t of their own sensitivities; its score moves by at most 1 whatever t is.
+For candidates of unequal sensitivities, the generalised mechanism (Raskhodnikova, Smith 2016) compares utilities less a
+multiple t of each one's sensitivity; its score moves by at most 1 whatever t is.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class ChoiceMethod:
     """A way to choose.
 
     Args:
-        choose: draws one winner by the scores, at this rate for each step.
-        bounded_range: the losses of a winner lie in a range of length epsilon; else it is any mechanism of epsilon.
-        at_once: all winners are chosen by the scores of the first choice.
-        reach: multiple of ``log(candidates / doubt) / epsilon`` that a score of sensitivity 1 may fall short by.
+        choose: draws one winner by the scores, at this rate per step.
+        bounded_range: whether the losses of a winner are in a range of length epsilon; otherwise any mechanism of epsilon.
+        at_once: whether all winners are chosen by the scores of the first choice.
+        reach: the multiple of ``log(candidates / doubt) / epsilon`` by which a score of sensitivity 1 may be below the best.
     """
 
     choose: Callable[[Integers | CandidateGaps, Fraction, Entropy], int]
@@ -83,10 +84,10 @@ CHOICE_METHODS = {
     "noisy_max": ChoiceMethod(_choose_noisy, reach=4),
     "gumbel": ChoiceMethod(choose_exponential, bounded_range=True, at_once=True),
 }
-"""The ways to choose, by the names that an analyst writes."""
+"""The ways to choose, by their SQL names."""
 
 MARGIN_CONFIDENCE = 0.95
-"""The confidence up to which the generalised mechanism's margin helps, and its bound is stated."""
+"""The confidence for which the generalised mechanism's margin is set, and its bound is stated."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class ExponentialChoice(ScoredOperator):
     """``EXPMECH(utility, ...)`` over candidates.
 
     Args:
-        batches: queries that give, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility
-            ``dpsql_score`` in grid steps, and with ``varying`` each candidate's own ``dpsql_sensitivity``.
-        sensitivity: what one privacy unit moves any utility by, in grid steps.
+        batches: queries that return, for all candidates together, ``columns``, their place ``dpsql_ord``, the utility
+            ``dpsql_score`` in grid steps, and with ``varying`` each candidate's ``dpsql_sensitivity``.
+        sensitivity: the most that one privacy unit moves any utility, in grid steps.
         epsilon: of the choice; with ``top`` winners, peeled one by one, each gets an equal part.
-        answer: name of the fresh utilities' column, and their share of epsilon.
-        sweep: reads the same from histograms, where there is one.
+        answer: the name of the fresh utilities' column, and their share of epsilon.
+        sweep: reads the utilities from histograms, if possible.
     """
 
     batches: tuple[str, ...]
@@ -157,7 +158,7 @@ class ExponentialChoice(ScoredOperator):
         return self._released(table, winners, lambda i: int(scores[i]), entropy)
 
     def _prune(self, read: Read, entropy: Entropy) -> PrunedCandidates | None:
-        """Score only candidates near the best, where others need no look."""
+        """Score only candidates near the best, if possible."""
         if self.sweep is None:
             return None
         reader = add_salt(read, self.sweep.queries, entropy)
@@ -223,7 +224,7 @@ class ExponentialChoice(ScoredOperator):
         return self._one(compute_generalised_gaps(scores, own, margin, rate), rate, entropy)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:
-        """State the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
+        """Return the utility bounds of Dwork and Roth (theorem 3.11, corollary 3.12), or of :meth:`_ahead` for unequal ones."""
         size = self.candidates or 1
         how = "at once" if self._way.at_once else "one by one"
         best = "the best" if self.top == 1 else f"the {self.top} best, {how},"
@@ -251,12 +252,12 @@ class ExponentialChoice(ScoredOperator):
         return tuple(said)
 
     def _reach(self, confidence: float, size: int) -> float:
-        """Bound how far a score of sensitivity 1 falls short of the best, without the sharpening of monotone ones."""
+        """Bound how far a score of sensitivity 1 is below the best, without the improvement for monotone ones."""
         log = math.log(max(size, 1) / (1 - confidence))
         return self._way.reach / float(self.epsilon / self.top) * log
 
     def behind(self, confidence: float) -> float:
-        """Bound how far short of the best the winner falls, in units of the utility."""
+        """Bound how far the winner is below the best, in units of the utility."""
         moved = float(Fraction(self.sensitivity) / self.steps)
         return self._reach(confidence, self.candidates or 1) * moved / (2 if self.monotone else 1)
 
@@ -267,8 +268,8 @@ class ExponentialChoice(ScoredOperator):
     def _ahead(self, confidence: float) -> float:
         """Return the K of ``u(winner) >= u(r) - K D_r``.
 
-        The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after t of its own
-        sensitivities D and t of r's are taken off, by at least -reach (D + D_r). As t >= reach, D falls away.
+        The best candidate scores 0, so the winner scores at least -reach: it is ahead of every r, after subtracting t
+        times each one's sensitivity (D and D_r), by at least -reach (D + D_r). As t >= reach, D cancels.
         """
         size = self.candidates or 1
         return self._reach(confidence, size) * SCORE_SENSITIVITY / SCORE_GRID + self._margin(size)
@@ -290,14 +291,14 @@ class MostFrequent(Part):
     """One released column, the place of a chosen value in the list of public ones.
 
     Args:
-        query: gives the keys, :data:`~dpsql.mechanisms.histograms.BIN` and ``BIN_ROWS``.
+        query: returns the keys, :data:`~dpsql.mechanisms.histograms.BIN` and ``BIN_ROWS``.
         keys: names of the grouping columns.
-        name: of the released column.
+        name: the released column.
         bins: the number of public values.
         epsilon: for all groups of a unit together.
-        rows: rows of one privacy unit in one group.
-        groups: groups that one privacy unit may be in.
-        in_all: whether ``rows`` are those of all groups together; then ``groups`` is 1.
+        rows: the most rows of one privacy unit in a group.
+        groups: the most groups of one privacy unit.
+        in_all: whether ``rows`` covers all groups together; then ``groups`` is 1.
     """
 
     query: str
@@ -338,7 +339,7 @@ class MostFrequent(Part):
         return Answered({self.name: pa.array(chosen, pa.int64())}, self.event, (note,))
 
     def bound_error(self, confidence: float) -> float:
-        """Bound how many more rows the most frequent value has than the chosen one (Dwork and Roth, corollary 3.12)."""
+        """Bound the difference in rows between the most frequent value and the chosen one (Dwork and Roth, corollary 3.12)."""
         return (math.log(self.bins) - math.log(1 - confidence)) / float(self.rate)
 
     def sentences(self, confidence: float) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
-"""Scores for candidates that differ in sensitivity: the generalised exponential mechanism's.
+"""Scores for candidates of unequal sensitivities: those of the generalised exponential mechanism.
 
     s_r = min over r' of ((u_r - t D_r) - (u_r' - t D_r')) / (D_r + D_r')        (Raskhodnikova, Smith 2016)
 
-However a unit moves each u_r by at most its own D_r, it moves every s_r by at most 1, for any public t: each
-quotient's numerator moves by at most its denominator. So candidates that one unit hardly moves are told apart
-with little noise, whatever the others are like.
+If a unit moves each u_r by at most D_r, it moves every s_r by at most 1, for any public t: each quotient's numerator
+moves by at most its denominator. So candidates that one unit hardly moves are distinguished with little noise, whatever
+the others are like.
 
-The minimum over all pairs is found in O(n log n): the r' that matter are the upper hull of the points
-(D_r', u_r' - t D_r'), and which of them is least for r follows from a binary search along it.
+The minimum over all pairs is found in O(n log n): the r' that matter are the upper hull of the points (D_r', u_r' - t
+D_r'), and a binary search along it finds the least for r.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ SCORE_GRID = 1 << 16
 """The steps of a score of 1."""
 
 SCORE_SENSITIVITY = SCORE_GRID + 1
-"""The steps that one unit moves a score by: SCORE_GRID, and one for the last bits of the quotients.
+"""The sensitivity of a score in steps: SCORE_GRID, and one for the rounding of the quotients.
 
-Two scores at most GRID apart, each computed to within half a step and rounded down, are at most GRID + 1 apart.
-The quotients are of exact integer differences, in doubles: their error is below 2**-49 of their size, which is held
-to at most 2**24 units, or 2**40 steps.
+Two scores at most GRID apart, each computed to within half a step and rounded down, are at most GRID + 1 apart. The
+quotients are of exact integer differences, in doubles: their error is below 2**-49 of their size, which is clamped to
+at most 2**24 units, or 2**40 steps.
 """
 
 _FLOOR = -float(1 << 24)
 _PASSES = 60
 _WHOLE = 1 << 53
-_BLOCK = 1 << 14  # candidates per pass: what stays in the cache of one core
+_BLOCK = 1 << 14  # candidates per pass: fits the cache of one core
 
 
 def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: int) -> NDArray[np.int64]:
     """Compute the scores in steps of ``1 / SCORE_GRID``: int64, at most 0, of sensitivity :data:`SCORE_SENSITIVITY`.
 
-    ``sensitivities`` must be public: they and ``t`` are the same for neighbouring data. One of 0 counts as 1 step.
+    ``sensitivities`` and ``t`` must be public, equal for neighbouring data. A sensitivity of 0 counts as 1 step.
     """
     sensitivities = np.maximum(sensitivities, 1)
     most = max(abs(int(utilities.max())), abs(int(utilities.min()))) + t * int(sensitivities.max())
@@ -62,7 +62,7 @@ def compute_generalised_scores(utilities: Integers, sensitivities: Integers, t: 
     ahead = utilities.astype(wide) - own * t
     x, y = _hull(own, ahead)
     top = int(ahead.max())
-    if max(top - int(ahead.min()), int(own.max())) < _WHOLE:  # then doubles hold these integers exactly
+    if max(top - int(ahead.min()), int(own.max())) < _WHOLE:  # then doubles are exact for these integers
         ahead, y = (ahead - top).astype(np.float64), (y - top).astype(np.float64)
         own, x = own.astype(np.float64), x.astype(np.float64)
     hull = _Hull(x, y)
@@ -78,10 +78,10 @@ def compute_generalised_gaps(
 ) -> CandidateGaps:
     """Compute the gaps of candidates by their scores; those far below the best are only counted.
 
-    The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. Against b alone a candidate
-    gets at least its score, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate is what
-    a near one scores least against: as r gets at least -c against b, s gives less only if
-    a_b - a_s <= c (D_b - D_s), and then s is near itself. So the hull of the near ones is enough for their scores.
+    The best is b, the candidate farthest ahead (a_r = u_r - t D_r is largest): its score is 0. A candidate's score is
+    at most that against b alone, so one with a_b - a_r > c (D_r + D_b) is more than c below. And no far candidate
+    attains a near one's minimum: as r scores at least -c against b, s gives less only if a_b - a_s <= c (D_b - D_s),
+    and then s is near. So the hull of the near ones suffices for their scores.
     """
     c = compute_spread(rate)
     if c is None or len(utilities) < FEW_CANDIDATES:
@@ -94,13 +94,13 @@ def compute_generalised_gaps(
 
 
 def compute_spread(rate: Fraction) -> int | None:
-    """Compute the c of :func:`compute_generalised_gaps`, whole scores beyond reach; None: too many for doubles."""
+    """Compute the c of :func:`compute_generalised_gaps`, in whole scores; None: too many for doubles."""
     c = compute_reach(rate) // SCORE_GRID + 2
     return c if c < 1 << 20 else None
 
 
 def find_near(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.intp]:
-    """Find the candidates that are not ``a_b - a_r > c (D_r + D_b)`` behind, b among them."""
+    """Find the candidates without ``a_b - a_r > c (D_r + D_b)``, including b."""
     ahead = utilities - own * t
     best = int(ahead.argmax())
     ahead += own * c
@@ -108,7 +108,7 @@ def find_near(utilities: Integers, own: Integers, t: int, c: int) -> NDArray[np.
 
 
 class _Hull:
-    """The candidates that the others are measured against, and the slopes from each to the next, falling."""
+    """The candidates that the others are compared with, and the descending slopes from each to the next."""
 
     def __init__(self, x: Any, y: Any) -> None:
         self.last = len(x) - 1
@@ -121,8 +121,8 @@ class _Hull:
     def least(self, ahead: Any, own: Any) -> NDArray[np.float64]:
         """Find the least quotient of each candidate.
 
-        As r is compared with points ever further along the hull, the quotient falls as long as the hull is steeper
-        than the way from r's mirror image, and rises after that: bisection finds the turn, but for the last bits.
+        Along the hull, the quotient of r decreases while the hull is steeper than the line from r's mirror image, and
+        increases after that: bisection finds the minimum, up to rounding.
         """
         place = np.zeros(len(own), dtype=np.int64)
         for power in self.powers:
@@ -131,7 +131,7 @@ class _Hull:
             place += power * steep
         np.minimum(place, self.last, out=place)
         score = self._quotient(ahead, own, place)
-        for step in (-1, 1):  # walk on while it falls: seldom a step, never many
+        for step in (-1, 1):  # walk on while it decreases: rarely a step, never many
             left = np.arange(len(own))
             while len(left):
                 near = np.clip(place[left] + step, 0, self.last)
@@ -166,7 +166,7 @@ def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
             return x, y
         rise, run = y[1:] - y[:-1], x[1:] - x[:-1]
         slope = _ratio(rise, run)
-        # A point below the line between any two others is not on the hull, so all that certainly are can go at once.
+        # A point below the line between any two others is not on the hull, so all that certainly are can be removed at once.
         under = slope[:-1] < slope[1:] * (1 - 2.0**-48)
         if not bool(under.any()):
             break
@@ -179,7 +179,7 @@ def _hull(x: Integers, y: Integers) -> tuple[Integers, Integers]:
 
 
 def _walked(x: Integers, y: Integers) -> tuple[Integers, Integers]:
-    """Find the hull of what many passes left over, point by point (Andrew's walk), in exact integers."""
+    """Find the hull of the points left after many passes, one by one (Andrew's walk), in exact integers."""
     kept: list[tuple[int, int]] = []
     for px, py in zip(x.tolist(), y.tolist(), strict=True):
         while len(kept) > 1:
@@ -199,7 +199,7 @@ class ChoiceRates:
     """The rates of a choice's log-weights.
 
     Args:
-        equal: of a step of utility, where all candidates have one sensitivity.
+        equal: of a step of utility, if all candidates have one sensitivity.
         unequal: of a step of the generalised mechanism's scores.
         margin: the margin of that mechanism, by the number of candidates.
     """
@@ -211,7 +211,7 @@ class ChoiceRates:
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The bounds of the utilities of groups of candidates, and of what one unit moves them by, and the groups' sizes."""
+    """Bounds on the utilities and sensitivities of groups of candidates, and the groups' sizes."""
 
     low: Integers
     high: Integers
@@ -220,7 +220,7 @@ class GroupBounds:
     sizes: NDArray[np.intp]
 
     def bound_nth_best(self, n: int) -> int:
-        """Return a utility that at least ``n`` candidates have or surpass."""
+        """Return a utility that at least ``n`` candidates reach."""
         if n == 1:
             return int(self.low.max())
         order = np.argsort(-self.low, kind="stable")
@@ -229,31 +229,31 @@ class GroupBounds:
 
 @dataclass(frozen=True)
 class Nearness(ABC):
-    """A rule for the candidates near the best: those that a draw falls on now and then."""
+    """A rule for the candidates near the best, those with a relevant probability."""
 
     rate: Fraction
 
     @property
     def reach(self) -> int:
-        """The distance below the best that a near candidate may have, where one is chosen."""
+        """The greatest distance of a near candidate below the best, if one is chosen."""
         return compute_reach(self.rate)
 
     @abstractmethod
     def may_hold(self, bounds: GroupBounds) -> NDArray[np.bool_]:
-        """Return which groups may hold near candidates."""
+        """Return which groups may contain near candidates."""
 
     @abstractmethod
     def measure(self, utilities: Integers, own: Integers | None) -> tuple[NDArray[np.intp], Integers, int]:
-        """Return the near candidates, the best among them, how far below it each is, and what the others are beyond."""
+        """Return the near candidates, the best among them, each one's distance below it, and a lower bound on the others'."""
 
     @abstractmethod
     def measure_all(self, utilities: Integers, own: Integers | None) -> Integers:
-        """Return how far below the best all candidates are."""
+        """Return the distances of all candidates below the best."""
 
 
 @dataclass(frozen=True)
 class EqualNearness(Nearness):
-    """Nearness by utilities: not more than ``reach`` below the best that is left when ``top - 1`` are chosen."""
+    """Nearness by utilities: at most ``reach`` below the best that is left when ``top - 1`` are chosen."""
 
     top: int = 1
 
@@ -274,7 +274,7 @@ class EqualNearness(Nearness):
 class UnequalNearness(Nearness):
     """Nearness by the generalised scores: ``a_b - a_r <= c (D_r + D_b)``, as :func:`compute_generalised_gaps` proves.
 
-    ``a_r = u_r - t D_r`` is at most its upper bound, and b, the one that is farthest ahead, is in a group whose upper bound
+    ``a_r = u_r - t D_r`` is at most its upper bound, and b, the one farthest ahead, is in a group whose upper bound
     reaches the greatest lower bound A. So ``a_b - c D_b >= A - c max D_b``, over such groups.
     """
 

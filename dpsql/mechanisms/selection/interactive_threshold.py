@@ -1,6 +1,6 @@
-"""Interactive thresholds: questions come one after another, and may be chosen from the answers so far.
+"""Interactive thresholds: questions may be chosen adaptively.
 
-The guarantee is that of :mod:`dpsql.mechanisms.selection.above_threshold`, whose proof takes statistics in any order.
+The guarantee is that of :mod:`dpsql.mechanisms.selection.above_threshold`, whose proof allows statistics in any order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dpsql.privacy.threshold_events import OPEN_ENDED
 
 
 class InteractiveThreshold:
-    """An interactive threshold: questions come one after another, chosen from the answers so far.
+    """A noisy threshold for adaptively chosen questions.
 
-    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as
-    q / D with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that.
-    The whole is reserved at DECLARE; the noisy threshold lives here only and dies with the process.
+    Questions of different sensitivities share the threshold noise: a statistic q of sensitivity D is compared as q / D
+    with T / D, so that every question has sensitivity 1; noise is drawn in steps of 1/1024 of that. DECLARE reserves
+    the whole cost; the noisy threshold exists only in this object and process.
 
-    Which questions will come is not known when the threshold is drawn, and one unit may move some up and some down: so
-    the noise is the one that is right for any questions, even while all that were asked so far are counts.
+    Later questions are unknown when the threshold is drawn, and one unit may move some up and some down, so the noise
+    is never the monotone one, even if all questions so far are counts.
     """
 
     _FINE = 1024
@@ -51,7 +51,7 @@ class InteractiveThreshold:
             refresh: a fresh threshold after each hit.
             entropy: of all noise.
             delta: of a threshold with Gaussian noise; 0 for geometric noise.
-            answers: epsilon of the fresh answers of all hits, which are paid with them.
+            answers: epsilon of the fresh answers to all hits.
         """
         shared = (self._FINE, epsilon1, epsilon2, max_hits, False, refresh)
         self.noise = ThresholdNoise.gaussian(*shared, delta) if delta else ThresholdNoise(*shared)
@@ -66,23 +66,25 @@ class InteractiveThreshold:
 
     @property
     def exhausted(self) -> bool:
-        """True where no more questions may come: all hits were found, or this is a forked copy, whose hits nobody counts."""
+        """Whether no more questions are allowed: all hits were found, or this is a forked copy, whose hits would not be
+        counted.
+        """
         return self.hits >= self.noise.max_hits or os.getpid() != self._process
 
     @property
     def event(self) -> Event:
-        """The event of what was used so far."""
+        """The event used so far."""
         return charge_answers(self.noise.event(self.hits), self.answers)
 
     def ask(self, value: int, threshold: int, sensitivity: int) -> bool:
-        """Return whether a statistic (in integer steps, like its sensitivity) is above the threshold, noisily."""
+        """Return whether a statistic (in integer steps, like its sensitivity) is noisily above the threshold."""
         return self.compare(value, threshold, sensitivity) is not None
 
     def compare(self, value: int, threshold: int, sensitivity: int) -> int | None:
-        """Return how far a statistic is above the noisy threshold, in steps of sensitivity / 1024; None where it is below.
+        """Return how far a statistic is above the noisy threshold, in steps of sensitivity / 1024; None if it is below.
 
-        What is compared is the statistic in these steps, rounded down: its sensitivity is 1024 of them exactly, so that
-        the gap tells nothing of what was cut off.
+        The statistic is compared in these steps, rounded down: its sensitivity is exactly 1024 of them, so the gap
+        reveals nothing about the remainder.
         """
         with self._lock:
             if self.exhausted:
@@ -97,7 +99,7 @@ class InteractiveThreshold:
 
 
 def charge_answers(event: Event, answers: Fraction) -> Event:
-    """Return the charge of a stream whose hits are answered afresh too: each hit pays its part of both.
+    """Return the charge of a stream whose hits also get fresh answers: each hit pays its part of both.
 
     On a path the likelihood of a hit grows by at most ``exp(epsilon2 / c)``, that of its answer by ``exp(answers / c)``.
     """
@@ -109,20 +111,19 @@ def charge_answers(event: Event, answers: Fraction) -> Event:
 
 @dataclass(frozen=True)
 class Probe(base.Operator):
-    """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold. It was paid for at DECLARE.
+    """``SELECT WITH alarm COUNT(*) ...``: one question to a declared threshold, paid at DECLARE.
 
     Args:
-        query: gives the exact ``dpsql_score`` in grid steps.
-        threshold: in the same steps.
-        sensitivity: in the same steps.
+        query: returns the exact ``dpsql_score`` in grid steps.
+        threshold, sensitivity: in grid steps.
         name: of the declared threshold.
-        reserved: what was reserved at DECLARE.
-        ask: puts the question to the open threshold, and records a hit durably before it answers.
+        reserved: the event reserved at DECLARE.
+        ask: asks the open threshold, and records a hit durably before it answers.
         steps: grid steps to a unit.
-        gap: show the gap above the noisy threshold, which is free.
+        gap: whether to show the gap above the noisy threshold, which is free.
         answer: the epsilon of a fresh answer to a hit.
         confidence: level of its interval.
-        form: what the statistic is made of, where it is no plain sum.
+        form: the form of the statistic, if it is no plain sum.
         rows: the rows of one privacy unit that count.
     """
 

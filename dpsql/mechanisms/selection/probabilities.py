@@ -1,7 +1,7 @@
-"""The chances of each candidate under the selection mechanisms, for teaching and for tests.
+"""The probabilities of each candidate under the selection mechanisms, for teaching and for tests.
 
-Utilities are plain numbers and the noise is continuous; what is shipped draws exactly from integers. The rate is lambda:
-epsilon / (2 D) for utilities that one privacy unit moves by at most D, epsilon / D where it moves all of them the same way.
+Utilities are plain numbers and the noise is continuous; the product draws exactly from integers. The rate is lambda:
+epsilon / (2 D) for utilities that one privacy unit moves by at most D, epsilon / D if it moves all of them in one direction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NODES = 64
 
 
 def exponential_probabilities(utilities: Sequence[float], rate: float) -> Chances:
-    """Compute the chances under the exponential mechanism: proportional to ``exp(rate * utility)``.
+    """Compute the probabilities under the exponential mechanism: proportional to ``exp(rate * utility)``.
 
     >>> exponential_probabilities([0, 1], 1.0).round(3).tolist()
     [0.269, 0.731]
@@ -28,9 +28,9 @@ def exponential_probabilities(utilities: Sequence[float], rate: float) -> Chance
 
 
 def permute_and_flip_probabilities(utilities: Sequence[float], rate: float) -> Chances:
-    """Compute the chances under permute-and-flip, which is noisy max with one-sided exponential noise.
+    """Compute the probabilities under permute-and-flip, which is noisy max with one-sided exponential noise.
 
-    With t = exp(-rate (x - best)) for the winner's noisy utility x, candidate r of weight a wins with chance
+    With t = exp(-rate (x - best)) for the winner's noisy utility x, candidate r of weight a wins with probability
     ``integral over 0 < t < 1 of a_r times the product of 1 - a_j t over the others``, a polynomial.
 
     >>> permute_and_flip_probabilities([0, 1], 1.0).round(3).tolist()
@@ -45,7 +45,7 @@ def permute_and_flip_probabilities(utilities: Sequence[float], rate: float) -> C
 
 
 def noisy_max_probabilities(utilities: Sequence[float], rate: float) -> Chances:
-    """Compute the chances that each candidate has the largest utility after Laplace noise of scale ``1 / rate``.
+    """Compute each candidate's probability of the largest utility after Laplace noise of scale ``1 / rate``.
 
     >>> noisy_max_probabilities([0, 0, 0], 1.0).round(3).tolist()
     [0.333, 0.333, 0.333]
@@ -67,13 +67,13 @@ def noisy_max_probabilities(utilities: Sequence[float], rate: float) -> Chances:
 
 
 def _cut(low: float, high: float) -> list[tuple[float, float]]:
-    """Cut an interval, inside which the integrand is smooth, into pieces of at most 4."""
+    """Divide an interval, inside which the integrand is smooth, into pieces of at most 4."""
     edges = np.linspace(low, high, max(1, int(np.ceil((high - low) / 4))) + 1)
     return [(float(a), float(b)) for a, b in itertools.pairwise(edges)]
 
 
 def _behind(utilities: Sequence[float], rate: float) -> Chances:
-    """Return how far each candidate is behind the best, times the rate."""
+    """Return the distance of each candidate from the best, times the rate."""
     values = np.asarray(utilities, dtype=np.float64)
     if len(values) == 0 or not np.isfinite(values).all() or not rate > 0:
         raise ValueError("finite utilities of one candidate or more, and a rate above 0")

@@ -1,18 +1,18 @@
-"""Utilities that are no plain sum: absolute values, greatest and least of sums, and how far one row moves them.
+"""Utilities that are no plain sum: absolute values, greatest and least of sums, with their sensitivity to one row.
 
-The parts of a utility are statistics that are added up from rows, each times a public factor, and public numbers. Sums,
-absolute values, the greatest and the least of such parts and public multiples of them move by no more than their parts do:
+The parts of a utility are sums over rows, each times a public factor, and public numbers. Movements follow from those
+of the parts:
 
     sum        by the sum of the movements of its parts
     ABS        by as much as its argument, either way
-    GREATEST   by no more than the part that rises most, and no less than the part that falls most; LEAST the same
+    GREATEST   by no more than the part that rises most, and no less than the part that falls most; LEAST likewise
     multiple   by the factor times the movement
 
-Movements are pairs: how far one more row may lower a number, and how far it may raise it. So the difference of two counts
-moves by 1 and not by 2, and where nothing is lowered, the utility is monotone.
+Movements are pairs: the greatest decrease and the greatest increase of a number by one more row. So the difference of
+two counts moves by 1 and not by 2, and a utility without decreases is monotone.
 
-Some statistics have no row in common, whatever the candidate: ``x < c.v`` and ``x >= c.v``. A row then moves only those of a
-set in which no two are apart, and the movement is the greatest over such sets.
+Some statistics have no common row, whatever the candidate: ``x < c.v`` and ``x >= c.v``. A row then moves only the
+statistics of a set without such a pair, and the movement is the greatest over these sets.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dpsql.mechanisms.base import ScoresClaim
 from dpsql.numerics.exact_numbers import Integers, add_integers, multiply_integers, to_integers
 
 Movement = tuple[int, int]
-"""The lowest (at most 0) and the highest (at least 0) change that one more row makes to a number."""
+"""The lowest (at most 0) and the highest (at least 0) change of a number by one more row."""
 
 MAX_SETS = 64
-"""Sets of statistics that are looked at; where there would be more, a row is taken to move all of them."""
+"""The most sets of statistics examined; if there are more, a row is assumed to move all statistics."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of weighted statistics and of public numbers, by their places."""
+    """A sum of weighted statistics and of public numbers, by index."""
 
     terms: tuple[int, ...]
     bases: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Multiple:
-    """A form times a public factor, by its place."""
+    """A form times a public factor, by index."""
 
     factor: int
     part: FormNode
@@ -76,7 +76,7 @@ FormNode = Linear | Total | Absolute | Extreme | Multiple
 
 
 def parts_of(form: FormNode) -> tuple[FormNode, ...]:
-    """Return the forms that a form is made of."""
+    """Return the parts of a form."""
     match form:
         case Linear():
             return ()
@@ -92,11 +92,11 @@ class UtilityForm:
 
     Args:
         root: the form.
-        moves: of each statistic, without its factor, the movement.
-        apart: pairs of statistics that have no row in common.
-        most: how far one row moves the utility of any candidate.
+        moves: each statistic's movement, without its factor.
+        apart: pairs of statistics without common rows.
+        most: the greatest move of any candidate's utility by one row.
         rows: rows of one privacy unit that count.
-        clipped: whether some statistics hold values to a limit of the candidate's.
+        clipped: whether some statistics clamp values to a candidate's limit.
     """
 
     root: FormNode
@@ -108,11 +108,11 @@ class UtilityForm:
 
     @property
     def linear(self) -> bool:
-        """True where it is one sum."""
+        """Whether it is one sum."""
         return isinstance(self.root, Linear)
 
     def claim(self, plain: ScoresClaim) -> ScoresClaim:
-        """Return a claim of scores that says what they are made of."""
+        """Return a claim about scores that includes their form."""
         return replace(plain, rows=self.rows, moves=self.moves, apart=self.apart, clipped=self.clipped)
 
     def evaluate(
@@ -121,7 +121,7 @@ class UtilityForm:
         bases: Sequence[Integers | int],
         factors: Sequence[Integers | int],
     ) -> Integers | int:
-        """Compute the utility of every candidate, exactly; one number where all have the same.
+        """Compute the utility of every candidate, exactly; one number if all have the same.
 
         Args:
             terms: the weighted statistics.
@@ -147,7 +147,7 @@ class UtilityForm:
         return found if isinstance(found, int) or len(found) != 1 else int(found[0])
 
     def bound_own(self, terms: Sequence[Integers | int], factors: Sequence[Integers | int]) -> Integers:
-        """Return how far one row moves each candidate, out of how far it moves its weighted statistics."""
+        """Return each candidate's sensitivity to one row, given those of its weighted statistics."""
 
         def size(form: FormNode) -> Integers:
             match form:
@@ -183,13 +183,13 @@ def compute_movement(
     factors: Sequence[tuple[int, int]],
     apart: Sequence[tuple[int, int]] = (),
 ) -> Movement:
-    """Compute how far one more row moves a utility.
+    """Compute the movement of a utility by one more row.
 
     Args:
         root: its form.
         terms: the movements of its weighted statistics.
         factors: the ranges of the factors of multiples.
-        apart: pairs of statistics that have no row in common.
+        apart: pairs of statistics without common rows.
 
     >>> difference = Linear((0, 1))
     >>> compute_movement(difference, [(0, 1), (-1, 0)], [])
@@ -224,7 +224,7 @@ def _move(
 
 
 def find_sets(count: int, apart: Sequence[tuple[int, int]]) -> Iterator[frozenset[int]]:
-    """Yield sets of statistics that one row may count in, so that every such set is part of one of them.
+    """Yield sets of statistics that one row may count in; every such set is part of one of them.
 
     >>> sorted(map(sorted, find_sets(3, [(0, 1)])))
     [[0, 2], [1, 2]]

@@ -1,12 +1,12 @@
 """Subsample blocks: the sources of the results that combiners make private.
 
-A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and gives one
-result per part. This is private only because a unit is in one block (or in a known number of them) whatever the other
-units are: see :func:`write_block_number`. Never use ``NTILE`` or ``row_number()``, where one unit more shifts every later
+A source runs an arbitrary analysis exactly on each of ``blocks`` disjoint parts of the privacy units, and returns one
+result per part. This is private only because a unit's block (or its number of blocks) is independent of the other
+units: see :func:`write_block_number`. Never use ``NTILE`` or ``row_number()``: one more unit would shift every later
 row into another block.
 
 A result is a function of its own block's rows: a block without rows, a failure inside a block, a NULL and a value that
-does not fit give None, and the combiner puts its public default there. The number of blocks is public and fixed.
+does not fit give None, which the combiner replaces by its public default. The number of blocks is public and fixed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ARROW = {"DOUBLE": pa.float64(), "BIGINT": pa.int64(), "VARCHAR": pa.string(), 
 
 @dataclass(frozen=True)
 class ReturnType:
-    """The declared, public type of what a registered Python function returns.
+    """The declared, public return type of a registered Python function.
 
     Args:
         kind: the SQL type, of one value or of the elements of a list.
         many: whether the function returns a list.
-        length: of each list; None where they may differ.
+        length: of each list; None if lengths may differ.
     """
 
     kind: ReturnKind
@@ -56,10 +56,10 @@ class ReturnType:
         return pa.list_(_ARROW[self.kind]) if self.many else _ARROW[self.kind]
 
     def fit(self, result: Any) -> Any:
-        """Convert the result of one block to the declared type, or to None without a word: it was made of private rows."""
+        """Convert one block's result to the declared type, or silently to None, since it was made of private rows."""
         try:
             return self._list(result) if self.many else self._one(result)
-        except Exception:  # an object of somebody's own making: whatever it raises
+        except Exception:  # a user-defined object may raise anything
             return None
 
     def _list(self, result: Any) -> list[Any] | None:
@@ -86,7 +86,7 @@ class ReturnType:
 
 @dataclass(frozen=True)
 class RegisteredFunction:
-    """A Python function that SUBSAMPLE may run, with the type of its results, if that is declared."""
+    """A Python function that SUBSAMPLE may run, with its declared result type, if any."""
 
     function: Callable[..., Any]
     returns: ReturnType | None = None
@@ -95,19 +95,18 @@ class RegisteredFunction:
 def write_block_number(
     unit: str, blocks: int, turn: str | None = None, whole: bool = False, hashed: bool = False
 ) -> str:
-    """Write DuckDB SQL for the block of a privacy unit, 0..blocks-1, from the unit's value and a secret salt only.
+    """Return DuckDB SQL for the block of a privacy unit, 0..blocks-1, from the unit's value and a secret salt only.
 
     Args:
         unit: SQL of the unit.
-        blocks: how many there are.
-        turn: SQL of an integer; each turn partitions anew.
-        whole: the unit is an integer of at most 64 bits with a sign. Then the salt is mixed in at once: DuckDB's hash of
-            one such integer is a bijection that scatters every bit, so two salts give two unrelated partitions, and one
-            hash is saved.
-        hashed: ``unit`` is DuckDB's hash of the unit already.
+        blocks: the number of blocks.
+        turn: SQL of an integer; each turn has a new partition.
+        whole: the unit is a signed integer of at most 64 bits. Then the salt is mixed in at once, which saves a hash:
+            DuckDB's hash of one such integer is a bijection that scatters every bit, so two salts give unrelated partitions.
+        hashed: ``unit`` is already DuckDB's hash of the unit.
 
-    Up to 256 blocks are numbered in one byte, which DuckDB groups by without a hash table: by the top bits where their
-    number is a power of two, else by the one of so many equal parts of 2^64 that the hash is in (the last is shorter).
+    Up to 256 blocks are numbered in one byte, by which DuckDB groups without a hash table: by the top bits if their
+    number is a power of two, else by the equal part of 2^64 that contains the hash (the last part is shorter).
 
     >>> write_block_number("u", 128)
     'CAST(hash(xor(hash(u), $salt)) >> 57 AS UTINYINT)'
@@ -134,20 +133,20 @@ def write_block_number(
 
 @dataclass(frozen=True)
 class BlockResults:
-    """Results by output column, one value per block (None where there is none), and their Arrow types, if known."""
+    """Results by output column, one value per block (None for no result), and their Arrow types, if known."""
 
     columns: dict[str, list[Any]]
     types: dict[str, pa.DataType]
 
 
 class BlockSource(base.TextReader):
-    """Gives one result per block and output column."""
+    """Returns one result per block and output column."""
 
     blocks: int
 
     @abstractmethod
     def claims(self, most: int | None) -> Iterator[base.ClaimedText]:
-        """Yield every text that may be read, but for those that run apart, of a unit in at most ``most`` blocks."""
+        """Yield every text that may be read, except those run apart, for units in at most ``most`` blocks."""
 
     @abstractmethod
     def results(self, read: base.Read, entropy: Entropy) -> BlockResults:
@@ -160,7 +159,7 @@ class BlockSource(base.TextReader):
 
 @dataclass(frozen=True)
 class BlockOperator(base.Operator):
-    """An operator over the results of blocks: it reads what their source reads."""
+    """An operator over the results of blocks, with the texts of their source."""
 
     source: BlockSource
 
@@ -182,12 +181,12 @@ RUNS_RELATION = "range($first, $last) AS runs(turn)"
 
 
 def _all_runs(read: base.Read, total: int) -> base.Reader:
-    """Return a reader that fills in all runs for :data:`RUNS_RELATION`."""
+    """Return a reader that substitutes all runs in :data:`RUNS_RELATION`."""
     return base.bind_parameters(read, {"first": 0, "last": total})
 
 
 _FEWER = 4
-"""The number of parts into which blocks are divided, and these again, where memory does not hold them."""
+"""The factor by which blocks read at once are divided, repeatedly, if memory is too small."""
 
 
 @dataclass(frozen=True)
@@ -195,11 +194,11 @@ class LiftedBlocks(BlockSource):
     """One grouped query for all blocks.
 
     Args:
-        query: gives the block, an integer in [0, blocks), and the output columns; one row per block that has a result. A
-            block with several rows counts as failed.
-        columns: the outputs, in the order of the query's columns behind the block.
-        blocks: how many there are.
-        together: the blocks are runs (:data:`RUNS`), and so many of them are made at once; None: all.
+        query: returns the block, an integer in [0, blocks), and the output columns; one row per block that has a
+            result. A block with several rows counts as failed.
+        columns: the outputs, in the order of the query's columns after the block.
+        blocks: the number of blocks.
+        together: for blocks that are runs (:data:`RUNS`), the number made at once; None: all.
     """
 
     query: str
@@ -220,12 +219,12 @@ class LiftedBlocks(BlockSource):
         first, many = 0, min(self.together or self.blocks, self.blocks)
         while first < self.blocks:
             last, text = min(first + many, self.blocks), self.query
-            if many < self.blocks:  # the engine skips the rows of others as it reads them
+            if many < self.blocks:  # the engine skips the other blocks' rows while reading
                 base.report_progress(first, self.blocks)
                 text = f"SELECT * FROM ({text}) AS part WHERE part.dpsql_block BETWEEN {first} AND {last - 1}"
             try:
                 table = base.bind_parameters(reader, {"first": first, "last": last})(text)
-            except base.OutOfMemory:  # for an aggregate that holds its values these are too many at once
+            except base.OutOfMemory:  # too many at once for an aggregate that keeps its values
                 if many <= max(1, self.blocks // _FEWER**3):
                     raise
                 many = -(-many // _FEWER)
@@ -236,7 +235,7 @@ class LiftedBlocks(BlockSource):
         return found
 
     def _placed(self, table: pa.Table, first: int, last: int, found: BlockResults) -> BlockResults:
-        """Put the results of blocks first..last-1 in their places."""
+        """Store the results of blocks first..last-1 at their places."""
         seen: dict[int, int] = {}
         for row, number in enumerate(table.column(0).to_pylist()):
             if number is not None and first <= int(number) < last:
@@ -255,7 +254,7 @@ class LiftedBlocks(BlockSource):
 
 
 def _by_block(query: str, names: Sequence[str], as_text: Sequence[str] = ()) -> str:
-    """Select the rows of each block together, ordered by all their columns, and some of these by their text too."""
+    """Select the rows of each block together, ordered by all their columns, and by the text of some."""
     order = ["block", *names, *(f"CAST({name} AS VARCHAR)" for name in as_text)]
     return f"SELECT block, {', '.join(names)} FROM ({query}) AS given ORDER BY {', '.join(order)}"
 
@@ -266,7 +265,7 @@ class BlockRows:
 
     Args:
         name: the table's name in the query for one block.
-        query: gives ``block`` and the columns, called ``c0``, ``c1`` ...; no row that belongs to nobody.
+        query: returns ``block`` and the columns, called ``c0``, ``c1`` ...; no row without a unit.
         columns: names and SQL types, as the query for one block sees them.
     """
 
@@ -276,21 +275,21 @@ class BlockRows:
 
     @property
     def ordered(self) -> str:
-        """The rows by block and then by all columns, so that the order within a block says nothing of other blocks."""
-        # lists with zeros of two signs are equal, and look different
+        """The rows by block and then by all columns, so that the order within a block reveals nothing about other blocks."""
+        # lists with zeros of two signs are equal, but print differently
         names = [f"c{place}" for place in range(len(self.columns))]
         kinds = zip(names, self.columns, strict=True)
         lists = [name for name, (_, kind) in kinds if "DOUBLE[" in kind or "FLOAT[" in kind]
         return _by_block(self.query, names, lists)
 
     def parted(self, table: pa.Table, blocks: int) -> _Parts:
-        """Cut the table of :attr:`ordered` into blocks, under the names that the query for one block knows."""
+        """Divide the table of :attr:`ordered` into blocks, under the column names in the query for one block."""
         return _Parts.of(table.rename_columns(["block", *(name for name, _ in self.columns)]), blocks)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A table that is sorted by its first column, the block."""
+    """A table sorted by its first column, the block."""
 
     table: pa.Table
     starts: Sequence[int]
@@ -314,11 +313,12 @@ class _Parts:
 
 @dataclass(frozen=True)
 class BlockQueries(BlockSource):
-    """One query per block, for what can't be lifted, over that block's rows and nothing else.
+    """One query per block, for queries that can't be lifted, over that block's rows alone.
 
-    The rows are read once, sorted by block; then the query runs on each block's part of them, in a database apart where
-    there is one, which it may break. So a result is a function of its block's rows whatever the query leaves open (ties,
-    the order of addition). A block whose query fails, or does not give one row, has no result; an interruption ends all.
+    The rows are read once, sorted by block; then the query runs on each block's part of them, in a separate database,
+    if there is one, which it may break. So a result is a function of its block's rows despite underspecified queries
+    (ties, the order of addition). A block whose query fails, or does not return one row, has no result; an interruption
+    ends all.
 
     Args:
         rows: the private tables, which ``query`` reads by name.
@@ -364,7 +364,7 @@ class BlockQueries(BlockSource):
         return BlockResults(columns, types)
 
     def _types(self, read: base.Reader, nothing: dict[str, pa.Table]) -> dict[str, pa.DataType]:
-        """Find the types of the outputs from no rows: taken from a block that succeeds, they would say that one did."""
+        """Find the types of the outputs from no rows: a successful block's types would reveal its success."""
         try:
             schema = read.read_apart(f"SELECT * FROM ({self.query}) AS shape LIMIT 0", nothing).schema
         except EngineError:
@@ -380,15 +380,14 @@ class PythonBlocks(BlockSource):
     """A registered Python function, called once per block with that block's rows.
 
     Args:
-        query: gives ``block`` and the argument columns, one row per row that counts.
+        query: returns ``block`` and the argument columns, one row per row that counts.
         arguments: passed in this order, each a numpy array with the block's values.
         name: of the function; ``column``: of the result.
-        function: must be a function of its arguments alone. What it remembers between calls, writes, or measures is
-            outside the guarantee.
-        version: tells functions of one name apart in the plan, see :func:`fingerprint`.
+        function: must depend on its arguments alone. State that it keeps, writes or measures is outside the guarantee.
+        version: distinguishes functions of one name in the plan, see :func:`fingerprint`.
 
-    Rows of a block come sorted by the arguments, so their order says nothing of other blocks. A block without rows is
-    not run. Exceptions give no result; warnings and printed text are swallowed, as they would speak of private rows.
+    Rows of a block are sorted by the arguments, so their order reveals nothing about other blocks. A block without rows
+    is not run. Exceptions give no result; warnings and printed text are discarded, since they would reveal private rows.
     """
 
     query: str
@@ -399,9 +398,9 @@ class PythonBlocks(BlockSource):
     function: Callable[..., Any] = field(compare=False, repr=False)
     version: str = ""
     as_text: tuple[str, ...] = ()
-    """Arguments whose equal values may look different: they are sorted by how they are written, too."""
+    """Arguments whose equal values may print differently: they are also sorted by their text."""
     returns: ReturnType | None = None
-    """The declared type of a result; what does not fit it is no result."""
+    """The declared type of a result; any other value is no result."""
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -427,17 +426,17 @@ class PythonBlocks(BlockSource):
         return BlockResults({self.column: fitted}, {self.column: self.returns.arrow})
 
     def _call(self, rows: pa.Table) -> Any:
-        """Return the result of one block, its rows converted alone: numpy's type tells whether an integer is missing."""
+        """Return the result of one block, its rows converted separately: numpy's type shows whether an integer is missing."""
         out = io.StringIO()
         with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             warnings.simplefilter("ignore")
             try:
-                # copies: whatever the function does to its arguments, no other block sees it
+                # copies, so that the function can't change other blocks' arguments
                 given = [rows.column(name).to_numpy().copy() for name in self.arguments]
                 return run_breakable(lambda: self.function(*given))
             except KeyboardInterrupt:  # the stop button
                 raise
-            except BaseException:  # any failure inside a block, an exit too, is a result: the default
+            except BaseException:  # any failure inside a block, including an exit, gives the default
                 return None
 
     def sentence(self) -> str:
@@ -446,7 +445,7 @@ class PythonBlocks(BlockSource):
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
-    """Return a text that changes with a Python function's code, the same in every process. Its callees don't count."""
+    """Return a text that changes with a Python function's code, equal in every process. Its callees don't count."""
     code = getattr(function, "__code__", None)
     parts = [getattr(function, "__qualname__", type(function).__qualname__)]
 

@@ -1,4 +1,4 @@
-"""Expected errors of each combiner of block results, before any are seen: for EXPLAIN, from public numbers only."""
+"""Expected errors of each combiner of block results, for EXPLAIN, from public numbers only."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from dpsql.mechanisms.per_group import LaplaceNoise
 from dpsql.mechanisms.subsample.subsample import BlockMedian, ResultRange
 
 SPREAD = Fraction(1, 40)
-"""The deviation of block results, in parts of their bounds, at which combiners are compared before any are seen."""
+"""The assumed deviation of block results, as a fraction of their bounds, in comparisons of combiners."""
 
 
 def expect_combined(
     kind: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
 ) -> float:
-    """Return how far noise moves what a combiner makes of results that spread like a bell of :data:`SPREAD`.
+    """Return the error of a combiner due to noise, for results with a normal spread of :data:`SPREAD`.
 
-    This compares combiners from public numbers. That of the mean and of the trimmed mean holds for all results; of the
-    other two it falls as results come closer together.
+    For the mean and the trimmed mean it is valid for all results; for the other two it decreases with the results' spread.
 
     Args:
         kind: ``'mean'``, ``'trimmed_mean'``, ``'winsorized_mean'`` or ``'median'``.
         bounds: of the results.
-        epsilon: what the combiner has.
-        blocks: how many results there are.
-        trim: the part of results cut off or moved at each end; None where it was not given.
-        confidence: with which the error is no larger.
+        epsilon: of the combiner.
+        blocks: the number of results.
+        trim: the fraction of results cut off or moved at each end; None if not given.
+        confidence: the probability that the error is no larger.
     """
     width, doubt = float(bounds.high - bounds.low), 1 - confidence
     deviation = width * float(SPREAD)
@@ -38,7 +37,7 @@ def expect_combined(
         return _expect_median(width, deviation, float(made.epsilon), blocks, doubt)
     if kind == "winsorized_mean":
         middle = NormalDist().inv_cdf(0.75 if trim is None else float(1 - trim))
-        off = _expect_median(width, deviation, float(epsilon) / 4, blocks, 0.5)  # of each limit
+        off = _expect_median(width, deviation, float(epsilon) / 4, blocks, 0.5)  # for each limit
         reach = 2 * (deviation * middle + off) * (2 * math.ceil(2 * blocks ** (1 / 3)) if trim is None else 1)
         return min(width, reach) / blocks * 2 / float(epsilon) * math.log(1 / doubt)
     cut = math.floor((trim or Fraction(1, 10)) * blocks) if kind == "trimmed_mean" else 0
@@ -47,7 +46,7 @@ def expect_combined(
 
 
 def _expect_median(width: float, deviation: float, epsilon: float, blocks: int, doubt: float) -> float:
-    """Return the distance beyond which a median by the exponential mechanism is with probability ``doubt``."""
+    """Return the error that a median by the exponential mechanism exceeds with probability ``doubt``."""
     away = np.geomspace(width * 1e-6, width / 2, 2000)
     bell = NormalDist(0.0, deviation)
     ranks = blocks * np.array([bell.cdf(distance) - 0.5 for distance in away])
@@ -59,13 +58,13 @@ _WIDER = {
     True: "The answer's interval also holds how far results really spread, and may be far wider.",
     False: "The answer's interval is for that noise, and not for how far results spread.",
 }
-"""The intervals of an answer beside these figures: of a median, and of means."""
+"""The sentences comparing these figures to the interval of a median, and of means."""
 
 
 def compare_combiners(
     name: str, chosen: str, bounds: ResultRange, epsilon: Fraction, blocks: int, trim: Fraction | None, confidence: float
 ) -> str:  # fmt: skip
-    """Say what error to expect of each combiner, the chosen one first."""
+    """Return a sentence on each combiner's expected error, the chosen one first."""
     others = (kind for kind in ("median", "mean", "trimmed_mean", "winsorized_mean") if kind != chosen)
     parts = (
         f"{kind} ±{expect_combined(kind, bounds, epsilon, blocks, trim, confidence):.3g}"

@@ -1,8 +1,8 @@
-"""Numbers of blocks combined without declared bounds: ``bounds = AUTO`` releases what the blocks agree on, or NULL.
+"""Numbers of blocks combined without declared bounds: ``bounds = AUTO`` releases the blocks' consensus, or NULL.
 
-The results of blocks are a table of k numbers of which one unit replaces one. What a bound would limit is how far one result
-can move the answer; here the answer is a trimmed mean, and the order of magnitude of how far one result can move it is
-tested instead (propose, test, release on the consensus of blocks: Dwork and Roth 2014, sections 7.1 to 7.3).
+The results of blocks are a table of k numbers, of which one unit replaces one. The answer is a trimmed mean, and the
+order of magnitude of its move by one result is tested, instead of bounded by the owner (propose, test, release on the
+consensus of blocks: Dwork and Roth 2014, sections 7.1 to 7.3).
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ from dpsql.privacy.events import Event, compose_events
 _LARGEST = Fraction(2) ** 1000
 _BINS = ScaleBins(2)
 _BLOCKS_PER_EDIT = 8
-"""The blocks for each edit of lead that results spread like a bell need: half a bin is an eighth of them, or more."""
+"""The blocks needed per edit of lead for normally spread results: half a bin is an eighth of them, or more."""
 
 
 @dataclass(frozen=True)
 class ConsensusMean(Combiner):
-    """``bounds = AUTO``: the mean of the results in the middle, plus noise for the scale that their spread proposes.
+    """``bounds = AUTO``: the mean of the middle results, plus noise for the scale that their spread proposes.
 
-    Of k results the floor(trim k) smallest and largest are left out. One result moves the mean of the others by less than b,
-    the upper end of a bin that holds a bound of that (see :mod:`~dpsql.mechanisms.ptr.stable_scale`); two rows of bins
-    are tested one after the other, and in the first that is stable the mean is released on a grid of b / 1024, with
-    noise of sensitivity 1024 steps. A block without a finite number counts as one beyond all others, on either side
-    in turn: so one result that changes is still one that is replaced, and more of them than are left out end in NULL.
+    Of k results the floor(trim k) smallest and largest are left out. One result moves the mean of the others by less
+    than b, the upper end of a bin that contains a bound of that (see :mod:`~dpsql.mechanisms.ptr.stable_scale`). Two
+    rows of bins are tested in turn, and in the first stable one the mean is released on a grid of b / 1024, with noise
+    of sensitivity 1024 steps. A block without a finite number counts as more extreme than all others, on alternating
+    sides: so one changed result is still one replaced, and more of them than are left out give NULL.
 
-    Guarantee: a pair of neighbours has one bin in a row, and then the test's decision and the noise are all that tells it
-    apart; or it has two, and then the row passes with probability at most the test's delta on both. Loss: two tests and
-    the noise.
+    Guarantee: if a pair of neighbours has one bin in a row, only the test's decision and the noise distinguish it; if
+    it has two, the row passes with probability at most the test's delta on both. Loss: two tests and the noise.
 
     Args:
         name: of the output column.
         test: of each of the two rows.
         noise: of the released mean.
-        trim: the part that is left out at either end, public, below one half.
+        trim: the fraction left out at either end, public, below one half.
     """
 
     name: str
@@ -116,10 +115,10 @@ def _rank(values: Results) -> list[Number]:
 
 
 def _read(value: Any) -> Fraction | None:
-    """Return a result as an exact number; None for NULL, NaN, infinities, texts and objects of somebody's own making."""
+    """Return a result as an exact number; None for NULL, NaN, infinities, texts and user-defined objects."""
     if isinstance(value, str):
         return None
     try:
         return min(max(Fraction(value), -_LARGEST), _LARGEST)
-    except Exception:  # an object of the analyst's own: whatever it raises
+    except Exception:  # a user-defined object may raise anything
         return None

@@ -1,28 +1,28 @@
-"""Stable questions: a stream of votes of blocks, answered exactly; only those that the blocks disagree on are paid.
+"""Stable questions: a stream of votes of blocks, answered exactly; only questions without consensus are paid.
 
-``DECLARE alarm STABLE`` cuts the privacy units once into disjoint blocks. Each question runs exactly on every block, and a
-result is one vote. Its distance d is the number of units whose votes may change while the same vote still wins
+``DECLARE alarm STABLE`` divides the privacy units once into disjoint blocks. Each question runs exactly on every block,
+and a result is one vote. Its distance d is the number of units whose votes may change without changing the winner
 (``measure_votes_radius``). It is *stable*, and the winning vote is the answer, unless
 
     - d + Geom(epsilon2 / (2 c))  >=  - bar + Geom(epsilon1)          c = max_unstable
 
-and then it is *unstable*: the answer is NULL, and one of c is paid. This is the sparse vector technique on the statistics
--d with the threshold -bar, and the unstable questions are its hits; after the c-th it is closed. With ``refresh`` each round,
-which ends with an unstable question, has a threshold noise of its own and a c-th of both epsilons.
+and then it is *unstable*: the answer is NULL, and one of c is paid. This is the sparse vector technique on the
+statistics -d with the threshold -bar, and the unstable questions are its hits; after the c-th it is closed. With
+``refresh`` each round, which ends with an unstable question, has a separate threshold noise and a c-th of both epsilons.
 
-Guarantee: (epsilon1 + epsilon2, delta), under substitution of the votes of one unit, hence under either relation of rows:
-a unit is in one block whatever the other units are, and the number of blocks is public. Proof. Take neighbours x and x', any
-way of asking, and call a question *bad* where x and x' have different winners. There d = 0 on both (a changed vote moves a
-lead by 2, so the lead was at most 2). Let G be the transcripts with no bad question found stable. On G the transcript says
-nothing but the answers of the sparse vector: a stable answer is the same vote on both sides. d moves by at most 1, so each
-transcript in G is at most exp(epsilon1 + h epsilon2 / c) times as likely on x as on x', with h unstable questions; and
-outside of G is a probability of at most delta, as a question with d = 0 is found stable only if
+Guarantee: (epsilon1 + epsilon2, delta), under substitution of the votes of one unit, hence under either relation of
+rows: a unit's block is independent of the other units, and the number of blocks is public. Proof. Take neighbours x and
+x', any way of asking, and call a question *bad* if x and x' have different winners. There d = 0 on both (a changed vote
+moves a lead by 2, so the lead was at most 2). Let G be the transcripts with no bad question found stable. On G the
+transcript is determined by the answers of the sparse vector: a stable answer is the same vote on both sides. d moves by
+at most 1, so each transcript in G is at most exp(epsilon1 + h epsilon2 / c) times as likely on x as on x', with h
+unstable questions; and G's complement has probability at most delta, as a question with d = 0 is found stable only if
 
     Geom(epsilon1) > bar + Geom(epsilon2 / (2 c))  >=  bar .
 
 The noise of the question can only make it unstable. So all bad questions of a round together, however they were chosen,
-need the one threshold noise to be above the bar: the probability of that is exp(-epsilon1 (bar + 1)), whatever is asked and
-however often. The bar is the least at which this is at most delta, or delta / c for each of c rounds.
+require the one threshold noise to be above the bar: the probability of that is exp(-epsilon1 (bar + 1)), whatever is
+asked and however often. The bar is the least at which this is at most delta, or delta / c for each of c rounds.
 
 Sources: Bassily, Thakkar and Thakurta (2018), with one-sided noise in place of Laplace noise, which makes bar and delta
 independent of the number of questions; Lyu, Su and Li (2017) for the cut-off.
@@ -49,7 +49,7 @@ from dpsql.privacy.events import Event
 from dpsql.privacy.threshold_events import StableQuestions
 
 QUESTIONS, CONFIDENCE = 1000, 0.95
-"""The session that EXPLAIN, the default number of blocks and the default split have in mind."""
+"""The session assumed by EXPLAIN, the default number of blocks and the default split."""
 
 _BITS = 200
 
@@ -59,8 +59,8 @@ def split_stable_epsilon(
 ) -> tuple[Fraction, Fraction]:
     """Split epsilon between the threshold and the questions, so that :data:`QUESTIONS` stable ones need the least lead.
 
-    The bar is ln(1 / delta) / epsilon1, and the largest noise of the questions about 2 c ln(20,000) / epsilon2: their sum
-    is least where the shares are as the roots of the numerators. The two add up to epsilon exactly.
+    The bar is ln(1 / delta) / epsilon1, and the largest noise of the questions about 2 c ln(20,000) / epsilon2: their
+    sum is least for shares proportional to the roots of the numerators. The two add up to epsilon exactly.
     """
     drawn = max_unstable if refresh else 1
     bar = math.log(drawn) + _log(1 / delta)
@@ -81,7 +81,7 @@ class StabilityRule:
     Args:
         epsilon1, epsilon2: of the threshold and of the questions.
         max_unstable: the unstable questions that end it.
-        delta: the chance that an unstable answer leaves, in the whole stream.
+        delta: the probability of releasing an unstable answer, in the whole stream.
         refresh: a fresh threshold noise after each unstable question.
     """
 
@@ -98,32 +98,32 @@ class StabilityRule:
 
     @property
     def failure(self) -> Fraction:
-        """The chance that one threshold noise lies above the bar, at most."""
+        """Upper bound on the probability that one threshold noise is above the bar."""
         return self.delta / self.max_unstable if self.refresh else self.delta
 
     @cached_property
     def bar(self) -> int:
-        """The least whole number that the threshold noise exceeds with a probability of at most :attr:`failure`.
+        """The least integer that the threshold noise exceeds with probability at most :attr:`failure`.
 
-        It does so with probability exp(-rate (bar + 1)); the logarithm is rounded up.
+        That probability is exp(-rate (bar + 1)); the logarithm is rounded up.
         """
         most = ia.log(ia.rational(1 / self.failure, _BITS), _BITS)[1]
         return max(0, math.ceil(ia.fraction(most) / self.noise.threshold_rate) - 1)
 
     def event(self, unstable: int | None = None) -> StableQuestions:
-        """Return the charge of a stream with so many unstable questions; reserved, where they are not known yet."""
+        """Return the charge of a stream with this many unstable questions, or the reservation if not known yet."""
         return StableQuestions(
             self.epsilon1, self.epsilon2, self.max_unstable, unstable, self.refresh, self.failure
         )
 
     def lead(self, questions: int = QUESTIONS, confidence: float = CONFIDENCE) -> int:
-        """Return the votes by which so many stable questions must lead to be answered, all of them at this confidence."""
+        """Return the votes by which this many stable questions must lead to be all answered at this confidence."""
         noise = math.log(questions / (1 - confidence)) / float(self.noise.query_rate)
         return 2 * (self.bar + math.ceil(noise) + 1)
 
 
 class StableStream(InteractiveThreshold):
-    """The open stream: its noisy threshold, and the secret by which the units were cut into blocks."""
+    """The open stream: its noisy threshold, and the secret that divides the units into blocks."""
 
     _FINE = 1
 
@@ -139,15 +139,15 @@ class StableStream(InteractiveThreshold):
 
 @dataclass(frozen=True)
 class StableQuestion(BlockOperator):
-    """``SELECT WITH alarm ...`` of a stable alarm: one question, which was paid for at DECLARE.
+    """``SELECT WITH alarm ...`` of a stable alarm: one question, paid at DECLARE.
 
     Args:
-        source: gives the votes of the blocks in ``column``.
+        source: returns the votes of the blocks in ``column``.
         column: name of the answer.
         alarm: name of the declared stream.
         rule: its bar and noise.
-        salt: gives the secret that cuts the units into blocks, the same for all questions.
-        ask: puts a statistic, a threshold and a sensitivity to the stream, and records a hit durably before it answers.
+        salt: returns the secret that divides the units into blocks, one for all questions.
+        ask: asks the stream with a statistic, a threshold and a sensitivity, and records a hit durably before it answers.
     """
 
     column: str

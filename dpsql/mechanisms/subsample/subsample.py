@@ -1,13 +1,12 @@
-"""Subsample and aggregate: any query at all, run exactly on blocks of privacy units, combined privately.
+"""Subsample and aggregate: any query, run exactly on blocks of privacy units, combined privately.
 
-Guarantee: that of the combiner when one of the k block results is replaced by any other (a unit is in one block, k is
-public and fixed). The query may be anything. Numbers are held to public bounds and
-put on a public grid of ``points`` steps; a block without a usable number counts as the public default.
+Guarantee: that of the combiner if one of the k block results is replaced by any other (a unit is in one block, k is
+public and fixed). The query may be anything. Numbers are clamped to public bounds and rounded to a public grid of
+``points`` steps; a block without a usable number counts as the public default.
 
-Sensitivities when one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean
-without the m smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves
-(m+1)R/k, which is why that one uses private limits instead; median R, which is why that one uses the
-exponential mechanism.
+Sensitivities if one of k numbers in a range R changes (checked exhaustively in the tests): mean R/k; mean without the m
+smallest and largest R/(k - 2m); winsorised by limits taken from the numbers themselves (m+1)R/k, which is why that one
+uses private limits instead; median R, which is why that one uses the exponential mechanism.
 
 Sources: Nissim, Raskhodnikova and Smith (2007); Smith (2011); Dwork and Roth (2014) section 7.1.
 """
@@ -50,8 +49,7 @@ class ResultRange:
     """Public bounds of a block result, and the grid between them.
 
     Args:
-        low: results below are held to it.
-        high: results above are held to it.
+        low, high: results are clamped to these.
         points: grid steps between them.
         default: counts for a block without a finite result; the middle if None.
     """
@@ -72,19 +70,15 @@ class ResultRange:
 
     def place(self, value: Any) -> int:
         """Return the grid position 0..points of a result."""
-        if type(value) is float and math.isfinite(
-            value
-        ):  # the same in integers, as there may be a million blocks
+        if type(value) is float and math.isfinite(value):  # in integers, as there may be a million blocks
             top, bottom = value.as_integer_ratio()
             (low, parts), (step, of) = self._ratios
             divisor = bottom * parts * step
             whole, rest = divmod((top * parts - low * bottom) * of, divisor)
-            return min(
-                max(whole + (2 * rest + (whole & 1) > divisor), 0), self.points
-            )  # of two, the even one
+            return min(max(whole + (2 * rest + (whole & 1) > divisor), 0), self.points)  # round half to even
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
+        except Exception:  # NULL, text, NaN, infinities, a user-defined object that may raise anything
             exact = (self.low + self.high) / 2 if self.default is None else self.default
         return min(max(round((exact - self.low) / self.step), 0), self.points)
 
@@ -108,7 +102,7 @@ class ResultRange:
 
 @dataclass(frozen=True)
 class UnboundedRange:
-    """A grid for block results whose bounds nobody knows: :class:`GeometricGrid`, its steps counted from 0.
+    """A grid for block results without known bounds: :class:`GeometricGrid`, its steps counted from 0.
 
     A block without a finite number counts as 0.
     """
@@ -122,19 +116,19 @@ class UnboundedRange:
 
     @property
     def low(self) -> Fraction:
-        """Results below are held to it."""
+        """Lower clamping bound of the results."""
         return -self.high
 
     @property
     def high(self) -> Fraction:
-        """Results above are held to it."""
+        """Upper clamping bound of the results."""
         return Fraction(2) ** self.grid.highest
 
     def place(self, value: Any) -> int:
         """Return the position of a result."""
         try:
             exact = Fraction(value if not isinstance(value, str) else math.nan)
-        except Exception:  # NULL, text, NaN, infinities, an object of the analyst's own: whatever it raises
+        except Exception:  # NULL, text, NaN, infinities, a user-defined object that may raise anything
             exact = Fraction(0)
         return self.grid.find_step(exact) + self.grid.last
 
@@ -148,10 +142,9 @@ def choose_grid_quantile(
 ) -> int:
     """Choose a quantile by the exponential mechanism over the grid 0..points, exactly.
 
-    Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0,
-    L - p k, p k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1:
-    weights exp(epsilon u / 2). Pure epsilon, of range at most epsilon. Points between two places share their
-    utility, so the work is O(k log k).
+    Utility of a point v: minus the number of places that would have to change for v to be a quantile, max(0, L - p k, p
+    k - (L + E)) with L places below v and E on it. Replacing one place moves it by at most 1: weights exp(epsilon u /
+    2). Pure epsilon, of range at most epsilon. Points between two places share their utility, so the work is O(k log k).
     """
     values, counts = np.unique(np.asarray(places, dtype=np.int64), return_counts=True)
     starts, sizes, scores = cut_segments(values, counts, 0, points, WantedRank(probability))
@@ -163,8 +156,8 @@ def choose_grid_quantile(
 class BlockMean(Combiner):
     """``'mean'`` and ``'trimmed_mean'``: the mean without the ``trim`` smallest and largest results, plus noise.
 
-    ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one
-    result moves the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
+    ``noise`` is added to the sum in grid steps: its sensitivity must be ``bounds.points``. (Replacing one result moves
+    the sum of the k - 2m middle ones by at most the range.) Loss: the noise's.
     """
 
     name: str
@@ -198,22 +191,22 @@ class BlockMean(Combiner):
 
 @dataclass(frozen=True)
 class MedianReach:
-    """The private choice of how far around a released median the median of the results may be.
+    """The private choice of an interval around a released median that contains the median of the results.
 
-    Candidates are half widths of the interval, each about 1.4 times the one before, up to all of the grid. At each the
-    results beyond the interval are counted on the side that has more of them; wanted is the first at which that is at most
-    ``level``. Utility: minus the number of results that would have to change for a candidate to be that one. Replacing
-    one result moves it by at most 1, and one candidate has utility 0: weights exp(epsilon u / 2), pure epsilon, of range at
-    most epsilon.
+    Candidates are half widths of the interval, each about 1.4 times the previous one, up to the whole grid. For each,
+    the results outside the interval are counted on the side that has more of them; wanted is the first candidate with
+    at most ``level``. Utility: minus the number of results that would have to change for a candidate to be that one.
+    Replacing one result moves it by at most 1, and one candidate has utility 0: weights exp(epsilon u / 2), pure
+    epsilon, of range at most epsilon.
 
-    The interval misses the median (both of them, where the number of results is even) only where more than ``level + margin``
-    results lie beyond one end, so where the utility is below ``-margin``. Candidates as bad as that are chosen together
-    with probability at most their number times exp(-epsilon margin / 2), whatever the results.
+    The interval misses the median (both of them, if the number of results is even) only if more than ``level + margin``
+    results are outside one end, so only if the utility is below ``-margin``. Such candidates are chosen with total
+    probability at most their number times exp(-epsilon margin / 2), whatever the results.
 
     Args:
         epsilon: of the choice.
-        level: the results that may lie beyond either end.
-        margin: by how many the choice may be wrong.
+        level: the results allowed outside either end.
+        margin: the greatest error of the choice.
     """
 
     epsilon: Fraction
@@ -222,7 +215,7 @@ class MedianReach:
 
     @classmethod
     def plan(cls, epsilon: Fraction, blocks: int, points: int, confidence: float) -> MedianReach | None:
-        """Return the choice at a confidence; None where there are too few blocks for any interval."""
+        """Return the choice at a confidence; None if there are too few blocks for any interval."""
         others = len(_list_reaches(points)) - 1
         margin = math.ceil(2 / float(epsilon) * math.log(max(1, others) / (1 - confidence)) * (1 + 1e-9))
         level = (blocks - 1) // 2 - margin
@@ -241,7 +234,7 @@ class MedianReach:
 
 @lru_cache(maxsize=8)
 def _list_reaches(points: int) -> tuple[int, ...]:
-    """Return the half widths that an interval may have: 0, 1, 2, 3, 4, 6, 8, 12 and so on, and the whole grid."""
+    """Return the possible half widths of an interval: 0, 1, 2, 3, 4, 6, 8, 12 and so on, and the whole grid."""
     powers = (size for i in range(points.bit_length()) for size in (1 << i, 3 << i >> 1))
     return (*sorted({0, *(size for size in powers if size < points)}), points)
 
@@ -250,7 +243,7 @@ def _list_reaches(points: int) -> tuple[int, ...]:
 class BlockMedian(Combiner):
     """``'median'``: a quantile of the results by the exponential mechanism on the grid.
 
-    Loss: epsilon, of bounded range, and that of the interval's ``reach``, where there is one.
+    Loss: epsilon, of bounded range, and that of the interval's ``reach``, if any.
     """
 
     name: str
@@ -263,7 +256,7 @@ class BlockMedian(Combiner):
     def with_interval(
         cls, name: str, bounds: ResultRange, epsilon: Fraction, blocks: int, confidence: float
     ) -> BlockMedian:
-        """Return a median with an interval from a quarter of epsilon; without one where there are too few blocks for it."""
+        """Return a median with an interval from a quarter of epsilon, or without one if there are too few blocks."""
         reach = MedianReach.plan(epsilon / 4, blocks, bounds.points, confidence)
         return cls(name, bounds, epsilon if reach is None else epsilon * 3 / 4, reach=reach)
 
@@ -303,16 +296,16 @@ class BlockMedian(Combiner):
 
 @dataclass(frozen=True)
 class WinsorizedMean(Combiner):
-    """``'winsorized_mean'``: the mean of the results held to private limits, plus noise for those limits (Smith 2011).
+    """``'winsorized_mean'``: the mean of the results clamped to private limits, plus noise for those limits (Smith 2011).
 
-    a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2
-    plus and minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result
-    moves the sum by at most their distance, and Laplace noise for that is added at epsilon / 2. Composition:
-    epsilon. (Limits taken from the results themselves would make the sensitivity of the mean (m+1)R/k.)
-    ``widening`` is public, 2 k^(1/3) by Smith's rate if None.
+    a and b are the quartiles by the exponential mechanism at epsilon / 4 each; the limits are (a + b) / 2 plus and
+    minus ``widening`` times max(b - a, one step), inside the bounds. Given the limits, one result moves the sum by at
+    most their distance, and Laplace noise for that is added at epsilon / 2. Composition: epsilon. (Limits taken from
+    the results themselves would make the sensitivity of the mean (m+1)R/k.) ``widening`` is public, 2 k^(1/3) by
+    Smith's rate if None.
 
-    With ``trim`` (public, below 1/2) a and b are the quantiles of ``trim`` and ``1 - trim`` instead, and are the limits
-    as they are: the mean whose farthest results on either side are moved to where the others end. The same composition.
+    With ``trim`` (public, below 1/2) a and b are the quantiles of ``trim`` and ``1 - trim`` instead, and are the
+    limits. Composition is unchanged.
     """
 
     name: str
@@ -355,9 +348,9 @@ class WinsorizedMean(Combiner):
 class Coordinates(Combiner):
     """Vectors of public length, combined coordinate by coordinate into one.
 
-    ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A block
-    without a vector counts as the default in each. With a ``declared`` pair of epsilon and delta the shares are those of
-    :func:`split_by_rho`: a list of mechanisms that is fixed before the first of them answers.
+    ``parts`` combine one coordinate each, with a share of the loss; they compose, for a changed block changes all. A
+    block without a vector counts as the default in each. With a ``declared`` pair of epsilon and delta the shares are
+    those of :func:`split_by_rho`, for a list of mechanisms that is fixed before the first answer.
     """
 
     name: str
@@ -391,10 +384,10 @@ class Coordinates(Combiner):
 
 @lru_cache(maxsize=64)
 def split_by_rho(epsilon: Fraction, delta: Fraction, count: int) -> Fraction:
-    """Return the epsilon that ``count`` exponential mechanisms may have each, by their concentrated losses.
+    """Return the epsilon of each of ``count`` exponential mechanisms by their concentrated losses, rounded down.
 
-    Rounded down. A statement that is (epsilon, delta)-DP may spend more on many mechanisms than equal parts of epsilon: their
-    losses seldom all add up.
+    An (epsilon, delta)-DP statement may spend more on many mechanisms than equal parts of epsilon, as their losses
+    rarely all add up.
     """
     low, high = epsilon / count, epsilon
     for _ in range(24):
@@ -413,11 +406,10 @@ class SubsampleAggregate(BlockOperator):
     """``SELECT WITH SUBSAMPLE``: one row, one released value per combiner.
 
     Args:
-        source: gives the block results; a combiner reads the column of its name.
-        combiners: each with its own share of the loss; they compose.
+        source: returns the block results; a combiner reads the column of its name.
+        combiners: each with its share of the loss; they compose.
         confidence: level of the intervals.
-        participation: for independent subsamples, the check that no unit is in too many; if one is, all is
-            NULL.
+        participation: for independent subsamples, the check that no unit is in too many; if one is, all is NULL.
     """
 
     combiners: tuple[Combiner, ...]
@@ -454,7 +446,7 @@ class SubsampleAggregate(BlockOperator):
     def release(self, read: base.Read, entropy: Entropy) -> base.Release:
         fits = True
         if self.participation:
-            # one salt for all texts: the check must count the very subsamples that are run
+            # one salt for all texts: the check must count the subsamples that are run
             read = base.add_salt(read, self.queries, entropy)
             every = base.bind_parameters(read, {"first": 0, "last": self.participation.runs})
             fits = self.participation.holds(every, self.participation.query)

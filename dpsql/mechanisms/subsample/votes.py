@@ -1,9 +1,9 @@
 """Combiners of block results, and votes for results that are not numbers.
 
-Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each taking 1
-from one count and giving 1 to another: no count moves by more than 1 per round, two do, and not in the same
-direction (so the sharper noise for monotone counts is not to be had). The relation is substitution of block
-results, whatever the relation of rows, and the number of blocks is public.
+Every block casts one vote (or one per feature), so one privacy unit changes ``rounds`` votes, each moving 1 from one
+count to another: no count moves by more than 1 per round, two do, and in opposite directions (so the sharper noise for
+monotone counts is not valid). The relation is substitution of block results, whatever the relation of rows, and the
+number of blocks is public.
 
 Sources: Dwork and Roth (2014) examples 7.1 to 7.3 and algorithms 13 and 14; Smith and Thakurta (2013).
 """
@@ -35,22 +35,22 @@ from dpsql.noise.selection import choose_exponential, permute_and_flip
 from dpsql.privacy.events import BoundedRange, Event, PureDP, compose_events
 
 Results = Sequence[Any]
-"""The results of blocks: anything that a query or a function of the analyst's makes."""
+"""The results of blocks: any objects that a query or an analyst's function returns."""
 ResultKind: TypeAlias = pa.DataType | None
-"""The type of all results, where it is known."""
+"""The common type of all results, if known."""
 Combined = tuple[Mapping[str, pa.Array], tuple[str, ...]]
 """Released columns, and notes."""
 
 
 class Combiner(ABC):
-    """Makes one released value of the block results of one output column."""
+    """Computes one released value from the block results of one output column."""
 
     name: str
 
     @property
     @abstractmethod
     def event(self) -> Event:
-        """The charge that is reserved for it."""
+        """The reserved charge."""
 
     @abstractmethod
     def combine(self, values: Results, type: ResultKind, entropy: Entropy, confidence: float) -> Combined:
@@ -68,9 +68,8 @@ _SCALARS = (bool, int, str, bytes, decimal.Decimal, uuid.UUID, pa.MonthDayNano, 
 def read_vote(value: Any) -> tuple[str, Any] | None:
     """Return the label that equal results share, and its value; None for results that can't be voted for.
 
-    Labels tell types apart (1, 1.0 and TRUE are three results), so what is released for a label does not
-    depend on which block happened to come first. NaN, NULL and foreign objects are no votes; lists and sets
-    become tuples.
+    Labels distinguish types (1, 1.0 and TRUE are three results), so the value released for a label does not depend on
+    the order of blocks. NaN, NULL and foreign objects are no votes; lists and sets become tuples.
 
     >>> read_vote([3, 4])
     ('(int 3, int 4)', (3, 4))
@@ -81,7 +80,7 @@ def read_vote(value: Any) -> tuple[str, Any] | None:
         return None if math.isnan(value) else (f"float {value + 0.0!r}", value + 0.0)
     if type(value) in _SCALARS or isinstance(value, datetime.datetime):
         return f"{type(value).__name__} {value!r}", value
-    if isinstance(value, dict):  # the same in whatever order a block put the keys
+    if isinstance(value, dict):  # independent of the order of keys
         pairs = sorted((read_vote(item) for item in value.items()), key=lambda pair: pair[0] if pair else "")
         known = [pair for pair in pairs if pair is not None]
         if len(known) < len(pairs):
@@ -109,7 +108,7 @@ def count_votes(values: Sequence[Any], default: Any = None) -> dict[str, tuple[i
 
 
 def _tried(value: Any) -> tuple[str, Any] | None:
-    """Read a vote, or none where an object of the analyst's own fails: one block's result stops no others."""
+    """Read a vote, or None if an analyst's object fails, so that one block's result stops no others."""
     try:
         return read_vote(value)
     except Exception:
@@ -121,7 +120,7 @@ def find_winner(
 ) -> tuple[tuple[str, Any] | None, int]:
     """Return label and value of the most frequent vote, and its radius: :func:`measure_votes_radius`.
 
-    Among equals the first label wins, so that the winner is a function of the counts. Without votes there is none.
+    The first label wins ties, so that the winner is a function of the counts. Without votes there is none.
     """
     leading = sorted(count_votes(values, default).items(), key=lambda item: (-item[1][0], item[0]))
     counts = [count for _, (count, _) in leading[:2]] + [0, 0]
@@ -130,7 +129,7 @@ def find_winner(
 
 
 def make_column(name: str, value: Any, type: pa.DataType | None) -> Mapping[str, pa.Array]:
-    """Return a column of one value, as this type where it fits, else as its text."""
+    """Return a column of one value, in this type if it fits, else as text."""
     if isinstance(value, tuple):
         value = list(value)
     try:
@@ -147,17 +146,16 @@ class NoisyMode(Combiner):
     Args:
         epsilon: of the choice.
         candidates: a public list of possible results. Then permute-and-flip (``exponential``: the exponential
-            mechanism) chooses one of them, with the general factor 2: weight exp(epsilon votes / 2). Other
-            results are no votes.
-        selection: where the possible results are not public. First each result that got votes is kept with
-            the probability that the optimal test gives its count, then one of those kept is chosen. A changed
-            vote touches two results, by 1 each, like a unit in two groups: so the test must be made with
-            ``groups = 2`` and is (epsilon, delta) as a whole; a result seen in one block is kept with
-            probability at most delta / 2. The choice is made among names already released. No result kept:
-            NULL.
+            mechanism) chooses one of them, with the general factor 2: weight exp(epsilon votes / 2). Other results are
+            no votes.
+        selection: for possible results that are not public. First each result with votes is kept with the probability
+            that the optimal test gives its count, then one of those kept is chosen. A changed vote affects two results,
+            by 1 each, like a unit in two groups: so the test must be made with ``groups = 2`` and is (epsilon, delta)
+            as a whole; a result seen in one block is kept with probability at most delta / 2. The choice is made among
+            names already released. No result kept: NULL.
         default: vote of a block without a result; None: it does not vote.
 
-    Loss: epsilon (pure; bounded range where ``exponential``), and the selection's.
+    Loss: epsilon (pure; bounded range if ``exponential``), and the selection's.
     """
 
     name: str
@@ -219,12 +217,10 @@ class NoisyMode(Combiner):
 class StableMode(Combiner):
     """``combine = 'stable_mode'``: the most frequent vote, exact, if it leads by enough; else NULL.
 
-    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``measure_votes_radius``), then
-    the test. Loss: the test's, independent of how many results are possible.
-
-    Args:
-        rounds: votes that one unit can change: 1 where blocks are disjoint, J for J balanced partitions, and
-            the cap 2mq of :class:`Participation` for the textbook's independent subsamples.
+    Algorithm A_dist on the votes: radius ceil((c1 - c2) / (2 rounds)) - 1 (``measure_votes_radius``), then the test.
+    Loss: the test's, independent of the number of possible results. ``rounds`` is the number of votes that one unit can
+    change: 1 for disjoint blocks, J for J balanced partitions, and the cap 2mq of :class:`Participation` for the
+    textbook's independent subsamples.
     """
 
     name: str
@@ -255,12 +251,12 @@ class Participation:
     """The textbook's independent subsamples (A_samp): each unit joins each of m runs with probability q.
 
     Args:
-        query: gives ``most``, the largest number of runs that one unit (its id, never a value) is in.
-        q, runs: the sampling. ``cap`` = floor(2 m q) is the most that is allowed; more gives NULL.
+        query: returns ``most``, the largest number of runs of one unit (its id, never a value).
+        q, runs: the sampling. More than ``cap`` = floor(2 m q) runs of a unit give NULL.
 
-    Whether the check fails depends on coins alone, not on values. Under ADD_REMOVE a unit more means coins
-    more, and they fail the check with probability at most ``failure``: a Chernoff bound, to be set aside from
-    delta (the ``slack`` of the test).
+    Whether the check fails depends on coins alone, not on values. Under ADD_REMOVE one more unit means more coins, and
+    they fail the check with probability at most ``failure``: a Chernoff bound, to be reserved from delta (the ``slack``
+    of the test).
     """
 
     query: str
@@ -269,7 +265,7 @@ class Participation:
 
     @property
     def cap(self) -> int:
-        """The most runs that a unit may be in."""
+        """The most runs of a unit."""
         return max(1, math.floor(2 * self.runs * self.q))
 
     @property
@@ -290,8 +286,7 @@ class Participation:
 def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tuple[Fraction, int]:
     """Compute the textbook's q and m for n units (public): q = epsilon / (64 ln(1/delta)), m = ln(n/delta) / q^2.
 
-    q is rounded down. Twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000: EXPLAIN says so
-    before they start.
+    q is rounded down. EXPLAIN shows m, twenty million runs at epsilon = 1, delta = 1e-6 and n = 100,000, in advance.
 
     >>> compute_textbook_sampling(Fraction(1), Fraction(1, 10**6), 100_000)[1]
     19801688
@@ -305,7 +300,7 @@ def compute_textbook_sampling(epsilon: Fraction, delta: Fraction, n: int) -> tup
 
 
 def _named(result: Any, features: Mapping[str, int]) -> list[str]:
-    """Return the features in a block's list, each once, in its order. A text is a list of one."""
+    """Return the features in a block's list, without duplicates, in its order. A text is a list of one."""
     if isinstance(result, str):
         result = [result]
     if not isinstance(result, list | tuple | np.ndarray) or isinstance(result, np.ma.MaskedArray):
@@ -319,13 +314,13 @@ class FeatureVotes(BlockOperator):
     """Lists of features by block, released as votes per feature (one row each), or as the most voted ones.
 
     Args:
-        source: its ``column`` holds a list of features per block, or one.
-        features: the public list; a block votes for at most ``most`` distinct ones, in the order of its list.
-        noise: for all the counts: one block changes at most 2 ``most`` counts by 1 each (L1 2s, squared L2
-            2s, largest 1), so it must be made with ``sensitivity = 1`` and ``groups = 2 * most``. Rows in the
-            order of ``features``.
-        top, epsilon: instead, the ``top`` best features by peeling exponential mechanisms, epsilon / top
-            each, best first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
+        source: its ``column`` has a feature, or a list of them, per block.
+        features: the public list, also the order of rows; a block votes for at most ``most`` distinct ones, in the
+            order of its list.
+        noise: for all the counts: one block changes at most 2 ``most`` counts by 1 each (L1 2s, squared L2 2s, largest
+            1), so it must be made with ``sensitivity = 1`` and ``groups = 2 * most``.
+        top, epsilon: instead, the ``top`` best features by peeling exponential mechanisms, epsilon / top each, best
+            first. Each choice sees counts that move by at most 1, so ``most`` does not matter.
     """
 
     column: str
@@ -364,7 +359,7 @@ class FeatureVotes(BlockOperator):
         for result in results:
             try:
                 known = _named(result, places)
-            except Exception:  # an object of somebody's own making: no vote, and no word of it
+            except Exception:  # a user-defined object is no vote, silently
                 continue
             for feature in known[: self.most]:
                 counts[places[feature]] += 1

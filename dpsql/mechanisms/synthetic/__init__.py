@@ -1,1 +1,1 @@
-"""Synthetic rows: marginals that are chosen and measured privately, and a model that is fitted to these releases."""
+"""Synthetic rows: marginals chosen and measured privately, and a model fitted to these releases."""

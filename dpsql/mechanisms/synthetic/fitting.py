@@ -1,7 +1,7 @@
-"""The graphical model of synthetic rows, fitted by the package ``mbi`` to releases: post-processing, and nothing else.
+"""The graphical model of synthetic rows, fitted by the package ``mbi`` to releases: pure post-processing.
 
-This module imports no engine, no query and no operator. What it is given are :class:`ReleasedMarginal` objects and sizes of
-public domains, so no private row can come here. The package is an extra, and is imported when a model is fitted.
+This module imports no engine, query or operator. Its inputs are :class:`ReleasedMarginal` objects and sizes of public
+domains, so it never sees a private row. The package is an extra, imported when a model is fitted.
 
 Source: McKenna, Sheldon, Miklau, *Graphical-model based estimation and inference for differential privacy*, ICML 2019.
 """
@@ -24,22 +24,18 @@ from numpy.typing import NDArray
 from dpsql.mechanisms.synthetic.released import MarginalColumns, Model, ReleasedMarginal
 
 PACKAGE, MAJOR = "mbi", "2"
-"""The package, and the version whose interface is used."""
+"""The package, and its major version."""
 ITERATIONS = 2_000
-"""Steps of the fit at most: it ends before where it gains nothing any more."""
+"""The most steps of the fit, which ends earlier once it converges."""
 _TOLERANCE = 1e-9
 MAX_COUNTED = 200_000
-"""The most rows of a model that are counted in place of its cells, where these are too many."""
+"""The most model rows that are counted instead of its cells, if these are too many."""
 MAX_JOINT = 1 << 20
-"""The most cells of all columns together that are held at once."""
+"""The most cells of the joint distribution that are kept in memory."""
 
 
 def require_package() -> None:
-    """Import the package, so that what is missing is known before anything is paid.
-
-    Raises:
-        ImportError: it is not installed, or in a version with another interface.
-    """
+    """Import the package before payment; ImportError if it is missing, or has another interface."""
     _import()
     version = importlib.metadata.version(PACKAGE)
     if version.partition(".")[0] != MAJOR:
@@ -47,7 +43,7 @@ def require_package() -> None:
 
 
 def _import() -> Any:
-    """Import the package; it warns of settings that are made here for each fit."""
+    """Import the package without its warnings about settings that each fit makes here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(PACKAGE)
@@ -55,7 +51,7 @@ def _import() -> Any:
 
 @contextmanager
 def _in_doubles() -> Iterator[None]:
-    """Compute in doubles meanwhile: single precision stalls above some 100,000 rows."""
+    """Compute in doubles within the block: single precision stalls above some 100,000 rows."""
     jax = importlib.import_module("jax")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,7 +61,7 @@ def _in_doubles() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GraphicalModel:
-    """A fitted model: the distribution of largest entropy among those that are nearest to the releases."""
+    """A fitted model: the distribution of largest entropy among those nearest to the releases."""
 
     sizes: tuple[int, ...]
     fitted: Any
@@ -73,7 +69,7 @@ class GraphicalModel:
 
     @cached_property
     def _joint(self) -> NDArray[np.float64] | None:
-        """All cells, where they are few: sums of these are had sooner than marginals one by one."""
+        """All cells, if they are few: summing these is faster than computing marginals."""
         if math.prod(self.sizes) > MAX_JOINT:
             return None
         names = tuple(_name(i) for i in range(len(self.sizes)))
@@ -93,7 +89,7 @@ class GraphicalModel:
         return self.draw_rows(min(self.total, MAX_COUNTED))
 
     def _count(self, columns: MarginalColumns) -> NDArray[np.float64]:
-        """Count rows of the model, since a sum over a large one is compiled anew for each marginal."""
+        """Count rows of the model, since a sum over a large model is compiled anew for each marginal."""
         place = np.ravel_multi_index(tuple(self._drawn[:, columns].T), [self.sizes[i] for i in columns])
         counted = np.bincount(place, minlength=math.prod(self.sizes[i] for i in columns))
         scaled: NDArray[np.float64] = counted * np.float64(self.total / len(self._drawn))
@@ -107,7 +103,7 @@ class GraphicalModel:
 
 @dataclass(frozen=True)
 class GraphicalFitter:
-    """A fitter by mirror descent, of at most so many steps."""
+    """Fits by mirror descent, with at most ``iterations`` steps."""
 
     iterations: int = ITERATIONS
 

@@ -1,6 +1,6 @@
 """The releases that a model of synthetic rows is fitted to, and the shape of such a model.
 
-Everything here is public: sizes of domains, noisy counts, and sums of these. Whoever fits a model gets nothing else.
+Everything here is public: sizes of domains, noisy counts, and their sums. A fit gets nothing else.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 MarginalColumns = tuple[int, ...]
-"""Places of columns, ascending: a marginal over these."""
+"""Indices of columns, ascending: a marginal over these."""
 
 MAX_MARGINAL = 1 << 16
-"""The most cells of a marginal that may be chosen."""
+"""The most cells of a candidate marginal."""
 MAX_CANDIDATE_CELLS = 1 << 24
-"""The most cells of all marginals that may be chosen together: their exact counts are held while rounds go on."""
+"""The most cells of all candidate marginals together: their exact counts are kept during all rounds."""
 MAX_MODEL = 1 << 21
-"""The most cells of all cliques of a model: eight bytes each, a few times over while it is fitted."""
+"""The most cells of all cliques of a model: eight bytes each, several times over during a fit."""
 MAX_MODEL_ROWS = 1 << 46
-"""The most rows that a model stands for: as many in each cell of a marginal still add up within 64 bits."""
+"""The most rows that a model represents: this many in each cell of a marginal add up within 64 bits."""
 MAX_TOGETHER = 3
-"""The most columns of a marginal that may be chosen."""
+"""The most columns of a candidate marginal."""
 
 
 @dataclass(frozen=True)
 class ReleasedMarginal:
     """A noisy marginal: one count for each combination of its columns' values, the last column's varying fastest.
 
-    Args:
-        columns: the places of its columns.
-        counts: the noisy counts.
-        deviation: the standard deviation of the noise of each.
+    ``columns`` are the indices of its columns; ``deviation`` is the standard deviation of each count's noise.
     """
 
     columns: MarginalColumns
@@ -49,32 +46,28 @@ class Model(Protocol):
     """A distribution over all columns, fitted to releases."""
 
     def project(self, columns: MarginalColumns) -> NDArray[np.float64]:
-        """Return the counts that the model expects in the cells of a marginal, in the order of its cells."""
+        """Return the expected counts of a marginal's cells, in their order."""
         ...
 
     def draw_rows(self, rows: int) -> NDArray[np.int64]:
-        """Return rows of the model, shape ``(rows, columns)``: each entry the place of a value in its domain."""
+        """Return rows of the model, shape ``(rows, columns)``: each entry the index of a value in its domain."""
         ...
 
 
 class Fitter(Protocol):
-    """A maker of models. It sees releases only."""
+    """Fits models, given releases only."""
 
     def fit(self, sizes: tuple[int, ...], released: Sequence[ReleasedMarginal], total: int) -> Model:
-        """Return the model of ``total`` rows that is nearest to the releases.
-
-        Args:
-            sizes: the number of values of each column.
-            released: all that was measured.
-            total: the number of rows that the model stands for, at least 1.
+        """Return the model of ``total`` rows (at least 1) that is nearest to the releases; ``sizes`` are the columns'
+        numbers of values.
         """
         ...
 
 
 def list_marginals(sizes: Sequence[int]) -> tuple[MarginalColumns, ...]:
-    """Return the marginals that may be chosen: of two and three columns, where their cells are not too many.
+    """Return the candidate marginals: of two and three columns, as far as their cells are not too many.
 
-    Where all together are too many, those of two columns go before those of three, and small ones before large ones.
+    If all together are too many, those of two columns precede those of three, and small ones large ones.
 
     >>> list_marginals((2, 3, 4))
     ((0, 1), (0, 2), (1, 2), (0, 1, 2))
@@ -91,7 +84,7 @@ def list_marginals(sizes: Sequence[int]) -> tuple[MarginalColumns, ...]:
 
 
 def count_model_cells(sizes: Sequence[int], measured: Iterable[MarginalColumns]) -> int:
-    """Count the cells of the cliques that a model of these marginals has, by greedy elimination of columns.
+    """Count the cells of the cliques of a model of these marginals, by greedy elimination of columns.
 
     >>> count_model_cells((10, 10, 10), [(0, 1), (1, 2)]), count_model_cells((10, 10, 10), [(0, 1), (1, 2), (0, 2)])
     (210, 1110)
@@ -115,8 +108,8 @@ def count_model_cells(sizes: Sequence[int], measured: Iterable[MarginalColumns])
 def estimate_total(singles: Sequence[ReleasedMarginal]) -> int:
     """Estimate the number of rows from released marginals of single columns: post-processing, from 1 to MAX_MODEL_ROWS.
 
-    Each sum of a marginal's counts estimates it; they are weighed by the inverse of the number of cells, as their variances
-    go, in exact fractions.
+    Each sum of a marginal's counts estimates it; weights are inverse to the numbers of cells, as the variances are
+    proportional to these, in exact fractions.
 
     >>> estimate_total([ReleasedMarginal((0,), (4, 5), 1.0), ReleasedMarginal((1,), (1, 2, 3, 6), 1.0)])
     10

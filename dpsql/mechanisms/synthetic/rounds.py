@@ -1,24 +1,24 @@
-"""Marginals of private rows, chosen and measured in rounds, and the synthetic rows that a model of them gives.
+"""Marginals of private rows, chosen and measured in rounds, and the synthetic rows of a model of them.
 
-Relation: ADD_REMOVE. One privacy unit moves the cells of all columns together by at most ``w = steps * groups`` in L1, by the
-caps, which apply once, on these finest cells. A marginal adds cells up, so one unit moves it by at most w in L1; all of its
-rows may fall into one cell, so by no less than w in L2 either. Noise is made for w, and never for less.
+Relation: ADD_REMOVE. One privacy unit moves the cells of all columns together by at most ``w = steps * groups`` in L1,
+by the caps, which apply once, on these finest cells. A marginal adds cells up, so one unit moves it by at most w in L1;
+since all of its rows may be in one cell, its L2 bound is also w. Noise is made for w, never for less.
 
-A release has these parts, all of whose parameters are fixed before the first:
+All parameters of a release are fixed before its first part:
 
 1. every single column's marginal, with noise;
 2. in each round, one choice among the candidates by the exponential mechanism, then the chosen marginal, with noise.
 
-The score of a candidate is the L1 distance between its exact counts and those that the model so far expects, rounded to
-integers, less the distance that the noise alone would make. Only the exact counts depend on the data: one unit moves a
-score by at most w, by the triangle inequality. Which marginal is measured depends on releases before it, but no parameter
-does. Such adaptive composition of fixed mechanisms is what :class:`~dpsql.privacy.events.Composed` charges: losses add up,
-and Gaussian parts are one Gaussian mechanism, for each mechanism is dominated by one pair of distributions, whatever
-marginal is chosen, and products of these dominate the whole (Zhu, Dong, Wang 2022, theorem 10; Dong, Roth, Su 2022).
+The score of a candidate is the L1 distance between its exact counts and those the current model expects, rounded to
+integers, less the expected distance due to noise alone. Only the exact counts depend on the data: one unit moves a
+score by at most w, by the triangle inequality. Which marginal is measured depends on earlier releases, but no parameter
+does. Such adaptive composition of fixed mechanisms is charged by :class:`~dpsql.privacy.events.Composed`: losses add
+up, and Gaussian parts are one Gaussian mechanism, for each mechanism is dominated by one pair of distributions,
+whatever marginal is chosen, and products of these dominate the whole (Zhu, Dong, Wang 2022, theorem 10; Dong, Roth, Su 2022).
 
 Everything after that is post-processing: the model, the estimated number of rows, and the rows. Source of the rounds:
 McKenna, Mullins, Sheldon, Miklau, *AIM: An adaptive and iterative mechanism for differentially private synthetic data*,
-PVLDB 15, 2022; here with a number of rounds, and noise, that are fixed.
+PVLDB 15, 2022; here with a fixed number of rounds and fixed noise.
 """
 
 from __future__ import annotations
@@ -56,19 +56,17 @@ from dpsql.numerics.exact_numbers import make_longs, read_integers, to_integers,
 from dpsql.privacy.events import BoundedRange, Event, compose_events
 
 MAX_DRAWN = 1_000_000
-"""The most rows that a model is asked for: where more are wanted, each stands for several."""
+"""The most rows drawn from a model: if more are wanted, each represents several."""
 WEIGHT, TOTAL = "drawn", "total"
-"""Columns of the release beside the keys: how many rows of the model have these values, and the estimated number of rows."""
+"""Columns of the release after the keys: the number of model rows with these values, and the estimated number of rows."""
 
 
 @dataclass(frozen=True)
 class ExactCells:
     """The exact counts of the combinations of values that occur. It never leaves an operator.
 
-    Args:
-        sizes: the number of values of each column.
-        codes: the values of each combination, by their places: shape ``(cells, columns)``.
-        counts: how many rows each has.
+    ``sizes`` are the columns' numbers of values; ``codes`` has the values of each combination by index, shape ``(cells,
+    columns)``; ``counts`` its number of rows.
     """
 
     sizes: tuple[int, ...]
@@ -76,7 +74,7 @@ class ExactCells:
     counts: NDArray[np.int64]
 
     def project(self, columns: MarginalColumns) -> NDArray[np.int64]:
-        """Add the counts up to those of a marginal: exact integers."""
+        """Return the exact integer counts of a marginal."""
         place = np.zeros(len(self.codes), dtype=np.int64)
         for i in columns:
             place = place * self.sizes[i] + self.codes[:, i]
@@ -87,12 +85,9 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """The releases from which rows are made: post-processing begins here.
+    """The releases behind the rows, the model fitted to them, and the estimated ``total``: post-processing begins here.
 
-    Args:
-        released: the marginals, those of single columns first.
-        model: fitted to all of them.
-        total: the estimated number of rows.
+    The marginals of single columns come first.
     """
 
     released: tuple[ReleasedMarginal, ...]
@@ -102,21 +97,21 @@ class MeasuredRows:
 
 @dataclass(frozen=True)
 class SyntheticRows(base.Operator):
-    """A block of synthetic rows: each combination of values with how many rows of the model have it.
+    """A block of synthetic rows: each combination of values with its number of model rows.
 
     Args:
-        query: one row for each combination of values that occurs: the ``keys``, and ``count``, capped.
+        query: one row per combination of values that occurs: the ``keys``, and ``count``, capped.
         keys: its columns.
         count: the name of its counts.
         domains: for each key a query of its public values.
-        sizes: how many these are, at most.
-        steps: how far one unit moves a count.
-        groups: how many counts one unit moves.
+        sizes: the greatest number of each key's values.
+        steps: the most that one unit moves a count.
+        groups: the most counts that one unit moves.
         single: the noise of each single column's marginal.
-        measured: the noise of each chosen marginal; None where there is one column only.
-        rounds: how many are measured after those of single columns.
-        choice: the epsilon of each choice; None where all candidates are measured, and nothing is chosen.
-        fitter: makes the model.
+        measured: the noise of each chosen marginal; None for a single column.
+        rounds: the number of marginals measured after those of single columns.
+        choice: the epsilon of each choice; None if all candidates are measured without a choice.
+        fitter: fits the model.
     """
 
     query: str
@@ -147,12 +142,12 @@ class SyntheticRows(base.Operator):
 
     @property
     def reach(self) -> int:
-        """The most that one unit moves a marginal, in L1 and L2: one cell may hold all its rows."""
+        """The most that one unit moves a marginal, in L1 and L2: one cell may have all its rows."""
         return self.steps * self.groups
 
     @cached_property
     def candidates(self) -> tuple[MarginalColumns, ...]:
-        """The marginals that may be chosen."""
+        """The candidate marginals."""
         return list_marginals(self.sizes)
 
     @property
@@ -169,7 +164,7 @@ class SyntheticRows(base.Operator):
         return (self.query, *dict.fromkeys(self.domains))
 
     def claims(self) -> Iterator[base.ClaimedText]:
-        # The groups are no release here: whatever there are, they become counts of public cells, zeros too.
+        # The groups are not released here: they become counts of public cells, including zeros.
         moved = base.SensitivityClaim(self.steps, self.groups)
         yield base.ClaimedText(self.query, base.SumsClaim(self.keys, ((self.count, moved),), selected=True))
         for text in dict.fromkeys(self.domains):
@@ -188,7 +183,7 @@ class SyntheticRows(base.Operator):
         return base.Release(self._draw(measured, values), self.event, self._notes(measured))
 
     def measure(self, cells: ExactCells, entropy: Entropy) -> MeasuredRows:
-        """Choose and measure marginals, and fit the model: after this nothing looks at ``cells``."""
+        """Choose and measure marginals, and fit the model: ``cells`` are not used after this."""
         released = [self._measure(cells, (i,), self.single, entropy) for i in range(len(self.keys))]
         total = estimate_total(released)
         steps = self.rounds + 1
@@ -217,7 +212,7 @@ class SyntheticRows(base.Operator):
     def _list_allowed(
         self, left: Sequence[MarginalColumns], released: Sequence[ReleasedMarginal]
     ) -> list[MarginalColumns]:
-        """Return the candidates that leave a model of a size that can be fitted; there always is one: what was measured."""
+        """Return the candidates that keep the model small enough to fit; there always is one: those already measured."""
         known = [marginal.columns for marginal in released]
         allowed = [c for c in left if c in known or count_model_cells(self.sizes, [*known, c]) <= MAX_MODEL]
         return allowed or known[:1]
@@ -229,20 +224,15 @@ class SyntheticRows(base.Operator):
         model: Model,
         entropy: Entropy,
     ) -> int:
-        """Choose a candidate by the exponential mechanism; one unit moves each score by ``reach`` at most."""
+        """Choose a candidate by the exponential mechanism; one unit moves each score by at most ``reach``."""
         assert self.choice is not None
         scores = [self.score(exact[c], model.project(c)) for c in allowed]
         return choose_exponential(to_integers(scores), self.choice / (2 * self.reach), entropy)
 
     def score(self, exact: NDArray[np.int64], expected: NDArray[np.float64]) -> int:
-        """Return a candidate's score: how far its exact counts are from the model's, less what noise would add to them.
-
-        Args:
-            exact: its counts.
-            expected: what the model expects, public.
-        """
+        """Return a candidate's score: the distance of its exact from the model's expected counts, less that due to noise."""
         assert self.measured is not None
-        # What a model expects may be anything, and integers of 64 bits must not wrap: one row would move them by 2**64.
+        # A model's expectation is arbitrary, and 64-bit integers must not wrap: one row would move them by 2**64.
         grid = np.rint(np.clip(np.nan_to_num(expected), 0, MAX_MODEL_ROWS)).astype(np.int64)
         return int(np.abs(exact - grid).sum()) - round(self.measured.mean_error * len(exact))
 
@@ -253,13 +243,13 @@ class SyntheticRows(base.Operator):
         return ReleasedMarginal(columns, tuple(int(n) for n in noisy), math.sqrt(noise.variance))
 
     def _read_domain(self, read: base.Read, place: int) -> Any:
-        """Read the public values of a key, in order, as an Arrow array."""
+        """Return the public values of a key, in order, as an Arrow array."""
         key = self.keys[place]
         values = sort_by_key(read(self.domains[place]).select([key]), (key,)).column(key)
         return values.slice(0, self.sizes[place]).combine_chunks()
 
     def _read_cells(self, read: base.Read, values: Sequence[Any]) -> ExactCells:
-        """Read the exact counts; what has no public value is left out, as the query leaves it out."""
+        """Read the exact counts, without combinations that lack a public value, as in the query."""
         table = read(self.query)
         places = []
         for key, known in zip(self.keys, values, strict=True):
@@ -274,7 +264,7 @@ class SyntheticRows(base.Operator):
     # -- post-processing ------------------------------------------------------------------------------------------
 
     def _draw(self, measured: MeasuredRows, values: Sequence[Any]) -> pa.Table:
-        """Return the rows of the model, equal ones counted, with the values in place of their places."""
+        """Return the rows of the model, equal ones counted, with values instead of indices."""
         drawn = measured.model.draw_rows(min(measured.total, MAX_DRAWN))
         there = (drawn < np.array([len(v) for v in values])).all(axis=1)
         cells, weights = np.unique(drawn[there], axis=0, return_counts=True)
@@ -287,7 +277,9 @@ class SyntheticRows(base.Operator):
         return pa.table(columns)
 
     def _notes(self, measured: MeasuredRows) -> tuple[str, ...]:
-        """Say which marginals were measured: by places in the SELECT, for a stored answer is shown under other names too."""
+        """Return the note on the measured marginals, by position in the SELECT, as a stored answer may be shown under
+        other names.
+        """
         chosen = dict.fromkeys(m.columns for m in measured.released if len(m.columns) > 1)
         told = ", ".join(" × ".join(str(i + 1) for i in columns) for columns in chosen)
         plural = "s" if len(self.keys) > 1 else ""

@@ -1,1 +1,1 @@
-"""Cell text to statements: dialect, clauses, options."""
+"""Parses a cell's text into statements: dialect, clauses, options."""

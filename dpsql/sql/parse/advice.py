@@ -1,8 +1,7 @@
-"""Advice for texts that can't be read, and for functions that other systems know by another name.
+"""Hints for texts that can't be parsed, and for functions with other names in other systems.
 
-Statements come from other systems' consoles, from templates and from fast fingers. What can't be read is looked at again
-here: a misspelt keyword, a clause of another system, a parameter in another library's style. Nothing is guessed into an
-answer: the refusal says what to write.
+After a failed parse, the text is checked for a misspelt keyword, a clause of another system, or a parameter in another
+library's style. No guess becomes an answer: the refusal says what to write.
 """
 
 from __future__ import annotations
@@ -58,23 +57,23 @@ OTHER_NAMES: dict[str, str] = {
     "array_overlaps": "&& compares lists: write AND between two conditions.",
     "wm_concat": "count how often each value occurs: SELECT {x}, COUNT(*) ... GROUP BY {x}.",
 }  # fmt: skip
-"""Functions that DuckDB does not know by these names, and what to write for each."""
+"""Other systems' function names, each with DuckDB's equivalent."""
 
 
 def advise_on_function(name: str, argument: str) -> tuple[str, str] | None:
-    """Return what to say of a function of another system and what to write; None for any other name."""
+    """Return the refusal and the hint for another system's function; None for any other name."""
     hint = OTHER_NAMES.get(name.lower())
     return None if hint is None else (f"{name.upper()} is not a function here.", hint.format(x=argument))
 
 
 def advise_on_mechanism(name: str) -> tuple[str, str] | None:
-    """Return what to say of a misspelt mechanism and which one is meant; None for any other name."""
+    """Return the refusal and the meant mechanism for a misspelt one; None for any other name."""
     near = difflib.get_close_matches(name.upper(), sorted(MECHANISMS), n=1, cutoff=0.8)
     return (f"{name.upper()} is not a function here.", f"did you mean {near[0]}?") if near else None
 
 
 def advise_on_sign(text: str, span: Span) -> str | None:
-    """Return what to write for ``@name``, which is an absolute value in DuckDB, at a place that is refused."""
+    """Return the hint for ``@name``, which is an absolute value in DuckDB, in a refused text."""
     word = text[slice(*span)]
     if text[max(0, span[0] - 1) : span[0]] != "@" or not word.isidentifier():
         return None
@@ -82,12 +81,12 @@ def advise_on_sign(text: str, span: Span) -> str | None:
 
 
 def is_aggregate_name(name: str) -> bool:
-    """Say whether a name is one of the aggregates that have a noisy form."""
+    """Return whether a name is an aggregate with a noisy form."""
     return name.upper() in {*WORDS, *ALIASES}
 
 
 def nearest_aggregate(name: str) -> str | None:
-    """Return the aggregate that an unknown name probably means; None where none is near."""
+    """Return the aggregate probably meant by an unknown name; None if none is similar."""
     near = difflib.get_close_matches(name.upper(), [*WORDS, *ALIASES], n=1, cutoff=0.8)
     return near[0] if near else None
 
@@ -114,11 +113,11 @@ _MEANT = (
      "the mode stands behind SELECT: SELECT WITH {mode} ..."),
     (re.compile(r"(?i)\bDECODE\s*\("), "write CASE x WHEN 'a' THEN 1 ELSE 0 END."),
 )  # fmt: skip
-"""The guess at what the text of a statement that can't be read looks as if it meant."""
+"""Patterns of unparsable statements, with the probable meaning."""
 
 
 def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
-    """Return the refusal of a text that sqlglot can't read: what stands where, and what was probably meant."""
+    """Return the refusal of a text that sqlglot can't parse: the unexpected token and its probable meaning."""
     detail: dict[str, Any] = error.errors[0] if error.errors else {}
     highlight = str(detail.get("highlight") or "")
     context = str(detail.get("start_context") or "")
@@ -138,7 +137,7 @@ def explain_unreadable(error: SqlglotParseError, tokens: list[Token], text: str)
 
 
 def _describe(said: str, word: str) -> str:
-    """Return sqlglot's reason in words that an analyst can use."""
+    """Return sqlglot's reason in terms that an analyst can use."""
     word = clip(word)
     here = f"{word} is not expected here" if word else "this is not SQL that DuckDB or dpsql knows"
     if said.startswith("Expecting )"):
@@ -153,7 +152,7 @@ def _describe(said: str, word: str) -> str:
 
 
 def _find_misspelt(tokens: list[Token], i: int) -> ParseError | None:
-    """Return the refusal of a keyword that is misspelt, at the token that can't be read or just before it."""
+    """Return the refusal of a misspelt keyword at the unparsable token or just before it."""
     for place in (i, i - 1):
         token = tokens[place] if 0 <= place < len(tokens) else None
         if (
@@ -177,7 +176,7 @@ def _find_misspelt(tokens: list[Token], i: int) -> ParseError | None:
 
 
 def _advise_at(tokens: list[Token], i: int, said: str) -> str | None:
-    """Return what was probably meant by the signs at a token that can't be read."""
+    """Return the probable meaning of the characters at an unparsable token."""
     for first in range(max(0, i - 2), i + 1):
         run = tokens[first]
         signs = run.text
@@ -195,11 +194,7 @@ def _advise_at(tokens: list[Token], i: int, said: str) -> str | None:
 
 
 def check_other_dialects(tokens: list[Token]) -> None:
-    """Refuse what other systems write where DuckDB's grammar would misread it: SELECT TOP, hints.
-
-    Raises:
-        ParseError: with what to write instead.
-    """
+    """Raise ParseError, with a hint, for other systems' syntax that DuckDB's grammar would misread: SELECT TOP, hints."""
     for i, token in enumerate(tokens[:-2]):
         if token.token_type != TokenType.SELECT:
             continue

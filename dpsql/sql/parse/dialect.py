@@ -1,13 +1,13 @@
 """Tokens in, sqlglot tree out: DuckDB SQL plus the mode clause and named arguments.
 
-Nothing of sqlglot's Parser, Generator or Expression is subclassed: with its compiled extension that fails at run
-time. The language is instead rewritten on the token stream into SQL that DuckDB's own grammar knows:
+sqlglot's Parser, Generator and Expression are not subclassed, which fails at run time with its compiled extension.
+Instead the tokens are rewritten into SQL that DuckDB's own grammar accepts:
 
-* ``SELECT WITH DP OPTIONS (epsilon = 1) x`` is read with a call in place of the mode, which comes off the tree at once:
-  the SELECT holds it as its :class:`ModeClause`. No tree that has one is ever written as SQL.
+* ``SELECT WITH DP OPTIONS (epsilon = 1) x`` is parsed with a call in place of the mode, which is then moved to the
+  SELECT's :class:`ModeClause`. A tree with a mode is never written as SQL.
 * ``AVG(x, epsilon => 1)`` becomes ``dpsql__avg(x, epsilon => 1)``, for calls with named arguments only.
 
-Positions survive, so every error can draw its caret.
+Positions are kept, so every error has its caret.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LOG = logging.getLogger("sqlglot")
 
 @dataclass(frozen=True, eq=False)
 class ModeClause:
-    """The mode of a SELECT and its options as written, beside the tree: copies of the SELECT share it."""
+    """The mode of a SELECT and its options as written, outside the tree: copies of the SELECT share it."""
 
     mode: exp.Expr
     options: list[exp.Expr]
@@ -72,7 +72,7 @@ def mode_clauses(tree: exp.Expr) -> Iterator[ModeClause]:
 
 
 def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
-    """Return tokens in which a call stands for each mode, and where these begin."""
+    """Return tokens with a call in place of each mode, and the positions of these calls."""
     out: list[Token] = []
     starts: set[int] = set()
     i = 0
@@ -120,7 +120,7 @@ def _rewrite_modes(tokens: list[Token]) -> tuple[list[Token], set[int]]:
 
 
 def _take_modes(tree: exp.Expr, starts: Collection[int]) -> None:
-    """Move each mode from a SELECT's items to an argument of its own; what an analyst wrote like it is left."""
+    """Move each mode from a SELECT's items to its mode argument, except an analyst's own call of that form."""
     for select in tree.find_all(exp.Select):
         call = select.expressions[0] if select.expressions else None
         if isinstance(call, exp.Anonymous) and call.name == _MODE and call.meta.get("start") in starts:
@@ -143,14 +143,14 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
             continue
         inside = tokens[i + 2 : find_closing(tokens, i + 1)]
         arguments = split_arguments(inside)
-        # SUM(x, epsilon = 1) would not even parse; renamed, the binder says what to write
+        # SUM(x, epsilon = 1) would not even parse; renamed, it gets the binder's hint
         signs = [item[1].token_type for item in arguments[1:] if len(item) > 1]
         equals = token.text.upper() in ONE_ARGUMENT and TokenType.EQ in signs
         if equals or any(inner.token_type == TokenType.FARROW for _, inner in outer_tokens(inside)):
             out[i] = replace_token(token, TokenType.VAR, NAMED + token.text.lower())
             if tokens[i + 2].token_type == TokenType.DISTINCT:
                 distinct.append((i + 2, i + 2 + len(arguments[0])))
-    # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes all that follows, so it becomes a call around its x.
+    # f(DISTINCT x, epsilon => e): sqlglot's DISTINCT takes everything after it, so it becomes a call around x.
     for first, last in reversed(distinct):
         out.insert(last, replace_token(tokens[last], TokenType.R_PAREN, ")"))
         mark = tokens[first]
@@ -162,17 +162,13 @@ def _rename_named_calls(tokens: list[Token]) -> list[Token]:
 
 
 def parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
-    """Return one query's tree.
-
-    Raises:
-        ParseError: it is not DuckDB SQL with our additions.
-    """
+    """Return one query's tree; ParseError if it is not DuckDB SQL with our extensions."""
     check_other_dialects(tokens)
     translated = translate_googlesql(translate_clauses(tokens, CLAMPED_PER_GROUP))
     moded, starts = _rewrite_modes(gather_modes(translated))
     rewritten = _rename_named_calls(moded)
     try:
-        # Its parser logs a warning, with the statement in it, before it gives up on some; we raise instead.
+        # On some errors the parser would log the statement in a warning; raise instead.
         _LOG.disabled = True
         trees = _DUCKDB.parser().parse(rewritten, text)
     except SqlglotParseError as error:
@@ -207,12 +203,12 @@ _BEFORE_ITEM = (
 
 
 def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Tell ``x IN [a, b]`` from ``x IN (a, b)``, which the parser reads alike: a NULL in a list is no answer of NULL."""
+    """Distinguish ``x IN [a, b]`` from ``x IN (a, b)``, which the parser reads alike: NULL in a list gives no NULL."""
     if not any(token.token_type == TokenType.L_BRACKET for token in tokens):
         return
     by_start = {token.start: i for i, token in enumerate(tokens)}
     for node in tree.find_all(exp.In):
-        # NULL, TRUE and FALSE have no place in the text: the first item that has one is found, and what stands before it.
+        # NULL, TRUE and FALSE have no position: take the first item with one, and the token before it.
         span = next((found for item in node.expressions if (found := span_of(item)) is not None), None)
         i = by_start.get(span[0]) if span is not None else None
         while i is not None and i > 1 and tokens[i - 1].token_type in _BEFORE_ITEM:
@@ -225,25 +221,21 @@ def _mark_lists(tree: exp.Expr, tokens: list[Token]) -> None:
 
 
 def parse_fragment(sql: str) -> exp.Expr:
-    """Return a tree of SQL that dpsql wrote itself."""
+    """Return the tree of generated SQL."""
     trees = _DUCKDB.parse(sql)
     assert trees[0] is not None
     return trees[0]
 
 
 def parse_select(sql: str) -> exp.Select:
-    """Return a tree of a SELECT that dpsql wrote itself."""
+    """Return the tree of a generated SELECT."""
     tree = parse_fragment(sql)
     assert isinstance(tree, exp.Select)
     return tree
 
 
 def text_literal(value: str, name: str, span: Span | None) -> exp.Expr:
-    """Return the literal of a parameter's text.
-
-    Raises:
-        BindError: it holds half of a character, which no encoding has.
-    """
+    """Return the literal of a text parameter; BindError if it has a lone surrogate, which has no encoding."""
     if HALF_CHARACTER.search(value) is not None:
         what = f"${name} holds half of a character, which no text has."
         raise BindError(what, span=span, hint="leave it out.")
@@ -251,7 +243,7 @@ def text_literal(value: str, name: str, span: Span | None) -> exp.Expr:
 
 
 def join_word(join: exp.Expr, key: str) -> str:
-    """Return the side, kind or method of a join in capitals; an empty text where it has none."""
+    """Return the side, kind or method of a join in capitals; empty if it has none."""
     return str(join.args.get(key) or "").upper()
 
 
@@ -261,18 +253,18 @@ def is_not_null(node: exp.Expr) -> exp.Expr:
 
 
 def table_named(name: str) -> exp.Table:
-    """Return a table by a plain name of dpsql's own, without parsing it."""
+    """Return a table with a plain generated name, without parsing it."""
     return exp.Table(this=exp.to_identifier(name))
 
 
 def expression_of(sql: str) -> exp.Expr:
-    """Return a tree of an expression that dpsql wrote itself."""
+    """Return the tree of a generated expression."""
     made: exp.Expr = parse_fragment(f"SELECT {sql}").expressions[0]
     return made
 
 
 def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
-    """Record where each call's closing parenthesis and each named argument's name stand, for carets over the whole."""
+    """Record the positions of each call's closing parenthesis and named arguments, for carets."""
     by_end = {token.end: i for i, token in enumerate(tokens)}
     by_start = {token.start: i for i, token in enumerate(tokens)}
     for argument in tree.find_all(exp.Kwarg):
@@ -288,7 +280,7 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             if i is not None and is_open(tokens, i + 1):
                 node.meta["close"] = tokens[find_closing(tokens, i + 1)].end
                 node.meta["called"] = tokens[i].text.lower()
-    bare: dict[str, list[exp.Func]] = {}  # words that are calls: current_date, localtimestamp
+    bare: dict[str, list[exp.Func]] = {}  # keywords that are calls: current_date, localtimestamp
     for node in tree.find_all(exp.Func, bfs=False):
         if "start" not in node.meta and not any(node.args.values()):
             bare.setdefault(node.sql_name().lower(), []).append(node)
@@ -334,7 +326,7 @@ def _name_clocks(tree: exp.Expr) -> None:
 
 
 def remove_modes(node: exp.Expr) -> exp.Expr:
-    """Return the expression as DuckDB would know it: a copy without the modes of the queries inside it."""
+    """Return a copy of the expression without the modes of its inner queries, as DuckDB would parse it."""
     if next(mode_clauses(node), None) is None:
         return node
     node = node.copy()
@@ -344,7 +336,7 @@ def remove_modes(node: exp.Expr) -> exp.Expr:
 
 
 def spell_statement(tree: exp.Expr) -> str:
-    """Write a statement with its modes as calls: the text that stored answers are found by, which no engine reads."""
+    """Write a statement with its modes as calls: the key text of stored answers, which no engine reads."""
     if all(clause is None for clause in mode_clauses(tree)):
         return _spell(tree)
     tree = tree.copy()
@@ -388,7 +380,7 @@ def write_name(name: str) -> str:
 
 
 def span_of(node: exp.Expr | None) -> Span | None:
-    """Return the characters of the cell that a node came from; None for a node that dpsql made itself."""
+    """Return a node's span in the cell; None for a generated node."""
     if node is None:
         return None
     start: int | None = None
@@ -401,7 +393,7 @@ def span_of(node: exp.Expr | None) -> Span | None:
 
 
 def stand_in(name: str, place: exp.Expr) -> exp.Column:
-    """Return a column of this name where a node stands, at the node's place in the cell."""
+    """Return a column of this name with a node's span."""
     made = exp.column(name)
     if (span := span_of(place)) is not None:
         made.this.meta.update(start=span[0], end=span[1] - 1)
@@ -411,19 +403,19 @@ def stand_in(name: str, place: exp.Expr) -> exp.Column:
 def bind_error(
     place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
 ) -> BindError:
-    """Return a BindError that points at a node, or at the one ``around`` it where dpsql made the node itself."""
+    """Return a BindError that points at a node, or at the one ``around`` a generated node."""
     return BindError(message, span=span_of(place) or span_of(around), hint=hint)
 
 
 def privacy_error(
     place: exp.Expr | None, message: str, hint: str | None = None, *, around: exp.Expr | None = None
 ) -> PrivacyError:
-    """Return a PrivacyError that points at a node, or at the one ``around`` it where dpsql made the node itself."""
+    """Return a PrivacyError that points at a node, or at the one ``around`` a generated node."""
     return PrivacyError(message, span=span_of(place) or span_of(around), hint=hint)
 
 
 def span_of_word(text: str, word: str) -> Span | None:
-    """Return where a word first stands in a cell, outside of texts and comments."""
+    """Return the span of a word's first occurrence in a cell outside strings and comments."""
     found = (token for token in tokenize(text) if token.token_type != TokenType.STRING)
     return next((token_span(token) for token in found if token.text.lower() == word), None)
 

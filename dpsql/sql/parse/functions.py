@@ -1,8 +1,8 @@
-"""The catalogue of SQL names: every aggregate, mechanism and row function, in one row each.
+"""The catalogue of SQL names: one row for every aggregate, mechanism and row function.
 
-The parser reads the classes and aliases, the binder the modes and arguments; completion, the guide, the lexer, JupyterLab's
-words and REFERENCE.md read the names, help and examples. To add a name is to add a row here, and the code that binds it in
-the room of its mode: a test compares the two.
+The parser reads the classes and aliases, the binder the modes and arguments; completion, the guide, the lexer,
+JupyterLab's keywords and REFERENCE.md read the names, help and examples. To add a name, add a row here, and the code
+that binds it in the module of its mode: a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from sqlglot import exp
 
 _Mode = Literal["DP", "CHOICE", "PTR", "STABLE", "SUBSAMPLE", "ROWS"]
-"""The places of a name: a noisy aggregate, a choice among candidates, the modes of that name, or over a row's values."""
+"""The uses of a name: a noisy aggregate, a choice among candidates, the modes of that name, or a row's values."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class SqlName:
     """A function of the language.
 
     Args:
-        name: what the binder calls it.
-        modes: where it may stand.
-        arguments: the fewest and the most values that it takes.
-        classes: what sqlglot parses it into; other names are parsed into calls by name.
+        name: the binder's name.
+        modes: the modes that allow it.
+        arguments: the least and the greatest number of values.
+        classes: its sqlglot classes; other names are parsed into calls by name.
         aliases: other spellings.
         parts: the keys of its values in sqlglot's node, in DuckDB's order (row functions).
-        old: GoogleSQL's spelling under WITH ANONYMIZATION, which is read and not offered.
-        clamped: what CLAMPED BETWEEN holds there, a row's value or a privacy unit's own aggregate in a group.
-        help, example: what the guide says of it.
+        old: GoogleSQL's spelling under WITH ANONYMIZATION, which is accepted but not offered.
+        clamped: what CLAMPED BETWEEN clamps, a row's value or a privacy unit's own aggregate in a group.
+        help, example: texts for the guide.
     """
 
     name: str
@@ -110,7 +110,7 @@ AGGREGATES: tuple[SqlName, ...] = (
 
 
 def _over_rows(parts: str, *kinds: type[exp.Expr], **names: type[exp.Expr]) -> Iterator[SqlName]:
-    """Yield the rows of functions with the same parts; a class of sqlglot has DuckDB's name unless another is given."""
+    """Yield the rows of functions with equal parts; a sqlglot class has DuckDB's name unless another is given."""
     keys = tuple(parts.split())
     for name, kind in [*((kind.__name__.lower(), kind) for kind in kinds), *names.items()]:
         yield SqlName(name, ("ROWS",), (len(keys), len(keys)), (kind,), _SPELLINGS.get(name, ()), keys)
@@ -145,25 +145,25 @@ ROW_NAMES: tuple[SqlName, ...] = (
     *_over_rows("this min_value max_value num_buckets", width_bucket=exp.WidthBucket),
     SqlName("length", ("ROWS",), aliases=_SPELLINGS["length"]),
 )  # fmt: skip
-"""Row functions that sqlglot has a class for, or that have several spellings."""
+"""Row functions with a sqlglot class or several spellings."""
 
 NO_NOISY_FORM = ("PRODUCT", "ENTROPY", "MAD", "SUM_NO_OVERFLOW", "QUANTILE")
-"""Further aggregates of DuckDB, which only SUBSAMPLE takes."""
+"""Further DuckDB aggregates, which only SUBSAMPLE accepts."""
 MECHANISMS: frozenset[str] = frozenset(row.name for row in AGGREGATES if "CHOICE" in row.modes)
 """Mechanisms that choose among candidates."""
 PRIVATE_CALLS: frozenset[str] = frozenset(
     row.name for row in AGGREGATES if "DP" in row.modes or not row.classes
 )
-"""Names that make a call private whatever sqlglot takes it for."""
+"""Names that make a call private whatever its sqlglot class."""
 WORDS: tuple[str, ...] = tuple(
     name for row in AGGREGATES if row.help for name in (row.name, *(row.aliases if "DP" in row.modes else ()))
 )
-"""Names that editors offer and colour."""
+"""Names that editors offer and highlight."""
 ALIASES: dict[str, str] = {alias: row.name for row in AGGREGATES for alias in (*row.aliases, *row.old)}
 CLAMPED_PER_GROUP: frozenset[str] = frozenset(
     name for row in AGGREGATES if row.clamped == "group" for name in (row.name, *row.aliases, *row.old)
 )
-"""Names whose CLAMPED BETWEEN holds a privacy unit's own aggregate in a group."""
+"""Names whose CLAMPED BETWEEN clamps a privacy unit's own aggregate in a group."""
 ROW_ALIASES: dict[str, str] = {alias: row.name for row in ROW_NAMES for alias in row.aliases}
 NAME_OF_CLASS: dict[type[exp.Expr], SqlName] = {
     kind: row for row in (*AGGREGATES, *ROW_NAMES) for kind in row.classes
@@ -174,16 +174,16 @@ ONE_ARGUMENT: frozenset[str] = frozenset(
     if "DP" in row.modes and row.arguments[1] == 1
     for name in (row.name, *row.aliases, *row.old)
 )
-"""Noisy aggregates of one value: anything after a comma is meant as a named argument."""
+"""Noisy aggregates of one value: anything after a comma must be a named argument."""
 
 
 def names_of(mode: _Mode) -> frozenset[str]:
-    """Return the aggregates that a mode knows."""
+    """Return the aggregates of a mode."""
     return frozenset(row.name for row in AGGREGATES if mode in row.modes)
 
 
 def mode_of_aggregate(name: str) -> str:
-    """Return the mode in which an aggregate is most at home, to be named in a hint."""
+    """Return an aggregate's main mode, for hints."""
     word = ALIASES.get(name.upper(), name.upper())
     modes = next((row.modes for row in AGGREGATES if row.name == word), ("DP",))
     return next((mode for mode in modes if mode in ("DP", "PTR", "STABLE", "SUBSAMPLE")), "DP")

@@ -1,7 +1,7 @@
-"""The mode of a SELECT wherever an analyst wrote it: ``WITH PTR SELECT ...`` and ``SELECT ... FROM t WITH PTR`` too.
+"""Moves the mode of a SELECT to its place from other spellings: ``WITH PTR SELECT ...`` and ``SELECT ... FROM t WITH PTR``.
 
-The language has one spelling, ``SELECT WITH PTR OPTIONS (...) ...``. The others are moved there on the token stream, each
-within its own parentheses, before anything is parsed: tokens keep their places, so carets point at what was written.
+The language has one spelling, ``SELECT WITH PTR OPTIONS (...) ...``. The others are rewritten to it before parsing,
+within their own parentheses. Tokens keep their positions, so carets point at the original text.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from dpsql.errors import ParseError
 from dpsql.sql.parse.tokens import CLOSING, OPENING, find_closing, is_open, is_word, token_error
 
 OFFERED_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "PTR", "STABLE", "SUBSAMPLE")
-"""The modes that hints speak of."""
+"""The modes mentioned in hints."""
 MODES = (*OFFERED_MODES, "ANONYMIZATION")
-"""The modes of SELECT WITH; ANONYMIZATION is GoogleSQL's old word for DP. A declared threshold's name is one more."""
+"""The modes of SELECT WITH, in addition to declared thresholds' names; ANONYMIZATION is GoogleSQL's old name for DP."""
 
 _SETS = {TokenType.UNION: "UNION", TokenType.INTERSECT: "INTERSECT", TokenType.EXCEPT: "EXCEPT"}
 _AFTER_MODE = {
     TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
     TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, *_SETS, *CLOSING,
 }  # fmt: skip
-"""The tokens that may follow a mode which stands behind its SELECT's items; the end of the statement is another."""
+"""The tokens that may follow a mode after the items of its SELECT; the end of the statement is another."""
 _BEFORE_QUERY = {TokenType.SELECT, TokenType.FROM, TokenType.WITH}
 _OTHER_WORDS = ("ORDINALITY", "OFFSET", "TIES", "TIME", "ROLLUP", "CUBE", "TOTALS", "REPORT")
 """Words that follow WITH in SQL's own clauses."""
 
 
 def find_mode(text: str) -> str:
-    """Return the mode that a statement's text speaks of, to be named in a hint; DP where it names none.
+    """Return the mode that a statement's text mentions, for a hint; DP if none.
 
     >>> find_mode("SELECT ptr IQR(age) FROM visits")
     'PTR'
@@ -42,25 +42,21 @@ def find_mode(text: str) -> str:
 
 @dataclass
 class _Level:
-    """The stretch between two parentheses, or a whole statement."""
+    """The tokens between two parentheses, or a whole statement."""
 
     query: bool
-    """True where it begins like a query."""
+    """Whether it begins like a query."""
     selects: list[int] = field(default_factory=list)
     moded: set[int] = field(default_factory=set)
-    """The SELECTs that have a mode already."""
+    """The SELECTs that already have a mode."""
     sets: str = ""
     """The set operation that joins its SELECTs."""
     clauses: list[tuple[int, int]] = field(default_factory=list)
-    """The modes that stand elsewhere: where each begins and ends."""
+    """The start and end of modes in other places."""
 
 
 def gather_modes(tokens: list[Token]) -> list[Token]:
-    """Return tokens in which every mode stands behind its SELECT.
-
-    Raises:
-        ParseError: it is not clear whose mode it is, or there are two.
-    """
+    """Return tokens with every mode after its SELECT; ParseError if a mode's SELECT is ambiguous, or has two."""
     levels = [_Level(True)]
     moved: dict[int, tuple[int, int]] = {}
     i = 0
@@ -97,7 +93,7 @@ def gather_modes(tokens: list[Token]) -> list[Token]:
 
 
 def _find_end(tokens: list[Token], start: int, level: _Level) -> int:
-    """Return where the mode that begins with a WITH ends; 0 where this WITH is another's."""
+    """Return the end of the mode that begins with a WITH; 0 if this WITH begins no mode."""
     if start + 1 >= len(tokens) or not is_word(tokens[start + 1]):
         return 0
     if tokens[start + 1].text.upper() in _OTHER_WORDS:
@@ -113,7 +109,7 @@ def _find_end(tokens: list[Token], start: int, level: _Level) -> int:
 
 
 def _place(tokens: list[Token], level: _Level, moved: dict[int, tuple[int, int]]) -> None:
-    """Note behind which SELECT the modes of a level belong."""
+    """Record the SELECT for each mode of a level."""
     for start, end in level.clauses:
         name = tokens[start + 1].text
         if level.sets:

@@ -1,4 +1,4 @@
-"""The OPTIONS clause and named arguments: literals only, each known by name, numbers read exactly from their text."""
+"""Parses the OPTIONS clause and named arguments: literals only, each known by name, with exact numbers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _NUMBER = re.compile(
     r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", re.ASCII
 )
 MIN_EPSILON = Fraction(1, 10**15)
-"""No epsilon below this: a share that small buys nothing, and its noise would not fit the machine's integers."""
+"""The least epsilon: a smaller share is useless, and its noise would not fit the machine's integers."""
 
 
 def read_number(node: exp.Expr, what: str, or_else: str = "") -> Fraction:
     """Return the exact value of a numeric literal.
 
     Args:
-        node: what was written.
+        node: the literal.
         what: the option's name.
-        or_else: what may be written in place of a number, for the hint.
+        or_else: the alternative to a number, for the hint.
 
     Raises:
-        BindError: not a finite literal number.
+        BindError: it is not a finite literal number.
     """
     inner: exp.Expr | None = node
     sign = 1
@@ -57,7 +57,7 @@ def read_positive(node: exp.Expr, what: str) -> Fraction:
 
 
 def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
-    """Read an epsilon that is not too small; :func:`~dpsql.sql.dp.budget_split.within_limit` says how large it may be."""
+    """Read an epsilon that is not too small; :func:`~dpsql.sql.dp.budget_split.within_limit` checks its upper limit."""
     value = read_positive(node, what)
     if value < MIN_EPSILON:
         raise bind_error(node, f"{what} is too small to be useful.", "write at least 1e-15.")
@@ -65,12 +65,12 @@ def read_epsilon(node: exp.Expr, what: str = "epsilon") -> Fraction:
 
 
 def read_mu(node: exp.Expr, what: str) -> Amount:
-    """Read the mu that a statement may lose in all."""
+    """Read the mu of a whole statement."""
     return Amount.of_mu(_read_own(node, what))
 
 
 def read_rho(node: exp.Expr, what: str) -> Amount:
-    """Read the rho that a statement may lose in all."""
+    """Read the rho of a whole statement."""
     return Amount("rho", _read_own(node, what))
 
 
@@ -86,11 +86,7 @@ def _read_own(node: exp.Expr, what: str) -> Fraction:
 
 
 def parse_epsilon(text: str) -> Fraction:
-    """Return an epsilon that was written outside SQL.
-
-    Raises:
-        BindError: not a finite positive decimal.
-    """
+    """Return an epsilon written outside SQL; BindError if it is not a finite positive decimal."""
     return read_epsilon(exp.Literal.number(text.strip()))
 
 
@@ -111,7 +107,7 @@ def read_whole(node: exp.Expr, what: str, or_else: str = "") -> int:
 
 
 def read_pair(node: exp.Expr, what: str, or_else: str = "") -> tuple[Fraction, Fraction]:
-    """Read a pair of ends, the lower one first."""
+    """Read a pair of bounds, the lower one first."""
     if not isinstance(node, exp.Tuple) or len(node.expressions) != 2:
         hint = f"write {what} as (lowest, highest){or_else}."
         raise bind_error(node, f"{what} must be a pair.", hint)
@@ -150,7 +146,7 @@ AUTO = "AUTO"
 
 
 def _is_auto(node: exp.Expr) -> bool:
-    """Tell whether a value is the word AUTO; a column of some table that is called so is none."""
+    """Return whether a value is the keyword AUTO, not a column of that name."""
     return isinstance(node, exp.Column | exp.Var) and not _is_qualified(node) and node.name.upper() == AUTO
 
 
@@ -159,7 +155,7 @@ def _is_qualified(node: exp.Expr) -> bool:
 
 
 def read_bounds(node: exp.Expr, what: str) -> tuple[Fraction, Fraction] | str:
-    """Read a pair of ends, or AUTO."""
+    """Read a pair of bounds, or AUTO."""
     if _is_auto(node):
         return AUTO
     return read_pair(node, what, ", or as AUTO, without quotes, to find them privately")
@@ -183,7 +179,7 @@ def read_one_of(*allowed: str, upper: bool = True) -> Callable[[exp.Expr, str], 
     """Return a reader of one of these words."""
 
     def read(node: exp.Expr, what: str) -> str:
-        """Read the named arguments by a table of readers."""
+        """Read one of the allowed words."""
         if _is_qualified(node):
             raise bind_error(node, f"{what} must be a word, not a column.", did_you_mean(node.name, allowed))
         value = read_word(node, what)
@@ -205,7 +201,7 @@ NONNEGATIVE = "NONNEGATIVE"
 
 
 def _consistent(node: exp.Expr, what: str) -> bool | str:
-    """TRUE, FALSE or NONNEGATIVE."""
+    """Read TRUE, FALSE or NONNEGATIVE."""
     if isinstance(node, exp.Column | exp.Var | exp.Literal) and node.name.upper() == NONNEGATIVE:
         return NONNEGATIVE
     if not isinstance(node, exp.Boolean):
@@ -245,7 +241,7 @@ COMMON_OPTIONS: Readers = {
 
 @dataclass(frozen=True)
 class Options:
-    """The mode and its options, as written; ``nodes`` keep the places for carets."""
+    """The mode and its options, as written; ``nodes`` have the spans for carets."""
 
     mode: str
     values: Mapping[str, Any]
@@ -258,7 +254,7 @@ class Options:
 
     @property
     def amount(self) -> Amount | None:
-        """The most that the block may lose, in the currency that was written; None where none was.
+        """The block's greatest loss, in the given currency; None if none is given.
 
         Raises:
             BindError: two of epsilon, mu and rho are given.
@@ -272,11 +268,7 @@ class Options:
 
     @property
     def confidence(self) -> float:
-        """The level of the intervals shown.
-
-        Raises:
-            BindError: it is no probability between 0 and 1 that a float can tell from them.
-        """
+        """The level of the intervals; BindError if it is not strictly between 0 and 1 as a float."""
         value = float(self.get("confidence", Fraction(95, 100)))
         if not 0 < value < 1:
             raise self.refuse(
@@ -300,7 +292,7 @@ _INSTEAD = {
     "error": "write SELECT WITH DP OPTIONS (error = 5, epsilon = 1): counts, sums and what is made of them take it.",
     "k_threshold": "write delta = 1e-6, from which the threshold of private groups follows.",
 }
-"""The advice for options that GoogleSQL had."""
+"""Hints for GoogleSQL's options."""
 
 
 def read_options(
@@ -321,7 +313,7 @@ def read_options(
             raise bind_error(place, f"{name} is given twice.")
         try:
             values[key] = readers[key](value, key)
-        except BindError as error:  # NULL, for one, has no place of its own
+        except BindError as error:  # NULL, for one, has no position
             error.span = error.span or span_of(place)
             raise
         nodes[key] = place
@@ -344,9 +336,9 @@ def mode_of(select: exp.Select) -> str | None:
 
 
 def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -> Options | None:
-    """Take the mode off a SELECT and read its options; None when the SELECT has no mode.
+    """Remove the mode from a SELECT and read its options; None if the SELECT has no mode.
 
-    ``readers_of`` gives the options of a mode, or None when there is no such mode.
+    ``readers_of`` returns the options of a mode, or None if there is no such mode.
     """
     clause: ModeClause | None = select.args.pop("mode", None)
     if clause is None:
@@ -365,7 +357,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
                 item.this, "an option has a plain name.", f"{example}, without a table.", around=item
             )
         if isinstance(item.expression, exp.Null) and item.this.name.lower() in (*_UNSET, *_SPELLED):
-            continue  # as if it were not written
+            continue  # as if not written
         triples.append((item.this.name, item.expression, item))
     values, nodes = read_options(triples, readers, "OPTIONS")
     return Options(clause.name, values, nodes, clause.mode)
@@ -373,7 +365,7 @@ def take_mode(select: exp.Select, readers_of: Callable[[str], Readers | None]) -
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an aggregate or a mechanism, however sqlglot spelled it."""
+    """A call of an aggregate or a mechanism, in any sqlglot form."""
 
     name: str
     args: tuple[exp.Expr, ...]
@@ -389,16 +381,12 @@ class Call:
         triples = [(name, value, place) for name, (value, place) in self.named.items()]
         try:
             return read_options(triples, readers, self.name)[0]
-        except BindError as error:  # TRUE and NULL have no place of their own
+        except BindError as error:  # TRUE and NULL have no position
             error.span = error.span or span_of(self.node)
             raise
 
     def require(self, count: int, hint: str | None = None) -> None:
-        """Refuse any other number of arguments.
-
-        Raises:
-            BindError: there are more or fewer.
-        """
+        """Raise BindError for any other number of arguments."""
         if len(self.args) != count:
             many = f"{count} argument{'s' if count > 1 else ''}"
             if hint is None and self.distinct and len(self.args) > count:
@@ -409,7 +397,7 @@ class Call:
 
 
 def call_of(node: exp.Expr) -> Call | None:
-    """Read FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments off a call; None when it is no call."""
+    """Return a call with its FILTER, DISTINCT, OVER candidates, WITHIN GROUP and named arguments; None if it is no call."""
     place, where, over = node, None, None
     if isinstance(node, exp.Window):
         alias = node.args.get("alias")
@@ -428,7 +416,7 @@ def call_of(node: exp.Expr) -> Call | None:
         arguments = list(node.expressions)
     elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" not in row.modes:
         name = row.name
-        # MAX(x, n) and whatever else sqlglot files away: one argument too many, and not to be dropped.
+        # MAX(x, n) and other arguments in unusual places: one too many, not to be dropped.
         parts = [node.this, node.args.get("expression"), *node.expressions]
         parts += [part for key, part in node.args.items() if key not in ("this", "expression", "expressions")]
         arguments = [part for part in parts if isinstance(part, exp.Expr)]
@@ -454,7 +442,7 @@ def call_of(node: exp.Expr) -> Call | None:
 
 
 def is_private_call(node: exp.Expr) -> bool:
-    """Say whether a node is an aggregate or a mechanism of ours, and not a window function."""
+    """Return whether a node is one of our aggregates or mechanisms, and not a window function."""
     if isinstance(node, exp.Window) and not node.args.get("alias"):
         return False
     around = node.parent
@@ -467,7 +455,7 @@ def is_private_call(node: exp.Expr) -> bool:
 
 
 def refuse_equals(call: Call, known: Readers) -> None:
-    """``epsilon = 0.1`` inside a call is a comparison to SQL; nobody else would notice."""
+    """Refuse ``epsilon = 0.1`` inside a call, which is a comparison in SQL."""
     for argument in call.args[1:]:
         if (
             isinstance(argument, exp.EQ)

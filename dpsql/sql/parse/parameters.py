@@ -1,4 +1,4 @@
-"""Values of parameters as literals of SQL. They are data to the language, never text."""
+"""Values of parameters as SQL literals: data, never text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpsql.sql.parse.tokens import MAX_DIGITS, MAX_INTEGER, tokenize
 
 
 def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr:
-    """Replace each ``$name`` by a literal of its value: it is data to the language, never text."""
+    """Replace each ``$name`` by a literal of its value: data, never text."""
     places = [tree, *(option for clause in mode_clauses(tree) for option in clause.options)]
     for node in [found for place in places for found in place.find_all(exp.Placeholder, exp.Parameter)]:
         name = node.name if isinstance(node, exp.Placeholder) else node.this.name
@@ -46,7 +46,7 @@ def put_values(tree: exp.Expr, params: Mapping[str, Any], text: str) -> exp.Expr
 
 
 def _join_texts(value: exp.Expr) -> None:
-    """Write ``'%' || $1::VARCHAR || '%'`` of a text as one literal, which a pattern must be: SQLAlchemy asks so."""
+    """Replace ``'%' || $1::VARCHAR || '%'`` by one literal, which a pattern must be: SQLAlchemy writes the former."""
     while value.is_string and isinstance(value.parent, exp.Cast | exp.DPipe):
         around = value.parent
         if isinstance(around, exp.Cast):
@@ -67,9 +67,9 @@ _CONSTANTS = (exp.Literal, exp.Boolean, exp.Neg, exp.Cast)
 
 
 def _write_out_lists(tree: exp.Expr) -> exp.Expr:
-    """Write ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
+    """Rewrite ``x IN [1, 2]``, ``list_contains([1, 2], x)`` and ``x = ANY([1, 2])`` of constants as ``x IN (1, 2)``.
 
-    A NULL in the list counts in the last form only, and an empty list holds nothing: as in DuckDB.
+    As in DuckDB, NULL in the list matters in the last form only, and an empty list contains nothing.
     """
     for node in list(tree.find_all(exp.In, exp.ArrayContains, exp.EQ)):
         some = node.expression if isinstance(node, exp.EQ) else None
@@ -110,14 +110,14 @@ def _find_parameter(text: str, name: str) -> Span | None:
 
 
 MAX_LIST_PARAMETER = 10_000
-"""Values of a list that is a parameter."""
+"""The most values of a list parameter."""
 
 
 def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Expr:
     """Return a SQL literal of a Python value.
 
     Raises:
-        BindError: NaN, an infinity, a number that is too long, or a type that SQL literals don't have.
+        BindError: NaN, an infinity, a number that is too long, or a type without SQL literals.
     """
     value = read_value(value)
     if value is None:
@@ -161,7 +161,7 @@ def make_literal(value: Any, name: str = "", span: Span | None = None) -> exp.Ex
 
 
 def list_parameters_named(tokens: Sequence[Token]) -> list[str]:
-    """Return the names after a ``$``, once each, in order."""
+    """Return the names after a ``$``, without duplicates, in order."""
     names = [
         after.text
         for before, after in pairwise(tokens)
@@ -171,7 +171,7 @@ def list_parameters_named(tokens: Sequence[Token]) -> list[str]:
 
 
 def list_parameter_names(text: str) -> tuple[str, ...]:
-    """Return the names of a cell's parameters, once each, in order; ``?`` marks are called ``1``, ``2``, ...
+    """Return the names of a cell's parameters, without duplicates, in order; ``?`` marks are named ``1``, ``2``, ...
 
     Raises:
         ParseError: a quote or a comment does not end, or the text is too long.

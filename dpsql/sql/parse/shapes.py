@@ -1,4 +1,4 @@
-"""The shape of an exact text: what is left of it without its values, which names and counts of relations do not depend on."""
+"""The shape of an exact text: the text without its values, which don't affect names and counts of relations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 
 _SEEN = 64
-"""Texts that are remembered: one statement looks at each of its own several times."""
+"""The most cached texts: one statement looks each of its own up several times."""
 
 _QUOTED = r"'(?:[^']|'')*'|" + r'"(?:[^"]|"")*"'
 _VALUES = re.compile(
@@ -22,16 +22,16 @@ _VALUES = re.compile(
     | (?P<value>'(?:[^']|'')*' | \d+(?:\.\d*)?(?:e[+-]?\d+)? | \.\d+(?:e[+-]?\d+)?)
     """
 )
-"""Runs of what is no value, and values."""
+"""Runs of other text, and values."""
 _PARAMETERS = re.compile(rf"{_QUOTED}|\$value(\d+)\b")
 _NAMED = re.compile(rf"{_QUOTED}|\$([A-Za-z0-9_]+)")
 
 
 @lru_cache(maxsize=_SEEN)
 def strip_values(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text with parameters in the place of its values, and the values: names do not depend on these.
+    """Return a text with parameters in place of its values, and the values, which don't affect names.
 
-    Values that are part of the syntax stay: of a typed literal, in a type, at the ends of a frame.
+    Values in the syntax are kept: of a typed literal, in a type, at the ends of a frame.
 
     >>> strip_values("SELECT a + 1.5 AS b1 FROM t WHERE c = 'x' AND d > DATE '2020-01-01'")
     ("SELECT a + $value0 AS b1 FROM t WHERE c = $value1 AND d > DATE '2020-01-01'", ('1.5', "'x'"))
@@ -58,15 +58,15 @@ def count_parameters(sql: str) -> Counter[str]:
 
 @lru_cache(maxsize=_SEEN)
 def restore_values(sql: str, values: tuple[str, ...]) -> str:
-    """Return a text with its values back in their places."""
+    """Return a text with its values restored."""
     return _PARAMETERS.sub(lambda found: values[int(found[1])] if found[1] else found[0], sql)
 
 
 @lru_cache(maxsize=_SEEN)
 def keep_used_values(sql: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return a text whose parameters are numbered as they come, and the values that are still in it.
+    """Return a text with its parameters renumbered in order, and the values still used.
 
-    A normal form leaves out columns that nothing reads, and their values with them.
+    A normal form drops unused columns, and their values.
 
     >>> keep_used_values("SELECT $value2 + $value0 + $value2", ("1", "2", "3"))
     ('SELECT $value0 + $value1 + $value0', ('3', '1'))

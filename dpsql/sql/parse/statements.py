@@ -1,4 +1,4 @@
-"""Statements of a cell, each with its span there. Nothing is bound yet, nothing is spent."""
+"""Statements of a cell, each with its span. Nothing is bound or spent yet."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "EXPLAIN"
 class Statement:
     """One statement of a cell.
 
-    ``text`` is the cell it stands in and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or
-    the options and the threshold of a DECLARE; ``name`` what SHOW, DECLARE and CLOSE speak of; ``limit`` how many rows
-    SHOW LEDGER may have; ``keep`` the name that its result is kept by; ``synthetic`` says that rows of a model are asked for.
+    ``text`` is its cell and ``span`` its place there; ``tree`` the query (of a query or an EXPLAIN), or the options and
+    the threshold of a DECLARE; ``name`` the subject of SHOW, DECLARE and CLOSE; ``limit`` the most rows of SHOW LEDGER;
+    ``keep`` the name that its result is kept under; ``synthetic`` whether it asks for synthetic rows.
     """
 
     kind: StatementKind
@@ -45,9 +45,9 @@ class Statement:
     limit: int | None = None
     synthetic: bool = False
     rows: int | None = None
-    """The number of synthetic rows that are asked for; None for as many as there may be."""
+    """The number of synthetic rows; None for the estimated number."""
     values: tuple[tuple[str, str], ...] = ()
-    """The parameters that it names, and their values as SQL."""
+    """Its parameters, and their values as SQL."""
 
     @property
     def source(self) -> str:
@@ -56,7 +56,7 @@ class Statement:
 
     @property
     def record(self) -> str:
-        """The statement's own text for the ledger, with the values of its parameters in a comment behind it."""
+        """The statement's own text for the ledger, followed by its parameters' values in a comment."""
         shown = [f"${name} = {value}" for name, value in self.values]
         if self.synthetic and not self.keep:
             shown.append("synthetic rows")
@@ -64,7 +64,7 @@ class Statement:
 
 
 MAX_VALUE = 60
-"""Characters of a parameter's value in the ledger."""
+"""The most characters of a parameter's value in the ledger."""
 
 
 def parse(text: str, params: Params | None = None) -> list[Statement]:
@@ -72,7 +72,7 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
 
     Raises:
         ParseError: not a statement of the language.
-        BindError: a parameter has no value, or one that SQL can't hold.
+        BindError: a parameter has no value, or one that SQL can't represent.
     """
     if not isinstance(text, str):
         raise ParseError(
@@ -84,7 +84,7 @@ def parse(text: str, params: Params | None = None) -> list[Statement]:
 
 
 MAX_REMEMBERED_TEXT = 4000
-"""Characters of a text whose statements are remembered; nobody changes their trees, since binding begins with a copy."""
+"""The most characters of a text whose statements are cached; binding copies their trees, which never change."""
 
 
 @lru_cache(maxsize=64)
@@ -136,19 +136,19 @@ def _statement(tokens: list[Token], text: str, params: Mapping[str, Any]) -> Sta
 
 
 def _list_values(tokens: Sequence[Token], params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters that tokens name, once each, with their values as SQL, cut short."""
+    """Return the parameters in tokens, without duplicates, with their values as shortened SQL."""
     names = [name for name in list_parameters_named(tokens) if name in params]
     written = ((name, to_sql(make_literal(params[name], name))) for name in names)
     return tuple((name, clip(" ".join(text.split()), MAX_VALUE)) for name, text in written)
 
 
 def may_keep(text: str) -> bool:
-    """Say whether a statement of a text may keep its result; False is certain."""
+    """Return whether a statement of a text may keep its result; False is certain."""
     return "<<" in text or "synthetic" in text.lower()
 
 
 def _is_kept(tokens: list[Token]) -> bool:
-    """Return whether a statement is written ``name << ...``."""
+    """Return whether a statement has the form ``name << ...``."""
     if len(tokens) < 3 or not tokens[1].text == tokens[2].text == "<" or tokens[2].start != tokens[1].end + 1:
         return False
     return tokens[0].text.isidentifier() or tokens[0].token_type == TokenType.IDENTIFIER
@@ -171,11 +171,7 @@ _REFUSED = dict.fromkeys(_WRITING.split(), _READ_ONLY) | {
 
 
 def _check_selects(tokens: Sequence[Token]) -> None:
-    """Refuse a SELECT that nothing follows, which may be meant as the name of a column.
-
-    Raises:
-        ParseError: there is one.
-    """
+    """Raise ParseError for a SELECT without items, which may be meant as a column's name."""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         alone = after is None or after.token_type in (TokenType.COMMA, *CLOSING)
         if token.token_type == TokenType.SELECT and alone:
@@ -202,7 +198,7 @@ def _query(tokens: list[Token], text: str, params: Mapping[str, Any]) -> exp.Exp
 
 
 def _enclose_pivot(tokens: list[Token]) -> list[Token]:
-    """Write a PIVOT statement with ORDER BY or LIMIT behind it as ``SELECT * FROM (PIVOT ...) ORDER BY ...``."""
+    """Rewrite a PIVOT statement with ORDER BY or LIMIT as ``SELECT * FROM (PIVOT ...) ORDER BY ...``."""
     if tokens[0].text.upper() not in ("PIVOT", "UNPIVOT"):
         return tokens
     depth = 0
@@ -221,12 +217,12 @@ def _enclose_pivot(tokens: list[Token]) -> list[Token]:
 
 
 def _names_values(node: exp.Expr) -> bool:
-    """Return whether what is pivoted on is a column with its values; ``x || y IN (...)`` is a truth value, in DuckDB too."""
+    """Return whether a pivot is on a column with values; ``x || y IN (...)`` is a boolean, in DuckDB too."""
     return isinstance(node, exp.In) and isinstance(node.this, exp.Column | exp.Tuple)
 
 
 def _write_out_pivots(tree: exp.Expr) -> exp.Expr:
-    """Write ``PIVOT t ON x IN (...) USING f(y) GROUP BY z`` as ``SELECT * FROM t PIVOT (f(y) FOR x IN (...) GROUP BY z)``."""
+    """Rewrite ``PIVOT t ON x IN (...) USING f(y) GROUP BY z`` as ``SELECT * FROM t PIVOT (f(y) FOR x IN (...) GROUP BY z)``."""
     for node in list(tree.find_all(exp.Pivot)):
         if not isinstance(node.this, exp.Table | exp.Subquery):
             continue
@@ -361,7 +357,7 @@ _KNOWN = {
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows",
     "order", "limit", "offset", "sample", "into", "mode",
 }  # fmt: skip
-"""The clauses that a SELECT may hold; INTO is refused elsewhere, with what to write instead."""
+"""The clauses that a SELECT may have; INTO is refused elsewhere, with a hint."""
 _FOREIGN = {
     "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "sort": "SORT BY", "connect": "CONNECT BY",
     "laterals": "LATERAL VIEW", "locks": "LOCK", "hint": "a hint", "match": "MATCH_RECOGNIZE",
@@ -369,14 +365,14 @@ _FOREIGN = {
 }  # fmt: skip
 _OF_A_SELECT = ("where", "group", "having", "qualify", "windows")
 _JOINED = ("kind", "match")
-"""The meaning of these of a set operation is SQL: EXCEPT ALL, BY NAME ON (k)."""
+"""Keys of a set operation with SQL text: EXCEPT ALL, BY NAME ON (k)."""
 
 
 def check_clause_order(tokens: list[Token]) -> None:
-    """Refuse clauses that stand where DuckDB has none.
+    """Refuse clauses in places where DuckDB has none.
 
     Raises:
-        ParseError: with the clause that should have come first, and where it stands.
+        ParseError: with the clause that should come first, and its position.
     """
     levels: list[dict[str, Token]] = [{}]
     for i, token in enumerate(tokens):
@@ -402,7 +398,7 @@ def _clause(tokens: list[Token], i: int) -> str | None:
 
 
 def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
-    """Note a clause of one SELECT, where it may follow those before it."""
+    """Record a clause of one SELECT, if it may follow the previous ones."""
     if word in _SETS:
         last = next((name for name in ("ORDER BY", "LIMIT", "OFFSET", "FETCH") if name in seen), None)
         if last is not None:
@@ -422,11 +418,7 @@ def _place(word: str, token: Token, seen: dict[str, Token]) -> None:
 
 
 def check_clauses(tree: exp.Expr) -> None:
-    """Refuse clauses that the parser takes from other dialects, for they would be left out or fail in the engine.
-
-    Raises:
-        ParseError: with what such a clause is called.
-    """
+    """Raise ParseError for clauses of other dialects, which would be dropped or fail in the engine."""
     for query in tree.find_all(exp.Select, exp.SetOperation, exp.Subquery):
         for key, value in query.args.items():
             if isinstance(query, exp.Select):
@@ -448,7 +440,7 @@ def check_clauses(tree: exp.Expr) -> None:
 
 
 def put_joins_in_place(tree: exp.Expr) -> None:
-    """Move the joins of ``FROM a JOIN b [SELECT ...]`` to the SELECT, as if FROM came second; the parser leaves them at a."""
+    """Move the joins of ``FROM a JOIN b [SELECT ...]`` from a to the SELECT, as if FROM came second."""
     for select in tree.find_all(exp.Select):
         from_ = select.args.get("from_")
         joins = from_.this.args.get("joins") if from_ is not None else None
@@ -467,11 +459,7 @@ def _after_parentheses(value: object) -> ParseError:
 
 
 def open_parentheses(tree: exp.Subquery) -> exp.Expr:
-    """Return the query in parentheses that are a whole statement, with what follows them.
-
-    Raises:
-        ParseError: a join or a sample follows.
-    """
+    """Return the query of a fully parenthesised statement, with its trailing clauses; ParseError for a join or a sample."""
     for key in ("joins", "sample", "pivots"):
         if tree.args.get(key):
             raise _after_parentheses(tree.args[key])

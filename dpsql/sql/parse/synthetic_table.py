@@ -1,4 +1,4 @@
-"""The head of ``CREATE [OR REPLACE] SYNTHETIC TABLE name [ROWS n] AS SELECT ...``, and the mode of its SELECT."""
+"""Parses the head of ``CREATE [OR REPLACE] SYNTHETIC TABLE name [ROWS n] AS SELECT ...``, and marks its SELECT."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dpsql.sql.parse.dialect import ModeClause, span_of
 from dpsql.sql.parse.tokens import is_word, token_error
 
 SYNTHETIC = "SYNTHETIC TABLE"
-"""The mode of a SELECT whose rows are synthetic. It has a space, so that nobody writes it by accident."""
+"""The mode of a SELECT of synthetic rows. Its space prevents accidental use."""
 MAX_SYNTHETIC_ROWS = 10_000_000
-"""The most synthetic rows that are made."""
+"""The most synthetic rows."""
 SYNTHETIC_USAGE = (
     "write CREATE SYNTHETIC TABLE s AS SELECT WITH DP OPTIONS (epsilon = 1) ward, urgent FROM visits."
 )
@@ -23,19 +23,16 @@ _DP_MODES = ("DP", "DIFFERENTIAL_PRIVACY", "ANONYMIZATION", SYNTHETIC)
 
 
 def begins(tokens: list[Token]) -> bool:
-    """Say whether a statement begins like one of a synthetic table."""
+    """Return whether a statement begins like a synthetic table's."""
     words = [token.text.upper() for token in tokens[:4]]
     return words[:2] == ["CREATE", "SYNTHETIC"] or words == ["CREATE", "OR", "REPLACE", "SYNTHETIC"]
 
 
 def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int | None, int]:
-    """Read what stands before the SELECT.
+    """Parse the tokens before the SELECT; ParseError if malformed.
 
     Returns:
-        The table's name, the number of rows where there is one, and where the SELECT begins.
-
-    Raises:
-        ParseError: something else stands there.
+        The table's name, the number of rows if given, and the index of the SELECT.
     """
     words = [token.text.upper() for token in tokens]
     at, rows = words.index("SYNTHETIC") + 1, None
@@ -59,7 +56,7 @@ def read_head(tokens: list[Token], params: Mapping[str, Any]) -> tuple[str, int 
 
 
 def _read_rows(tokens: list[Token], at: int, params: Mapping[str, Any]) -> tuple[int, int]:
-    """Read the number behind ROWS, or the parameter there, and return where the rest begins."""
+    """Return the number after ROWS, or its parameter's value, and the next index."""
     place, after = tokens[min(at, len(tokens) - 1)], at + 1
     value: object = None
     if place.text == "$" and at + 1 < len(tokens):
@@ -73,23 +70,19 @@ def _read_rows(tokens: list[Token], at: int, params: Mapping[str, Any]) -> tuple
 
 
 def check_rows(rows: object) -> int:
-    """Return a number of synthetic rows.
-
-    Raises:
-        BindError: no whole number, or one that can't be made.
-    """
+    """Return a number of synthetic rows; BindError if it is no integer or out of range."""
     if isinstance(rows, int) and not isinstance(rows, bool) and 1 <= rows <= MAX_SYNTHETIC_ROWS:
         return rows
     raise BindError(f"the number of rows is a whole number from 1 to {MAX_SYNTHETIC_ROWS:,}.")
 
 
 def mark(query: exp.Expr, place: Span, rows: int | None) -> exp.Select:
-    """Return a query as one for synthetic rows of its columns.
+    """Return a SELECT in mode DP, or without a mode, marked for synthetic rows of its columns, as a copy.
 
     Args:
-        query: a SELECT in mode DP, or without a mode. It is not changed.
-        place: where it stands.
-        rows: how many are asked for; None for as many as are estimated.
+        query: the SELECT.
+        place: its span.
+        rows: the number requested; None for the estimated number.
 
     Raises:
         ParseError: it is no such SELECT.

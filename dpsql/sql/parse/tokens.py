@@ -1,8 +1,7 @@
-"""Tokens of a cell: read, checked, and GoogleSQL's spellings replaced by DuckDB's.
+"""Tokens of a cell: read, checked, and translated from GoogleSQL to DuckDB.
 
-GoogleSQL's spelling of some functions and types is translated on the token stream, before anything is parsed. Only what
-DuckDB itself could not mean is touched: ``DATE_TRUNC(day, MONTH)`` has its unit in the wrong place for DuckDB, and
-``DATE_TRUNC('month', day)`` is left alone.
+GoogleSQL's spelling of some functions and types is translated before parsing, but only if it has no meaning in DuckDB:
+``DATE_TRUNC(day, MONTH)`` has its unit in the wrong place for DuckDB, while ``DATE_TRUNC('month', day)`` is unchanged.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from dpsql.errors import ParseError, Span
 MAX_LENGTH = 64 * 1024
 MAX_DEPTH = 40
 MAX_DIGITS = 400
-"""Characters of a number: doubles need 309 before the point."""
+"""The most characters of a number: doubles need 309 before the point."""
 MAX_INTEGER = 2**128
-"""The least integer that none of SQL's types of fixed size holds."""
+"""The least integer too large for SQL's fixed-size types."""
 MAX_PIVOT_COLUMNS = 1_000
-"""Combinations of the values in one PIVOT's lists; its columns are made of them when it is read."""
+"""The most combinations of values in one PIVOT's lists, from which parsing makes its columns."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-"""A surrogate that stands alone: Python has it, and no encoding does."""
+"""A lone surrogate, which Python allows but no encoding does."""
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
-# What may stand before a prefix colon that is meant as a parameter (`WHERE city = :city`).
+# Tokens that may precede a colon that is meant as a parameter's prefix (`WHERE city = :city`).
 _BEFORE_OPERAND = {
     TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.L_PAREN,
     TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.AND,
     TokenType.OR, TokenType.BETWEEN, TokenType.LIKE, TokenType.LIMIT, TokenType.FARROW,
 }  # fmt: skip
-# What opens and what closes a stretch of text that is not read as words.
+# The opening and closing delimiters of text that is not read as words.
 _PAIRS = (("'", "'"), ('"', '"'), ("--", "\n"), ("/*", "*/"), ("$$", "$$"), ("`", "`"))
 _PARAMETER = re.compile(
     r"""\b[eE]'(?:\\.|''|[^'\\])*'|'(?:''|[^'])*'|"(?:""|[^"])*"|--[^\n]*|/\*.*?\*/|(\$(?:[^\W\d]\w*)?\$).*?\1|(?<!\w)(?P<sign>\$)\w""",
     re.DOTALL,
 )
-"""The texts that may hold a dollar sign that is no parameter's, or one that is."""
+"""The texts that may contain a dollar sign outside a parameter, or a parameter's."""
 _STAND_IN = "\\"
 """The sign that is read in place of a parameter's dollar sign: always a token of its own."""
 _RESERVED = """
@@ -89,7 +88,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _find_stretches(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each quote and comment: its opening sign, where it begins, and where its end begins (-1 if it has none)."""
+    """Yield each quote and comment: its opening delimiter, its start, and the start of its end (-1 if it has none)."""
     at = 0
     while at < len(text):
         found = next((pair for pair in _PAIRS if text.startswith(pair[0], at)), None)
@@ -102,7 +101,7 @@ def _find_stretches(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _double_quoted(text: str) -> str | None:
-    """Return the text with GoogleSQL's `names` as "names"; None where one does not end."""
+    """Return the text with GoogleSQL's `names` as "names"; None if one does not end."""
     if "`" not in text:
         return text
     out = list(text)
@@ -115,13 +114,13 @@ def _double_quoted(text: str) -> str | None:
 
 
 def _find_unfinished(text: str) -> Span | None:
-    """Return where the quote or comment that stays open begins."""
+    """Return the start of an unfinished quote or comment."""
     open_ = ((at, at + len(sign)) for sign, at, end in _find_stretches(text) if end < 0 and sign != "--")
     return next(open_, None)
 
 
 def _whole(text: str) -> list[Token]:
-    """Return the tokens, also of what follows a word like EXPLAIN, which sqlglot swallows as one string."""
+    """Return the tokens, including those after a word like EXPLAIN, which sqlglot returns as one string."""
     tokens = [
         replace_token(t, TokenType.STRING, t.text) if t.token_type == TokenType.HEREDOC_STRING else t
         for t in _read_tokens(text)
@@ -134,7 +133,7 @@ def _whole(text: str) -> list[Token]:
 
 
 def _read_tokens(text: str) -> list[Token]:
-    """Return sqlglot's tokens, where it takes no ``$a,$`` of ``f($a,$b)`` for the opening of a string.
+    """Return sqlglot's tokens, with ``$a,$`` of ``f($a,$b)`` not read as a string delimiter.
 
     Raises:
         TokenError: a quote or a comment does not end.
@@ -144,21 +143,17 @@ def _read_tokens(text: str) -> list[Token]:
     if len(signs) < 2:
         return list(_DUCKDB.tokenize(text))
     tokens = _DUCKDB.tokenize("".join(_STAND_IN if at in signs else sign for at, sign in enumerate(text)))
-    # What follows a COMMAND is read once more by itself.
+    # The text after a COMMAND is read again separately.
     end = next((token.end for token in tokens if token.token_type == TokenType.COMMAND), len(text))
     if not {at for at in signs if at < end} <= {token.start for token in tokens}:
-        return list(_DUCKDB.tokenize(text))  # one stands in a string
+        return list(_DUCKDB.tokenize(text))  # one is inside a string
     return [
         replace_token(token, TokenType.PARAMETER, "$") if token.start in signs else token for token in tokens
     ]
 
 
 def _check_pivot(tokens: list[Token], start: int) -> None:
-    """Refuse the lists of a PIVOT whose values have too many combinations, which the parser would write out.
-
-    Raises:
-        ParseError: they have.
-    """
+    """Raise ParseError if the values in a PIVOT's lists have too many combinations, which the parser would expand."""
     end, columns = find_closing(tokens, start), 1
     for i in range(start + 1, end):
         if tokens[i].token_type == TokenType.IN and is_open(tokens, i + 1):
@@ -224,7 +219,7 @@ def _check(tokens: list[Token], text: str) -> None:
 
 
 def _check_number(token: Token) -> None:
-    """Refuse a number that is too long to be read at all."""
+    """Refuse a number too long to be read."""
     if len(token.text) > MAX_DIGITS:
         what = f"this number has {len(token.text):,} characters, and {MAX_DIGITS} are the most."
         raise token_error(token, what, "leave digits out.")
@@ -239,7 +234,7 @@ def _template(name: str, span: Span, before: Token | None) -> ParseError:
 
 
 def _reads(token: Token, before: Token | None, after: Token | None, text: str) -> None:
-    """Refuse the corners of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
+    """Refuse the parts of a query that write: INTO, FOR UPDATE, and a CTE that is no query."""
     word, next_word = token.text.upper(), after.text.upper() if after is not None else ""
     if token.token_type == TokenType.INTO and not (after is not None and next_word == "NAME"):
         raise token_error(
@@ -263,7 +258,7 @@ def _template_end(tokens: list[Token], start: int, text: str) -> int:
 
 
 def token_span(token: Token) -> Span:
-    """Return the characters of the cell that a token came from."""
+    """Return a token's span in the cell."""
     return (token.start, token.end + 1)
 
 
@@ -273,13 +268,13 @@ def token_error(token: Token, message: str, hint: str | None = None, last: Token
 
 
 def replace_token(token: Token, token_type: TokenType, text: str) -> Token:
-    """Return a token that stands where another stands."""
+    """Return a token with another's position."""
     place = {"line": token.line, "col": token.col, "start": token.start, "end": token.end}
     return Token(token_type, text, **place, comments=[])
 
 
 def find_closing(tokens: list[Token], opening: int) -> int:
-    """Return the index of the parenthesis that closes the one at ``opening`` (the last token when none does)."""
+    """Return the index of the parenthesis that closes the one at ``opening`` (the last token if none does)."""
     depth = 0
     for i in range(opening, len(tokens)):
         depth += tokens[i].token_type in OPENING
@@ -295,7 +290,7 @@ def is_word(token: Token) -> bool:
 
 
 def is_open(tokens: list[Token], i: int) -> bool:
-    """Return whether a parenthesis opens at a place."""
+    """Return whether there is an opening parenthesis at an index."""
     return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
 
 
@@ -314,7 +309,7 @@ _CALLS = {*_TRUNC, *_DIFF, *_TAKEN_OFF, *_ADDED, *_RENAMED, "DATE"}
 
 
 def translate_googlesql(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with GoogleSQL's calls as DuckDB writes them."""
+    """Return the tokens with GoogleSQL's calls in DuckDB's form."""
     out: list[Token] = []
     i = 0
     while i < len(tokens):
@@ -343,18 +338,14 @@ _BEFORE_NAME = _BEFORE_OPERAND | {
     TokenType.NOT, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.GROUP_BY, TokenType.ORDER_BY,
     TokenType.PARTITION_BY, TokenType.DOT, TokenType.DPIPE, TokenType.DIV, TokenType.MOD, TokenType.CARET, TokenType.L_BRACKET,
 }  # fmt: skip
-"""The tokens that a name follows, and no clause of a call."""
+"""The tokens before a name, rather than a clause of a call."""
 
 
 def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) -> list[Token]:
-    """Return the tokens with CLAMPED BETWEEN and WITH REPORT, inside a call, as named arguments.
+    """Return the tokens with CLAMPED BETWEEN and WITH REPORT inside a call as named arguments; ParseError for bounds
+    without AND.
 
-    Args:
-        tokens: of a statement.
-        clamped_per_group: the aggregates of which it is a unit's own aggregate that is clamped, not a row's value.
-
-    Raises:
-        ParseError: bounds without AND between them.
+    ``clamped_per_group`` are the aggregates for which a unit's own aggregate is clamped, not a row's value.
     """
     out: list[Token] = []
     called: list[str] = []
@@ -363,7 +354,7 @@ def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) ->
         token, words = tokens[i], [after.text.upper() for after in tokens[i : i + 2]]
         if token.token_type in CLOSING:
             del called[-1:]
-        operand = i > 1 and (  # else CLAMPED and REPORT are names, of a column and of a CTE
+        operand = i > 1 and (  # otherwise CLAMPED and REPORT are names, of a column and of a CTE
             tokens[i - 1].token_type not in _BEFORE_NAME
             or (tokens[i - 1].token_type, tokens[i - 2].token_type) == (TokenType.STAR, TokenType.L_PAREN)
         )
@@ -405,7 +396,7 @@ def translate_clauses(tokens: list[Token], clamped_per_group: Container[str]) ->
 
 
 def _end_of_clause(tokens: list[Token], start: int) -> int:
-    """Return where a clause inside a call ends: at WITH REPORT, a comma, or what closes the call."""
+    """Return the end of a clause inside a call: WITH REPORT, a comma, or the closing parenthesis."""
     depth = 0
     for i in range(start, len(tokens)):
         depth += tokens[i].token_type in OPENING
@@ -422,7 +413,7 @@ def _named_argument(place: Token, name: str) -> list[Token]:
 
 
 def outer_tokens(tokens: list[Token]) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens outside of parentheses, with their places."""
+    """Yield the tokens outside parentheses, with their indices."""
     depth = 0
     for i, token in enumerate(tokens):
         depth += token.token_type in OPENING
@@ -432,7 +423,7 @@ def outer_tokens(tokens: list[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def split_arguments(tokens: list[Token]) -> list[list[Token]]:
-    """Return the tokens between the commas of a list; there is one argument at least, which may be empty."""
+    """Return the tokens between the commas of a list; there is at least one argument, possibly empty."""
     commas = [i for i, token in outer_tokens(tokens) if token.token_type == TokenType.COMMA]
     return [tokens[start + 1 : end] for start, end in pairwise((-1, *commas, len(tokens)))]
 
@@ -467,11 +458,7 @@ def _written(name: Token, opening: Token, arguments: list[list[Token]], closing:
 
 
 def read_limit(tokens: list[Token], at: int) -> int | None:
-    """Read ``LIMIT n`` at a place of a statement that is no query; None where something else, or nothing, stands there.
-
-    Raises:
-        ParseError: no whole number follows.
-    """
+    """Parse ``LIMIT n`` at an index of a statement that is no query; None if absent, ParseError if no integer follows."""
     if len(tokens) <= at or tokens[at].text.upper() != "LIMIT":
         return None
     number = tokens[min(at + 1, len(tokens) - 1)]

@@ -1,8 +1,8 @@
-"""Questions to PostgreSQL's catalogue as DuckDB SQL over relations of the same names.
+"""Queries of PostgreSQL's catalogue as DuckDB SQL over relations of these names.
 
-A question is read as PostgreSQL reads it. Its relations must be those of the catalogue, its parameters become literals, and
-functions about the session and the catalogue become constants and lookups. What is left is ordinary SQL, which runs where SQL
-over public relations does, under the same list of functions.
+A query is parsed as by PostgreSQL. Its relations must be the catalogue's, its parameters become literals, and functions
+about the session and the catalogue become constants and look-ups. The result is ordinary public SQL, under the same
+list of functions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TEMPLATES = {
     "quote_ident": "_1",
     "format_type": (
         "CASE WHEN _1 = 1700 AND _2 >= 4 THEN 'numeric(' || ((_2 - 4) // 65536) || ',' || ((_2 - 4) % 65536) || ')' "
-        # One map for all rows, since a join would put them into another order, which psql's \gdesc shows.
+        # One map for all rows, since a join would reorder them, which psql's \gdesc shows.
         "ELSE (SELECT map_from_entries(list((dpsql_f.oid, dpsql_f.dpsql_spoken))) FROM pg_type AS dpsql_f)[_1] END"
     ),
     "obj_description": (
@@ -114,7 +114,7 @@ _OPERATORS: dict[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """The facts that a session tells about itself: the analyst, the database, the version, and its settings."""
+    """The public facts about a session: the analyst, the database, the version, and its settings."""
 
     analyst: str
     database: str
@@ -123,7 +123,7 @@ class SessionFacts:
     change: Callable[[str, str], None]
 
     def find(self, name: str) -> exp.Expr | None:
-        """Return the value of a function without arguments, or with those that do not matter; None for any other."""
+        """Return the value of a function without relevant arguments; None for any other."""
         known = {
             "version": self.version, "current_database": self.database, "current_catalog": self.database,
             "current_schema": "public", "current_user": self.analyst,
@@ -136,18 +136,14 @@ class SessionFacts:
 
 @dataclass(frozen=True)
 class CatalogQuery:
-    """A question as DuckDB SQL, and the relations that it reads."""
+    """A catalogue query as DuckDB SQL, and its relations."""
 
     sql: str
     relations: tuple[str, ...]
 
 
 def count_numbered_parameters(text: str) -> int:
-    """Return the highest number of the parameters ``$1``, ``$2``, ... of a question.
-
-    Raises:
-        ParseError: it is none that is understood.
-    """
+    """Return the highest number of the parameters ``$1``, ``$2``, ... of a query; ParseError if it is not understood."""
     return max((int(node.name) for node in _list_parameters(_parse(text))), default=0)
 
 
@@ -158,16 +154,16 @@ def _list_parameters(tree: exp.Expr) -> list[exp.Expr]:
 def write_catalog_query(
     text: str, values: Sequence[Any], relations: Mapping[str, Collection[str]], facts: SessionFacts
 ) -> CatalogQuery:
-    """Write a question to the catalogue as DuckDB SQL.
+    """Translate a catalogue query to DuckDB SQL.
 
     Args:
-        text: one query of PostgreSQL's.
+        text: one PostgreSQL query.
         values: of its parameters.
-        relations: the catalogue's: names of columns by relation; those of the information schema begin with its name.
+        relations: the catalogue's column names by relation; the information schema's relations have its name as a prefix.
         facts: of the session.
 
     Raises:
-        ParseError, BindError: it is none that can be answered.
+        ParseError, BindError: it can't be answered.
     """
     tree = _parse(text)
     for node in _list_parameters(tree):
@@ -176,7 +172,7 @@ def write_catalog_query(
             raise BindError(f"the parameter ${number} has no value.")
         node.replace(_make_value(values[number - 1], number))
     _name_outputs(tree)
-    tree = exp.Paren(this=tree)  # so that each node may be replaced
+    tree = exp.Paren(this=tree)  # so that each node can be replaced
     read = _name_relations(tree, relations)
     for change in (
         _drop_collations,
@@ -192,7 +188,7 @@ def write_catalog_query(
 
 
 def _parse(text: str) -> exp.Expr:
-    """Read one query as PostgreSQL does, without ``pg_catalog.``, which all of it is in."""
+    """Parse one query as PostgreSQL does, and drop ``pg_catalog.`` qualifiers."""
     signs = list(text)
     tokens = tokenize(text)
     for schema, dot in itertools.pairwise(tokens):
@@ -217,11 +213,7 @@ def _make_value(value: Any, number: int) -> exp.Expr:
 
 
 def _name_relations(tree: exp.Expr, relations: Mapping[str, Collection[str]]) -> set[str]:
-    """Give tables their names in the catalogue, and return those.
-
-    Raises:
-        BindError: the catalogue has no such relation.
-    """
+    """Replace tables' names by the catalogue's, and return these; BindError for an unknown relation."""
     known = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     read = set()
     for table in list(tree.find_all(exp.Table)):
@@ -250,7 +242,7 @@ def _name_relations(tree: exp.Expr, relations: Mapping[str, Collection[str]]) ->
 
 
 def _name_outputs(tree: exp.Expr) -> None:
-    """Give the columns of the answer the names that PostgreSQL gives them: of a column, of a function, of a type."""
+    """Name the answer's columns as PostgreSQL does: by column, function or type."""
     for select in [tree, *tree.find_all(exp.Subquery, exp.CTE)]:
         first = select if isinstance(select, exp.Select) else select.this
         for item in list(first.expressions) if isinstance(first, exp.Select) else ():
@@ -317,7 +309,7 @@ def _name_call(node: exp.Expr) -> str:
 
 
 def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
-    """Write functions about the session and the catalogue as constants and lookups, the innermost first."""
+    """Replace functions about the session and the catalogue by constants and look-ups, innermost first."""
     calls = list(tree.find_all(exp.Anonymous, *_KEYWORDS))
     for node in reversed(calls):
         name = _name_call(node)
@@ -341,7 +333,7 @@ def _write_calls(tree: exp.Expr, facts: SessionFacts) -> None:
             if table.alias and not table.args["alias"].args.get("columns"):
                 table.args["alias"].set(
                     "columns", [exp.to_identifier(table.alias)]
-                )  # its one column is called so, too
+                )  # its one column has this name, too
         else:  # its one row
             alias = table.alias or name
             row = exp.Select(expressions=[exp.alias_(table.this, alias)])
@@ -392,7 +384,7 @@ def _write_setting(name: str, given: Sequence[exp.Expr], facts: SessionFacts) ->
 
 
 def _write_casts(tree: exp.Expr) -> None:
-    """Write casts to PostgreSQL's own types: to ``regclass`` and its like as numbers or names, to others as ours."""
+    """Translate casts to PostgreSQL's own types: ``regclass`` and similar to numbers or names, others to ours."""
     for node in reversed(list(tree.find_all(exp.Cast))):
         kind = _name_type(node.args["to"])
         if kind in _NAMES_OF:
@@ -410,7 +402,7 @@ def _name_type(kind: exp.Expr) -> str:
 
 
 def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
-    """Write ``x::regclass``: of a name its number; of a number the name where it is shown, itself where it is compared."""
+    """Translate ``x::regclass``: a name to its number; a number to the name if it is shown, to itself if compared."""
     inside = node.this.this if isinstance(node.this, exp.Paren) else node.this
     if (
         isinstance(inside, exp.Literal)
@@ -437,7 +429,7 @@ def _write_registered(node: exp.Cast, kind: str) -> exp.Expr:
 
 
 def _write_lists(tree: exp.Expr) -> None:
-    """Write ``'{a,b}'`` as a list where ``ANY`` reads it."""
+    """Translate ``'{a,b}'`` to a list in ``ANY``."""
     for node in tree.find_all(exp.Any, exp.All):
         inside = node.this.this if isinstance(node.this, exp.Paren) else node.this
         inside = inside.this if isinstance(inside, exp.Cast) else inside

@@ -1,6 +1,6 @@
-"""The parts of a PostgreSQL client's text: dpsql statements, commands of a PostgreSQL session, and catalogue questions.
+"""The parts of a PostgreSQL client's text: dpsql statements, session commands, and catalogue queries.
 
-Nothing is answered here. Parts keep their places in the text, so an error's caret is under the client's own words.
+Nothing is answered here. Parts keep their positions in the text, so an error's caret points into the client's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpsql.sql.parse.tokens import tokenize
 
 PartKind = Literal["query", "command", "catalog"]
 PUBLIC = "public"
-"""The schema of all tables of a policy, as PostgreSQL's clients see it."""
+"""The schema of all tables of a policy, as shown to PostgreSQL's clients."""
 _CATALOGS = ("pg_catalog", "information_schema")
 _COMMANDS = frozenset(
     {
@@ -39,10 +39,10 @@ _CATALOG_WORDS = frozenset({"current_user", "session_user", "current_role", "cur
 
 @dataclass(frozen=True)
 class TextPart:
-    """A stretch of a client's text: statements of dpsql, one command, or one catalogue question.
+    """Part of a client's text: statements of dpsql, one command, or one catalogue query.
 
-    ``text`` is as long as the whole text up to its end, with blanks in place of what stands before it. ``words`` are those of a
-    command, its texts in quotes without them.
+    ``text`` is the whole text up to its end, with blanks before its start. ``words`` are those of a command, quoted
+    texts without their quotes.
     """
 
     kind: PartKind
@@ -51,20 +51,18 @@ class TextPart:
     end: int
     words: tuple[str, ...] = ()
     count: int = 1
-    """Statements in it."""
+    """The number of statements in it."""
 
     @property
     def own(self) -> str:
-        """The words of this stretch alone."""
+        """The part's own text."""
         return self.text[self.start : self.end]
 
 
 def split_parts(text: str, tables: Collection[str]) -> list[TextPart]:
-    """Return the parts of a client's text, in order; neighbouring dpsql statements are one.
+    """Return the parts of a client's text, in order; adjacent dpsql statements are one part.
 
-    Args:
-        text: what the client sent.
-        tables: names of the policy's tables and of kept results, in lower case.
+    ``tables`` are the lower-case names of the policy's tables and of kept results.
 
     >>> [(part.kind, part.own) for part in split_parts("SET a = 1; SELECT COUNT(*) FROM public.visits", {"visits"})]
     [('command', 'SET a = 1'), ('query', 'SELECT COUNT(*) FROM        visits')]
@@ -90,7 +88,7 @@ def split_parts(text: str, tables: Collection[str]) -> list[TextPart]:
 
 
 def list_array_parameters(text: str) -> set[int]:
-    """Return the numbers of the parameters that stand in ``ANY ($1)``: their values are lists.
+    """Return the numbers of the parameters in ``ANY ($1)``, whose values are lists.
 
     >>> list_array_parameters("SELECT 1 WHERE 'a' = ANY($2) AND $1")
     {2}
@@ -108,12 +106,12 @@ def list_array_parameters(text: str) -> set[int]:
 
 
 def _blank(text: str, start: int, end: int) -> str:
-    """Return a text up to ``end`` with blanks in place of what stands before ``start``; lines stay lines."""
+    """Return a text up to ``end`` with blanks before ``start``; line breaks are kept."""
     return "".join(sign if sign == "\n" else " " for sign in text[:start]) + text[start:end]
 
 
 def _hide_schema(text: str, tokens: Sequence[Token], tables: Collection[str]) -> str:
-    """Write blanks over ``public.`` before a table's name: tables have no schema in dpsql."""
+    """Blank out ``public.`` before a table's name: tables have no schema in dpsql."""
     signs = list(text)
     for schema, dot, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if dot.token_type == TokenType.DOT and schema.text.lower() == PUBLIC and name.text.lower() in tables:
@@ -131,7 +129,7 @@ def _find_kind(tokens: Sequence[Token], tables: Collection[str]) -> PartKind:
 
 
 def _asks_catalog(tokens: Sequence[Token], tables: Collection[str]) -> bool:
-    """Tell whether a query asks PostgreSQL's catalogue: its schemas, its relations, or functions about the session."""
+    """Return whether a query uses PostgreSQL's catalogue: its schemas, its relations, or functions about the session."""
     calls = False
     reads = False
     for place, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""SELECT WITH PTR: answers that are released exactly, or nearly, where the data are far from another answer."""
+"""SELECT WITH PTR: answers released exactly, or nearly, if the data are far from another answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_base(node: exp.Expr, what: str) -> Fraction:
 
 
 def read_trim(node: exp.Expr, what: str) -> Fraction:
-    """Read the part of the values that is left out at either end."""
+    """Read the fraction of the values left out at either end."""
     value = opt.read_number(node, what)
     if not 0 < value < Fraction(1, 2) or value.denominator > 10**6:
         raise bind_error(node, f"{what} must lie between 0 and 0.5.", f"write {what} => 0.05.")
@@ -73,24 +73,24 @@ PTR_ARGUMENTS: opt.Readers = {
 }
 PTR_FUNCTIONS = ("IQR", "MEDIAN", "QUANTILE_DISC", "MODE", "ARG_MAX", "QUANTILE_CONT", *trimmed.FORMS)
 _PROPOSING = ("MEDIAN", "QUANTILE_DISC", "QUANTILE_CONT", "IQR", "MODE", *trimmed.FORMS)
-"""The functions with an answer that a unit may move by a distance."""
+"""The functions whose answers a unit may move by a distance."""
 _ARGUMENTS_OF_SOME = {"local_sensitivity": _PROPOSING, "base": ("IQR",), "trim": tuple(trimmed.FORMS)}
-"""Arguments that some functions take."""
+"""Arguments that only some functions take."""
 _COUNT_SHARE = Fraction(1, 20)
-"""The part of an IQR's epsilon that counts the rows where no base is given."""
+"""The share of an IQR's epsilon that counts the rows if no base is given."""
 _TWO = ("QUANTILE_DISC", "QUANTILE_CONT", "ARG_MAX")
-"""Those that take a second argument."""
+"""Functions with a second argument."""
 
 
 class Make(Protocol):
-    """Makes an item of a query of its rows and its shares of epsilon and delta."""
+    """Makes an item from the query of its rows and its shares of epsilon and delta."""
 
     def __call__(self, query: str, epsilon: Fraction, delta: Fraction) -> StableItem: ...
 
 
 @dataclass(frozen=True)
 class TestedOutput(BlockOutput):
-    """An output that is tested before it is released: what it needs of the rows, and how its item is made."""
+    """An output that is tested before release: its required rows, and its item's constructor."""
 
     values: dict[str, str]
     make: Make
@@ -111,17 +111,17 @@ class TestedOutput(BlockOutput):
 
 @dataclass
 class PtrBlock(AggregatingBlock):
-    """A block whose answers are put to the test. What stands above them is computed from what is released."""
+    """A block whose answers are tested. Clauses above use only the release."""
 
     aliases: dict[str, str] = field(default_factory=dict)
-    """Names that the analyst gave to calls that are outputs as they stand: the notes speak of them."""
+    """The analyst's names for calls that are outputs themselves, for notes."""
     condition_sql: str | None = None
 
     def bind(self) -> None:
         """Bind the groups, which must be public, then every clause above them.
 
         Raises:
-            PrivacyError: a function that has no stability test, private groups, no delta.
+            PrivacyError: a function without a stability test, private groups, no delta.
         """
         self.condition_sql = self.where()
         distinct = self.select.args.get("distinct")
@@ -148,12 +148,12 @@ class PtrBlock(AggregatingBlock):
         self.bind_clauses()
 
     def call_of(self, node: exp.Expr) -> opt.Call | None:
-        """Return the call of a function that has a stability test; None for any other node."""
+        """Return the call of a function with a stability test; None for any other node."""
         call = None if isinstance(node, exp.Window) else opt.call_of(node)
         return call if call is not None and call.name in PTR_FUNCTIONS else None
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """Return a tested call as a column of the release, and all else as a noisy block does."""
+        """Return a tested call as a column of the release, and other nodes as a noisy block does."""
         call = self.call_of(node)
         if call is not None:
             return self.aggregate(call)
@@ -163,11 +163,11 @@ class PtrBlock(AggregatingBlock):
         return super().above(node, aliases)
 
     def name_of(self, call: opt.Call, text: str) -> str:
-        """Return the name that the analyst gave a call, else its label."""
+        """Return the analyst's name for a call, or its label."""
         return self.aliases.get(text, label_of(call))
 
     def build_operator(self) -> None:
-        """Deal out the budget, make the operator, and give the block to the plan."""
+        """Divide the budget, build the operator, and add the block to the plan."""
         asked = [item for item in self.asked.values() if isinstance(item, TestedOutput)]
         if not asked:
             hint = f"PTR knows {', '.join(PTR_FUNCTIONS)}."
@@ -251,7 +251,7 @@ class PtrBlock(AggregatingBlock):
         )  # fmt: skip
 
     def _order(self, call: opt.Call, name: str, floating: bool, test: str) -> Make:
-        """Return what makes the item of a mode, or of the value at a rank."""
+        """Return the constructor of a mode's item, or of the value at a rank."""
         if call.name == "MODE":
             return lambda query, epsilon, delta: ptr_statistics.Mode(
                 name, query, self._test(test, epsilon, delta), self.rows, floating
@@ -278,7 +278,7 @@ class PtrBlock(AggregatingBlock):
         return make
 
     def _proposed(self, call: opt.Call, name: str, proposed: Fraction, kind: str) -> Make:
-        """Return what makes the item of a number with noise for a proposed sensitivity."""
+        """Return the constructor of an item with noise for a proposed sensitivity."""
         probability = read_probability(call) if call.name in _TWO else None
 
         def make(query: str, epsilon: Fraction, delta: Fraction) -> StableItem:
@@ -295,7 +295,7 @@ class PtrBlock(AggregatingBlock):
     def _trimmed(
         self, call: opt.Call, name: str, typed: Typed, options: dict[str, Any]
     ) -> tuple[dict[str, str], Make]:
-        """Return what makes the item of a mean or a variance of the values in the middle."""
+        """Return the constructor of a trimmed mean's or variance's item."""
         form, kind, proposed = (
             trimmed.FORMS[call.name],
             options.get("test", "AUTO"),
@@ -326,7 +326,7 @@ class PtrBlock(AggregatingBlock):
     def _tests_and_noise(
         self, kind: str, epsilon: Fraction, delta: Fraction
     ) -> tuple[StabilityTest, LaplaceNoise | GaussianNoise]:
-        """Return a test that is made twice, with three eighths of epsilon each, and a noise with a quarter."""
+        """Return a test that is run twice, with three eighths of epsilon each, and a noise with a quarter."""
         share, quarter, steps = 3 * epsilon / 8, epsilon / 4, SCALE_STEPS
         if kind == "GAUSSIAN":
             noise = GaussianNoise.calibrate(quarter, delta / 3, steps, self.groups)
@@ -334,7 +334,7 @@ class PtrBlock(AggregatingBlock):
         return self._test(kind, share, delta / 2), LaplaceNoise(quarter, steps, self.groups)
 
     def _arg_max(self, call: opt.Call, name: str, group: Typed, test: str) -> tuple[dict[str, str], Make]:
-        """Return what makes the item of ``ARG_MAX(k, SUM(x))``: the k whose rows add up to most."""
+        """Return the constructor of ``ARG_MAX(k, SUM(x))``: the k with the largest sum."""
         inner = opt.call_of(call.args[1])
         if inner is None or inner.name not in ("SUM", "COUNT"):
             hint = "write ARG_MAX(ward, COUNT(*)) or ARG_MAX(ward, SUM(amount))."
@@ -379,7 +379,7 @@ def _price(build: Callable[[Fraction], StableItem]) -> Callable[[Fraction], Even
 
 
 def _name_other(node: exp.Expr) -> str:
-    """Return the name of an aggregate; '' of another node."""
+    """Return the name of an aggregate; '' for another node."""
     call = opt.call_of(node)
     if call is not None and call.name in NOISY_AGGREGATES:
         return call.name

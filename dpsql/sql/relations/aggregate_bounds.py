@@ -1,4 +1,4 @@
-"""The public facts about an aggregate of one unit's own rows."""
+"""Public facts about an aggregate of one unit's own rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPREADS: dict[str, Callable[[Fraction], Fraction]] = {
     **dict.fromkeys(("VARIANCE", "VAR_SAMP"), lambda width: width**2 / 2),
     **dict.fromkeys(("STDDEV", "STDDEV_SAMP"), lambda width: width * 3 / 4),
 }  # fmt: skip
-"""The largest spread of values that lie so far apart: half of them at each end, or one of two for a sample."""
+"""The largest spread of values in an interval of this width: half of them at each end, or one of two for a sample."""
 
 
 def bound_rows(bound: From) -> Bounds:
@@ -25,7 +25,7 @@ def bound_rows(bound: From) -> Bounds:
 
 
 def bound_unit_aggregate(call: Call, names: Names, rows: Bounds) -> Bounds | None:
-    """Return what is public about a unit's own aggregate: a count is at most its rows, an average lies within its column."""
+    """Return the public bounds of a unit's own aggregate: a count is at most its rows, an average within its column's bounds."""
     if call.name in ("COUNT", "COUNT_IF", "REGR_COUNT"):
         return rows
     if call.name == "CORR":

@@ -1,7 +1,7 @@
-"""The state of a binder before something is bound on trial, to be put back where it is bound in another way.
+"""Snapshots of a binder before a trial binding, to be restored for another attempt.
 
-What was noted for a block that is gone (what is chosen for it once the statement is whole, say) must go with it: else the plan
-speaks of a block that it does not hold.
+Notes on a discarded block (such as choices pending until the statement is complete) must be discarded too; otherwise
+the plan mentions a missing block.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ DICTS = ("public", "intervals", "noise_steps", "once", "lent_inputs", "key_value
 
 
 class BinderState:
-    """The part of a plan that a binder holds at one moment; what was bound since can be undone.
+    """The part of a plan in a binder at one moment; later bindings can be undone.
 
-    Names and the places of FROM items are not taken back: nothing else may get them.
-
-    Args:
-        binder: of the statement.
+    Names and the indices of FROM items are not reused.
     """
 
     def __init__(self, binder: Binder) -> None:
@@ -33,7 +30,7 @@ class BinderState:
         self._written = deepcopy(binder.written)
 
     def restore(self) -> None:
-        """Put all back, in place."""
+        """Restore everything, in place."""
         for name, items in self._lists.items():
             getattr(self._binder, name)[:] = items
         for name, entries in self._dicts.items():

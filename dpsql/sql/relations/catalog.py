@@ -1,7 +1,7 @@
-"""The catalog of the policy's tables, typed as the engine reports them, and the binder as the rooms below it see it.
+"""The catalog of the policy's tables, typed as the engine reports them, and the binder's interface for modules below it.
 
-A block holds queries that hold blocks, so its room needs the binder that called it. The base class here says what for, and
-:mod:`dpsql.sql.binder` does it: so the rooms stand below the binder, and not in a circle with it.
+Blocks contain queries that contain blocks, so a block's module calls the binder that called it. The abstract class here
+avoids a circular import; :mod:`dpsql.sql.binder` implements it.
 """
 
 from __future__ import annotations
@@ -59,38 +59,37 @@ from dpsql.sql.relations.relation import (
 from dpsql.sql.relations.window_sums import OrderedRelease
 
 _PERIODS = ("INTEGER", "TEXT", "DATE", "TIMESTAMP", "BOOLEAN")
-"""Kinds of types that a period may have: equal values of them look the same."""
+"""Types that a period may have: their equal values are indistinguishable."""
 _BASE, _KEY, _FOUND = "base", "path_key", "path_unit"
 Describe = Callable[[str], list[tuple[str, str]]]
-"""Names and SQL types of a public query's columns; runs over no private data."""
+"""Returns names and SQL types of a public query's columns, without private data."""
 
 
 @dataclass
 class Catalog:
-    """Tables of the policy as relations. Schemas are read once and kept."""
+    """Tables of the policy as relations. Schemas are read once and cached."""
 
     policy: Policy
     engine: Engine
     accountant: str
     functions: Mapping[str, RegisteredFunction] = field(default_factory=dict)
     delta_left: Callable[[], Fraction] | None = None
-    """The delta left for mechanisms with a delta of their own, for a refusal's hint; without it, the policy's."""
+    """The delta left for mechanisms with a separate delta, for a refusal's hint; without it, the policy's."""
     kept: Mapping[str, KeptResult] = field(default_factory=dict)
     """Kept results, by folded name."""
     epsilon: Fraction | None = None
-    """The epsilon of a statement that names none, in place of the policy's."""
+    """The epsilon of a statement that names none, replacing the policy's."""
     shared: SharedQueries = field(default_factory=WeakValueDictionary)
-    """The queries that exact texts refer to by name, while a plan holds them."""
+    """The queries that exact texts refer to by name, for the lifetime of a plan."""
     _schemas: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
-    """Fields by table. Their nodes are never changed in place: they are copied where they are used."""
+    """Fields by table. Their nodes are immutable: users copy them."""
     _named_as: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str, span: Span | None, whole: bool = True) -> Table:
-        """Return the policy's table of that name; ``whole`` is False for several parts, which none was found by.
+        """Return the policy's table of that name, or raise BindError: for the analyst no other exists.
 
-        Raises:
-            BindError: the policy names no such table: for the analyst it does not exist.
+        ``whole`` is False if several parts of a name found no table.
         """
         if whole and (found := self.policy.tables.get(name)) is not None:
             return found
@@ -101,14 +100,14 @@ class Catalog:
         raise BindError(f"there is no table {name}.", span=span, hint=hint)
 
     def schema(self, table: Table) -> Mapping[str, str]:
-        """Return a table's columns and their types, which the engine is asked for once."""
+        """Return a table's columns and their types, cached."""
         if table.name not in self._schemas:
             self._schemas[table.name] = self.engine.schema(table)
         return self._schemas[table.name]
 
     @property
     def default_epsilon(self) -> Fraction | None:
-        """The epsilon of a statement that names none; None where it has to name one."""
+        """The epsilon of a statement that names none; None if it must name one."""
         return self.policy.budget.default_epsilon if self.epsilon is None else self.epsilon
 
     @cached_property
@@ -164,10 +163,10 @@ class Catalog:
             anchors |= {(fold(table.name), folded_name)} if key else set()
             is_unit = unit is not None and folded_name == fold(unit)
             whole = table.period is not None and (key or (len(table.unit_path) > 1 and place == start))
-            if is_unit and table.period is not None:  # a part of the unit, which others of its periods share
+            if is_unit and table.period is not None:  # a part of the unit, which its other periods share
                 is_unit, anchors = False, {*anchors, CLAIMED, PERSON}
             if any(k in self.policy.tables[t].determining for t, k in anchors if t):
-                anchors.add(DETERMINES)  # a path goes by what determines the unit there
+                anchors.add(DETERMINES)  # a path starts from the unit's determining column there
             key = key and DETERMINES not in anchors
             declares = item.bounds is not None
             fields.append(
@@ -182,9 +181,9 @@ class Catalog:
         return tuple(fields)
 
     def _public_ends(self, table: Table, schema: Mapping[str, str]) -> dict[str, Bounds]:
-        """Return the least and the largest number of each column of a public table, read once.
+        """Return the least and the largest number of each column of a public table, cached.
 
-        A row that came later is held to them where they matter, as it is to bounds that the policy declares.
+        Values added later are clamped to these if they matter, as to bounds that the policy declares.
         """
         kinds = {name: Type.parse(kind) for name, kind in schema.items()}
         names = [name for name, kind in kinds.items() if kind.numeric]
@@ -208,28 +207,27 @@ class Catalog:
         return {name: Bounds(Fraction(low), Fraction(high)) for name, low, high in pairs if low is not None}
 
     def _start(self, table: Table, schema: Mapping[str, str]) -> int | None:
-        """Return the place of the column that a table's first path starts from."""
+        """Return the index of the column that a table's first path starts from."""
         starts = [fold(path[0].column) for path in table.unit_paths[:1]]
         return next((place for place, name in enumerate(schema) if fold(name) in starts), None)
 
     def _keys(self, table: Table) -> set[str]:
-        """Columns of a table that declared paths lead to."""
+        """Return the columns of a table that declared paths lead to."""
         paths = (path for other in self.policy.tables.values() for path in other.unit_paths)
         hops = (hop for path in paths for hop in path[1:])
         return {fold(hop.key) for hop in hops if fold(hop.table) == fold(table.name)}
 
     def _spell(self, table: Table, name: str) -> tuple[str, Type]:
-        """Return a column of a path as the data spell it, and its type."""
+        """Return a path's column, as the data spell it, and its type."""
         for known, sql_type in self.schema(table).items():
             if fold(known) == fold(name):
                 return known, Type.parse(sql_type)
         raise PolicyError(f"{name}, on a path to a privacy unit, is not a column of {table.name}.")
 
     def relation(self, table: Table, alias: str, name: str) -> Relation:
-        """A base table as it stands in an exact FROM, with names of ours; a private one carries its unit under the hidden name.
+        """Return a base table as in an exact FROM, with our names; a private one has its unit under the hidden name.
 
-        Args:
-            alias: what the analyst calls it. name: what it is called in the exact query.
+        ``alias`` is the analyst's name for it, ``name`` the exact query's.
         """
         fields = self.fields(table, name)
         items = [exp.alias_(column(n, _BASE), column_name(i)) for i, n in enumerate(self.schema(table))]
@@ -271,9 +269,9 @@ class Catalog:
         )  # fmt: skip
 
     def _parted(self, table: Table, unit: exp.Expr, alias: str) -> tuple[exp.Expr, list[exp.Expr]]:
-        """Return a table's unit as a pair with its period, where it declares one, and the parts that must be there.
+        """Return a table's unit, paired with its declared period if any, and the parts that must not be NULL.
 
-        Both are columns of the row itself, so a row that comes or goes with its unit changes no other row's.
+        Both are columns of the row itself, so adding or removing a unit's row changes no other row's unit.
         """
         if table.declared_period is None:
             return unit, [unit]
@@ -283,7 +281,7 @@ class Catalog:
         return exp.Anonymous(this="row", expressions=[unit.copy(), period.copy()]), [unit, period]
 
     def _bind_period(self, table: Table, fields: tuple[Field, ...]) -> Typed:
-        """Return the period of a table's rows, as an analyst's own expression would be bound.
+        """Return the period of a table's rows, bound as an analyst's expression.
 
         Raises:
             PolicyError: it is no function of these columns, or depends on a session's time zone.
@@ -311,9 +309,9 @@ class Catalog:
     def _units_of_keys(self, path: Sequence[Hop], place: int, subject: Table) -> exp.Subquery:
         """Return the units that a path finds by the keys of its first table: each pair of a key and a unit once.
 
-        Each hop follows a foreign key to the row that knows more about the unit. Were a key to stand in several rows, the
-        row that follows it would count once for each of their units, and not once for each row: every derived row belongs
-        to one unit, and no unit has more of them than there are rows to start from.
+        Each hop follows a foreign key to the row with more information about the unit. If a key occurs in several rows,
+        the row that follows it counts once for each of their units, not once per row: every derived row belongs to one
+        unit, and no unit has more of them than there are starting rows.
         """
         hop, base = path[0], f"{_BASE}{place}"
         holder = self.find(hop.table, None)
@@ -331,18 +329,14 @@ class Catalog:
             exp.alias_(key, _KEY, quoted=True), exp.alias_(unit, _FOUND, quoted=True), copy=False
         )
         query = query.where(*map(is_not_null, parts), copy=False)
-        if len(parts) > 1:  # DuckDB takes a row in GROUP BY apart
+        if len(parts) > 1:  # DuckDB decomposes a row in GROUP BY
             query = query.distinct(copy=False)
         else:
             query = query.group_by(key.copy(), unit.copy(), copy=False)
         return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(_hop(place))))
 
     def _follows(self, hop: Hop, after: Hop, holder: str, place: int, subject: Table) -> exp.Expr:
-        """Return the equality by which a row finds the next on its path.
-
-        Raises:
-            PolicyError: the two columns are of different types.
-        """
+        """Return the equality of a row with the next on its path; PolicyError if the two columns have different types."""
         start, here = self._spell(self.find(hop.table, None), hop.column)
         there = self._spell(self.find(after.table, None), after.key)[1]
         if not meets_exactly(here, there):
@@ -366,7 +360,7 @@ def _hop(place: int) -> str:
 
 @dataclass
 class Binder(ABC):
-    """Binds one statement. Holds what the plan will hold, and nothing of the data."""
+    """Binds one statement. Contains the plan so far, and no data."""
 
     catalog: Catalog
     finish: Finish
@@ -376,7 +370,7 @@ class Binder(ABC):
     public: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
-    """Sentences of EXPLAIN on what of a unit's rows counts."""
+    """EXPLAIN's sentences on the limits of a unit's contribution."""
     adjustments: list[Consistent] = field(default_factory=list)
     ranged: list[RangedGroups] = field(default_factory=list)
     """The blocks with groups that a range makes, of which an answer shows some."""
@@ -387,39 +381,35 @@ class Binder(ABC):
     key_values: dict[tuple[str, str], Declared] = field(default_factory=dict)
     """The declared values of released keys, by the name of the release and the column."""
     sources: list[Relation | None] = field(default_factory=list)
-    """The relations that FROM items were found to be; the items bear their places here."""
+    """The relations of FROM items, which store their indices here."""
     once: dict[str, Relation] = field(default_factory=dict)
-    """Public subqueries that stand in several copies of one SELECT."""
+    """Public subqueries with several copies in one SELECT."""
     lent_inputs: dict[Input, None] = field(default_factory=dict)
-    """Public relations that the exact queries are lent."""
+    """Public relations available to the exact queries."""
     held: frozenset[str] | None = frozenset({"*"})
-    """The finding of :func:`dpsql.sql.relations.unit_rows.find_held_columns` for the statement."""
+    """The result of :func:`dpsql.sql.relations.unit_rows.find_held_columns` for the statement."""
     shared: dict[SharedQuery, None] = field(default_factory=dict)
     """The queries that its exact texts refer to by name."""
     written: WrittenTexts = field(default_factory=WrittenTexts)
     """The exact texts of the statement so far."""
     own_names: OwnNames = field(default_factory=OwnNames)
     when_whole: list[Callable[[exp.Expr], None]] = field(default_factory=list)
-    """Called with the whole statement once it is bound."""
+    """Called with the complete statement once it is bound."""
     ordered_releases: list[OrderedRelease] = field(default_factory=list)
 
     def name(self, kind: str) -> str:
-        """Return a name that nothing else in the statement has."""
+        """Return a name unused in the statement."""
         return self.own_names.make(kind, self.catalog.names)
 
     @abstractmethod
     def query(self, tree: exp.Expr, env: Env, inner: bool) -> Relation | None:
-        """Bind a query in place. Gives the private relation that it keeps, or None when it is public from here on.
+        """Bind a query in place; return the private relation it keeps, or None if it is public afterwards.
 
-        ``inner`` says that the query stands in FROM or a CTE, where private rows may pass through.
+        ``inner``: the query is in FROM or a CTE, and may keep private rows.
         """
 
     def public_query(self, tree: exp.Expr, env: Env) -> None:
-        """Bind, in place, a query that stands where no private rows may.
-
-        Raises:
-            PrivacyError: it keeps private rows.
-        """
+        """Bind, in place, a query that must not keep private rows; PrivacyError if it does."""
         if self.query(tree, env, inner=False) is not None:
             raise privacy_error(tree, "private rows can't stand here.")
 
@@ -427,7 +417,7 @@ class Binder(ABC):
         self, name: str, operator: Operator, released: Iterable[Released], inputs: Iterable[Input],
         sentences: tuple[str, ...], confidence: float = 0.95, asked: Amount | None = None,
     ) -> None:  # fmt: skip
-        """Add a block that may lose what was ``asked``; its exact queries read ``inputs`` besides what they were lent."""
+        """Add a block that may lose at most ``asked``; its exact queries may also read ``inputs``."""
         released = list(released)
         columns = tuple(part for item in released for part in item.columns)
         self.intervals[name] = {item.name: (item.low, item.high) for item in released if item.interval}
@@ -439,9 +429,9 @@ class Binder(ABC):
 
     @abstractmethod
     def source(self, node: exp.Expr, env: Env) -> Relation | None:
-        """Return the private relation that a FROM item is, or None when it is public.
+        """Return the private relation of a FROM item, or None if it is public.
 
-        It is bound once, in place; copies of it, as one for each of several grouping sets, mean the same.
+        It is bound once, in place; copies, such as one per grouping set, share the result.
         """
 
     def private_from(self, select: exp.Select, env: Env) -> From:
@@ -459,16 +449,16 @@ class Binder(ABC):
     def from_of(
         self, select: exp.Select, relations: dict[int, Relation | None], env: Env, outer: Names | None = None
     ) -> From:
-        """Return the FROM of a SELECT whose items have been found to be these, beside a row of ``outer`` if there is one."""
+        """Return the FROM of a SELECT whose items are these relations, correlated with a row of ``outer`` if given."""
 
     @abstractmethod
     def expression(self, node: exp.Expr, names: Names, env: Env) -> Typed:
-        """Return a row expression that can't fail; the public relations that its subqueries read are lent to the block."""
+        """Return a row expression that can't fail; the block gets the public relations that its subqueries read."""
 
     # -- public relations ---------------------------------------------------------------------------------------
 
     def lend(self, node: exp.Expr, env: Env) -> Relation:
-        """Return a public FROM item as an exact query reads it: a policy table as it is, all else evaluated and lent."""
+        """Return a public FROM item as an exact query reads it: a policy table unchanged, anything else evaluated first."""
         named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
         if named and fold(node.name) not in env:
             table = self.catalog.find(node.name, span_of(node))
@@ -481,7 +471,7 @@ class Binder(ABC):
         return replace(self.public_relation(query, env, self.name("lent")), alias=alias)
 
     def public_relation(self, query: exp.Expr, env: Env, name: str) -> Relation:
-        """Return a public query, with the CTEs it needs, as a relation that is lent; the finisher says its columns' types."""
+        """Return a public query, with the CTEs it needs, as an evaluated relation with the finisher's column types."""
         sql = write_public(add_ctes(query, env))
         columns = public_columns(self.finish, sql, self.blocks, self.public)
         listed = ", ".join(column_name(place) for place in range(len(columns)))
@@ -494,11 +484,11 @@ class Binder(ABC):
         return Relation(name, name, fields, source, private=False, inputs=(found,))
 
     def is_unreleased(self, sql: str) -> bool:
-        """Say whether a public query reads what is not known before something is released."""
+        """Return whether a public query reads values that are not released yet."""
         return FORETOLD in sql or any(block.name in sql for block in self.blocks)
 
     def known(self, found: Input, steady: bool = False) -> pa.Table | None:
-        """Return the rows of a public relation, ``steady`` ones once; None when it depends on what is not released yet."""
+        """Return the rows of a public relation, cached if ``steady``; None if it depends on unreleased values."""
         if self.is_unreleased(found.sql):
             return None
         if steady:

@@ -1,7 +1,7 @@
-"""Exact aggregates: of each unit's own rows, or of a subsample block, with what stands above them.
+"""Exact aggregates: of each unit's own rows, or of a subsample block, with the expressions above them.
 
-Those of numbers that many rows share are written in layers where that is quicker than to sort them, and beside one another where
-some of them read the rows apart.
+Aggregates of numbers shared by many rows are written in layers if that is faster than sorting, and as separate queries
+if some of them read the rows separately.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dpsql.sql.relations.aggregate_bounds import bound_unit_aggregate
 
 EXACT_AGGREGATES = names_of("SUBSAMPLE")
 _LARGEST = "1e70"
-"""Numbers beyond this count as missing: their squares would make some aggregates raise."""
+"""Larger numbers count as missing: their squares would make some aggregates fail."""
 _LONGEST = 100_000
-"""Characters of the rows' own SQL, for all aggregates that read them apart from the others."""
+"""The most characters of the rows' SQL, over all aggregates that read them separately."""
 
 # How an aggregate is written: number of arguments, and its result (a double, or the type of the first).
 _NUMERIC = {
@@ -44,18 +44,17 @@ _NUMERIC = {
 }  # fmt: skip
 _ANY = {"MIN": 1, "MAX": 1, "MODE": 1, "ARG_MAX": 2, "ARG_MIN": 2}
 COUNT_CALLS = ("COUNT(", "REGR_COUNT(")
-"""Begin the SQL of aggregates that are 0 of no rows."""
+"""Prefixes of the SQL of aggregates that are 0 without rows."""
 _ABOVE = "dpsql_above"
 
 
 def _exact_call(node: exp.Expr) -> Call | None:
-    """Return a call of an exact aggregate; None of anything else."""
     call = call_of(node)
     return call if call is not None and call.name in EXACT_AGGREGATES else None
 
 
 def has_exact_aggregate(item: exp.Expr) -> bool:
-    """Say whether an exact aggregate stands in an expression."""
+    """Return whether an expression contains an exact aggregate."""
     return any(_exact_call(node) for node in item.walk())
 
 
@@ -63,17 +62,17 @@ def has_exact_aggregate(item: exp.Expr) -> bool:
 class Grouped:
     """The scope above an exact aggregation: its keys and aggregates are columns of ``g``.
 
-    ``made`` collects the aggregates: their spelling, to SQL and what they are above.
+    ``made`` collects the aggregates: by their spelling, their SQL and its columns above.
     """
 
     names: rel.Names
     keys: list[tuple[str, Typed, exp.Expr]] = field(default_factory=list)
     rows: Bounds | None = None
-    """The number of rows that are added up, where these are one unit's; None where nothing is known of the aggregates."""
+    """The number of aggregated rows, if these are one unit's; None if nothing is known of the aggregates."""
     layered: bool = False
-    """True where aggregates of many rows may be written in layers, which takes the engine less time than to sort them."""
+    """Whether aggregates of many rows may be written in layers, which the engine computes faster than by sorting."""
     twice: bool = False
-    """True where these rows may be read twice."""
+    """Whether these rows may be read twice."""
     made: dict[str, tuple[str, Typed]] = field(default_factory=dict)
     moments: dict[str, ExactMoments] = field(default_factory=dict)
     _by_column: dict[str, Typed] = field(default_factory=dict)
@@ -87,12 +86,12 @@ class Grouped:
         layered: bool = False,
         twice: bool = False,
     ) -> Grouped:
-        """Return the scope above an aggregation that groups by these expressions."""
+        """Return the scope above an aggregation grouped by these expressions."""
         keys = [(f"k{i}", unify_zeros(make_total(n, names)), n) for i, n in enumerate(nodes)]
         return cls(names, keys, rows, layered, twice)
 
     def inner(self, owner: str, name: str, source: str) -> str:
-        """Return the aggregation in SQL, for each owner of rows (called ``name``) and each key."""
+        """Return the aggregation's SQL, for each owner of rows (called ``name``) and each key."""
         if self.moments and len(self.made) == 1 and not self.keys:
             return self._alone(owner, name, source, *self.moments)
         apart = [made for made, sums in self.moments.items() if sums.reads_twice and not self.keys]
@@ -112,12 +111,12 @@ class Grouped:
         return f"SELECT {', '.join(shown)} FROM {first}{''.join(joins)}"
 
     def _alone(self, owner: str, name: str, source: str, made: str) -> str:
-        """Return the aggregation with one aggregate that is made of sums, and no key."""
+        """Return the aggregation's SQL with one aggregate made of sums, and no key."""
         moments = self.moments[made]
         return write_layers(moments.add_up_alone(owner, name, source), [name], {made: moments})
 
     def _beside(self, owner: str, name: str, source: str, names: Sequence[str]) -> str:
-        """Return the aggregation with some of the aggregates, of the same rows."""
+        """Return the aggregation's SQL with some of the aggregates of the rows."""
         moments = {m: sums for m, sums in self.moments.items() if m in names and not sums.reads_twice}
         items = [f"{owner} AS {name}", *(f"{to_sql(t.node)} AS {n}" for n, t, _ in self.keys)]
         made = [(sql, t.node.name) for sql, t in self.made.values() if t.node.name in names]
@@ -130,11 +129,7 @@ class Grouped:
         return write_layers(grouped, kept, moments) if moments else grouped
 
     def column(self, node: exp.Column) -> Typed:
-        """Return what a column of the aggregation holds.
-
-        Raises:
-            BindError: it is none of its columns.
-        """
+        """Return a column of the aggregation; BindError if there is no such column."""
         if node.meta.get(_ABOVE):
             key = next((typed for name, typed, _ in self.keys if name == node.name), None)
             if (found := key or self._by_column.get(node.name)) is not None:
@@ -145,15 +140,15 @@ class Grouped:
         raise bind_error(node, f"{node.name} must be a group or stand inside an aggregate.", hint)
 
     def total(self, node: exp.Expr) -> Typed:
-        """Return an expression above the aggregation, which can't fail."""
+        """Return an expression above the aggregation that can't fail."""
         return make_total(self._rewrite(node.copy()), self)
 
     def condition(self, node: exp.Expr) -> str:
-        """Return a condition above the aggregation, in SQL."""
+        """Return the SQL of a condition above the aggregation."""
         return to_sql(make_condition(self._rewrite(node.copy()), self).node)
 
     def _rewrite(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with keys and aggregates as columns of the aggregation."""
+        """Replace keys and aggregates in an expression by columns of the aggregation."""
         for name, _, key in self.keys:
             if node == key:
                 return _above(name)
@@ -179,7 +174,7 @@ class Grouped:
         return node
 
     def _write_moments(self, call: Call, prefix: str) -> ExactMoments | None:
-        """Write a valid call of an aggregate from exact sums; None where it is written otherwise."""
+        """Return an aggregate's SQL from exact sums; None if it is written otherwise."""
         if call.distinct:
             return None
         condition = None if call.where is None else to_sql(make_condition(call.where, self.names).node)
@@ -192,7 +187,7 @@ class Grouped:
 
 
 def _above(name: str) -> exp.Column:
-    """Return a column of the aggregation, with a mark by which it is told from an analyst's ``g``."""
+    """Return a column of the aggregation, marked to distinguish it from an analyst's ``g``."""
     made = rel.column(name, "g")
     made.meta[_ABOVE] = True
     return made
@@ -229,7 +224,7 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
     typed = [make_total(argument, names) for argument in call.args]
     if call.name in _ANY:
         given = [write_canonical(t, place) for t, place in zip(typed, call.args, strict=True)]
-        # Among equals DuckDB takes the first that it meets, which other blocks' rows may decide: so the smallest.
+        # DuckDB takes the first of equals, which other blocks' rows may determine: so take the smallest.
         first = f" ORDER BY {given[0]}" if call.name in ("MODE", "ARG_MAX", "ARG_MIN") else ""
         return f"{name}({', '.join(given)}{first}){where}", typed[0].type
     for t, place in zip(typed, call.args, strict=True):
@@ -250,6 +245,6 @@ def write_exact_aggregate(call: Call, names: rel.Names, own: bool = False) -> tu
 
 
 def _as_double(typed: Typed) -> str:
-    """Return a number as a double within reason, in SQL; others are missing."""
+    """Return the SQL of a number as a double in a safe range; other numbers are missing."""
     double = f"CAST({to_sql(typed.node)} AS DOUBLE)"
     return f"CASE WHEN ABS({double}) < {_LARGEST} THEN {double} END"

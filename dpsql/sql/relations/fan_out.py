@@ -1,13 +1,12 @@
-"""Public rows that private rows meet: their number is public, and bounded.
+"""Public rows joined to private rows: their number is public, and bounded.
 
-A row meets at most ``max_fan_out`` public rows, or the statement is refused at binding: how many rows share a join key is
-counted in the public tables, which are nobody's.
+A row joins at most ``max_fan_out`` public rows, or binding refuses the statement: the public tables show how many rows
+share a join key.
 
-Unmatched rows are public rows that an outer join keeps though no private row meets them. Private rows alone decide
-which these are, and they belong to no unit, so they are left out of what is counted. An answer in which they would
-count is refused, for it would be another than SQL's. Two kinds are none of these: what a row of nobody adds nothing to,
-as the count of a private column; and public groups that private rows meet as a whole or not at all, where an empty
-group counts 0.
+Unmatched rows are public rows that an outer join keeps without a private match. Private rows determine which these are,
+and they belong to no unit, so they are not counted. An answer in which they would count is refused, since it would
+differ from SQL's. There are two exceptions: aggregates to which unmatched rows add nothing, such as the count of a
+private column; and public groups whose rows are all matched or all unmatched, for which an empty group counts 0.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from dpsql.sql.relations.relation import (
 )
 
 DEFAULT_MAX_FAN_OUT = 10_000
-"""Public rows that one private row meets, where the policy does not say."""
+"""The default limit on public rows per private row."""
 DEFAULT_MAX_UNIT_ROWS = 1_000_000
-"""Rows that come of one unit where its rows meet, where the policy does not say."""
+"""The default limit on joined rows per unit."""
 
 
 _MOST_COUNTED = 10**8
-"""Rows of a public relation that are counted where it has no key: more are too many in any case."""
+"""The most rows of a public relation counted if it has no key: more are refused anyway."""
 
 
 def _least(tables: Iterable[Table], key: str, default: int) -> int:
@@ -54,17 +53,17 @@ def _least(tables: Iterable[Table], key: str, default: int) -> int:
 
 
 def max_fan_out(tables: Iterable[Table]) -> int:
-    """Return how many public rows a row of these tables may meet."""
+    """Return the most public rows that a row of these tables may join."""
     return _least(tables, "max_fan_out", DEFAULT_MAX_FAN_OUT)
 
 
 def max_unit_rows(tables: Iterable[Table]) -> int:
-    """Return how many rows may come of one unit of these tables where its rows meet."""
+    """Return the most joined rows of one unit of these tables."""
     return _least(tables, "max_unit_rows", DEFAULT_MAX_UNIT_ROWS)
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """Return the parts of a condition that AND connects."""
+    """Return the conjuncts of a condition."""
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):
@@ -77,7 +76,7 @@ def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 def find_equal_columns(
     parts: Iterable[exp.Expr], names: Names, beyond: Callable[[exp.Column], bool]
 ) -> list[tuple[Field, Field]]:
-    """Return the columns that conditions make equal, of which just one lies ``beyond``: that one comes second."""
+    """Return the pairs of columns that conditions equate, exactly one of them ``beyond``, which comes second."""
     found = []
     for part in parts:
         ends = [part.this, part.expression] if isinstance(part, exp.EQ) else []
@@ -92,7 +91,7 @@ def find_equal_columns(
 
 @dataclass(frozen=True)
 class MetRelation:
-    """A public FROM item that private rows meet, the join that brought it, and its columns that USING ties to others."""
+    """A public FROM item joined to private rows, its join, and its columns that USING equates with others."""
 
     relation: Relation
     join: exp.Join | None = None
@@ -100,7 +99,7 @@ class MetRelation:
 
 
 Condition = tuple[exp.Expr, "str | None"]
-"""A condition on rows that meet, and the alias of the only relation for whose rows it holds, if there is one."""
+"""A join condition, and the alias of the only relation whose rows it restricts, if any."""
 
 
 def count_fan_out(
@@ -110,13 +109,12 @@ def count_fan_out(
     conditions: Sequence[Condition],
     names: Names,
 ) -> tuple[int, list[tuple[Relation, list[Field]]]]:
-    """Return the greatest number of public rows that one private row meets, and the items (with their keys) for which
-    nobody knows it yet.
+    """Return the most public rows joined to one private row, and the items (with their keys) with an unknown number.
 
     Args:
-        public: the items, of which those that equalities tie to ``reached`` are looked up by their keys.
+        public: the items; those equated with ``reached`` are looked up by their keys.
         reached: folded aliases of the relations whose row is given.
-        conditions: conjuncts that hold of all rows that meet.
+        conditions: conjuncts true of all joined rows.
         names: the scope of the conditions.
     """
     total, waiting = 1, list(public)
@@ -137,7 +135,7 @@ def count_fan_out(
 
 
 _Equalities = Mapping[str, Sequence[tuple[Field, Set[str | None]]]]
-"""Columns that must equal something, with the owners of what that is made of, by folded alias."""
+"""Columns that must equal something, with the owners of its parts, by folded alias."""
 
 
 def _list_equalities(
@@ -149,11 +147,11 @@ def _list_equalities(
         owned.setdefault(id(item), []).append(owner)
 
     def owner_of(node: exp.Column) -> str | None:
-        """Return the folded alias of the relation that a column belongs to; None where it is not just one's."""
+        """Return the folded alias of the relation that a column belongs to; None if ambiguous."""
         known = names.known(node)
         owners = owned.get(id(known), [])
         if not owners and names.outer is not None and names.elsewhere(node):
-            return ""  # of the row around
+            return ""  # from the outer row
         return fold(owners[0]) if len(owners) == 1 else None
 
     for part, only in conditions:
@@ -185,11 +183,7 @@ def _typed(node: exp.Expr, names: Names) -> Typed | None:
 
 
 def refuse_fan_out(count: int, tables: Iterable[Table], node: exp.Expr) -> None:
-    """Refuse a FROM in which a private row meets too many public rows.
-
-    Raises:
-        PrivacyError: it does.
-    """
+    """Raise PrivacyError if a private row of a FROM joins too many public rows."""
     limit = max_fan_out(tables)
     if count > limit:
         raise privacy_error(
@@ -201,7 +195,7 @@ def refuse_fan_out(count: int, tables: Iterable[Table], node: exp.Expr) -> None:
 
 
 def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], rows: int) -> exp.Expr:
-    """Return a public source with at most ``rows`` rows for each value of its keys, the first by all columns."""
+    """Return a public source with at most ``rows`` rows per value of its keys, the first by all columns."""
     by = ", ".join(to_sql(key.typed.node) for key in keys)
     order = ", ".join(to_sql(f.typed.node) for f in relation.fields)
     window = f"{f'PARTITION BY {by} ' if keys else ''}{f'ORDER BY {order}' if order else ''}"
@@ -211,7 +205,7 @@ def keep_first_rows(relation: Relation, source: exp.Expr, keys: list[Field], row
 def choose_rows(
     relation: Relation, source: exp.Expr, condition: exp.Expr, short: Collection[Field] = ()
 ) -> exp.Expr:
-    """Return a subquery of a source's rows that meet a condition over windows."""
+    """Return a subquery of a source's rows that satisfy a condition over windows."""
     items = [
         (check_length(f.typed) if any(f is s for s in short) else f.typed.node, f.typed.node.name)
         for f in relation.fields
@@ -224,12 +218,12 @@ def choose_rows(
 
 
 def bound_list_length(typed: Typed, tables: Iterable[Table]) -> int:
-    """Return how many rows UNNEST makes of a list: as many as a private row may meet, at most."""
+    """Return the most rows that UNNEST makes of a list: the greatest fan-out of a private row."""
     return min(length_of(typed), max_fan_out(tables))
 
 
 def floor_root(total: int, sides: int) -> int:
-    """Return the greatest number whose power ``sides`` is at most ``total``, and 1 at least.
+    """Return the greatest number whose power ``sides`` is at most ``total``, and at least 1.
 
     >>> floor_root(10**6, 2), floor_root(10**6, 3), floor_root(999, 3)
     (1000, 100, 9)
@@ -245,14 +239,14 @@ def limit_public(
     binder: Binder, bound: From, public: list[MetRelation], joins: list[exp.Join], where: list[exp.Expr], place: exp.Expr,
     outer: Names | None,
 ) -> None:  # fmt: skip
-    """Count the public rows that a private row meets; where nobody can know yet, hold the public side to the limit."""
+    """Count the public rows joined to a private row; if the number is unknown, cut the public side to the limit."""
     private = [r for r in bound.relations if r.private]
     if (not private and outer is None) or bound.row_level:
         return
     outside = any(join_word(join, "side") for join in joins)
     conditions: list[Condition] = [] if outside else [(part, None) for part in where]
     for i, join in enumerate(joins):
-        # Rows of the left side that an outer join keeps need not meet its condition.
+        # Rows of the left side that an outer join keeps may violate its condition.
         right = next((m.relation for m in public if m.join is join), None)
         alone = join_word(join, "side") in ("LEFT", "FULL") and (
             right is not None or _private_before(bound, joins[:i], public)
@@ -273,14 +267,14 @@ def limit_public(
     if outer is not None:
         tables += [table for scope in outer.scopes() for r in scope.relations for table in r.tables]
     refuse_fan_out(bound.fan_out * around, tables, place)
-    # Released groups are public, but how many there are is not known before they are released.
+    # Released groups are public, but their number is unknown before the release.
     for relation, keys in unknown:
         rows = floor_root(max_fan_out(tables) // (bound.fan_out * around), len(unknown))
         replace_source(bound, relation, lambda source: keep_first_rows(relation, source, keys, rows))  # noqa: B023
 
 
 def _private_before(bound: From, joins: Sequence[exp.Join], public: Sequence[MetRelation]) -> bool:
-    """Return whether private rows stand before a join: a FROM that starts with public rows has none until one joins them."""
+    """Return whether private rows precede a join: a FROM that starts with public rows has none until one joins them."""
     brought = [m.join for m in public]
     return None not in brought or any(not any(join is other for other in brought) for join in joins)
 
@@ -295,9 +289,9 @@ def replace_source(bound: From, relation: Relation, make: Callable[[exp.Expr], e
 
 
 def count_rows_per_key(binder: Binder, item: exp.Expr, relation: Relation, keys: list[Field]) -> int | None:
-    """Return the greatest number of rows of a public FROM item with the same keys; without keys, that of all rows.
+    """Return the most rows of a public FROM item with equal keys; without keys, the number of all rows.
 
-    None where nobody knows it before something is released.
+    None if unknown before a release.
     """
     if relation.inputs:
         rows, names = relation.inputs[0].sql, [key.typed.node.name for key in keys]
@@ -327,7 +321,7 @@ _STRICT = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Abs, exp.Round, exp.Floor, exp.Ceil,
     exp.Lower, exp.Upper, exp.Length, exp.TimestampTrunc, exp.DateTrunc,
 )  # fmt: skip
-"""Nodes that are NULL where a part of them is."""
+"""Nodes that are NULL if a part of them is."""
 _STRICT_CALLS = (
     "abs", "round", "floor", "ceil", "ceiling", "sqrt", "lower", "upper", "length", "strlen", "date_trunc", "date_part",
     "year", "month", "day", "hour", "minute", "second", "epoch", "trim", "substring", "sign", "trunc", "ln", "exp",
@@ -338,13 +332,13 @@ def find_unmatched(
     before: Unmatched | None, join: exp.Join, on: Iterable[exp.Expr], private: tuple[bool, bool],
     lost: LostColumns,
 ) -> Unmatched | None:  # fmt: skip
-    """Return which rows of nobody there are after a join.
+    """Return the unmatched rows after a join.
 
     Args:
-        before: those that there were.
+        before: those before the join.
         on: the join's conditions in the exact query.
         private: whether its left and its right side are private.
-        lost: as :func:`places_lost` gives them, with those of the right side.
+        lost: as from :func:`find_lost_columns`, including the right side's.
     """
     side, kind = (join_word(join, key) for key in ("side", "kind"))
     left, right = private
@@ -356,7 +350,7 @@ def find_unmatched(
 
 
 def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
-    """Say whether an expression of the exact query is certain to be NULL on a row of nobody."""
+    """Return whether an expression of the exact query is certainly NULL on an unmatched row."""
     if isinstance(node, exp.Column):
         return (node.table, node.name) in lost
     if isinstance(node, exp.Null):
@@ -377,7 +371,7 @@ def surely_null(node: exp.Expr | None, lost: LostColumns) -> bool:
 
 
 def surely_fails(node: exp.Expr, lost: LostColumns) -> bool:
-    """Say whether a condition of the exact query is certain not to be true on a row of nobody."""
+    """Return whether a condition of the exact query is certainly not true on an unmatched row."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.And | exp.Or):
@@ -391,20 +385,20 @@ def surely_fails(node: exp.Expr, lost: LostColumns) -> bool:
 
 
 def asks_for_unmatched(node: exp.Expr, lost: LostColumns) -> bool:
-    """Say whether a condition asks for rows of nobody: that a private column is NULL."""
+    """Return whether a condition selects unmatched rows: that a private column is NULL."""
     node = node.unnest()
     return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and surely_null(node.this, lost)
 
 
 def meets_whole_groups(found: Unmatched, keys: Iterable[exp.Expr], lost: LostColumns) -> bool:
-    """Say whether private rows meet all public rows of a group or none: public columns by which they meet are keys."""
+    """Return whether private rows join all public rows of a group or none: the keys include the public join columns."""
     held = {(key.table, key.name) for key in keys if isinstance(key, exp.Column)}
     columns = (column for node in found.on for column in node.find_all(exp.Column))
     return not found.inside and all((c.table, c.name) in held | lost for c in columns)
 
 
 def find_lost_columns(relations: Iterable[Relation]) -> LostColumns:
-    """Return the columns of private relations that are NULL in rows of nobody."""
+    """Return the columns of private relations that are NULL in unmatched rows."""
     private = [relation for relation in relations if relation.private]
     nodes = [f.typed.node for r in private for f in r.fields if r.unmatched is None or f.lost]
     nodes += [r.unit for r in private if r.unit is not None]
@@ -418,13 +412,13 @@ def add_unmatched(
     values: Iterable[exp.Expr],
     conditions: Iterable[exp.Expr],
 ) -> Relation:
-    """Return the relation that a subquery is, with what is known of rows of nobody.
+    """Return a subquery's relation with the facts about its unmatched rows.
 
     Args:
         found: the outer join that keeps them in the subquery.
         lost: the columns of the subquery's FROM that are NULL in them.
-        values: what the relation's fields are in the subquery.
-        conditions: what it asks of its rows.
+        values: the expressions of the relation's fields in the subquery.
+        conditions: the subquery's conditions.
     """
     if found is None or any(surely_fails(node, lost) for node in conditions):
         return relation

@@ -1,7 +1,7 @@
-"""Histograms on their way through a statement: maps of noisy counts, each off by at most the same at a level.
+"""Histograms in a statement: maps of noisy counts, with one half width for all counts.
 
-A whole map keeps the intervals of its bins where a column of it only goes on; one bin, ``h['a']``, is a number with an interval.
-A bin that the map does not have is NULL, and so are the ends of its interval.
+A whole map keeps its bins' intervals while a column only passes it on; one bin, ``h['a']``, is a number with an
+interval. A bin missing from the map is NULL, and so are its interval's ends.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dpsql.sql.relations.relation import fold
 from dpsql.sql.relations.traced_columns import list_sides, read_relation, read_source
 
 BinWidths = Mapping[str, Mapping[str, float]]
-"""The most that each count of a histogram may be off, by the relation that holds it and its column."""
+"""The half width of a histogram's counts, by relation and column."""
 
 _STEP = Fraction(1)
-"""That of the noise of counts."""
+"""The step of count noise."""
 _END = "dpsql_end"
-"""Marks a bin that stands in an end of its own interval, which has none itself."""
+"""Marks a bin in an end of its own interval; such a bin has no interval."""
 
 
 def find_map_width(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) -> float | None:
-    """Return how far each count in a column of maps may be off; None where it is no histogram as it was released.
+    """Return the half width of the counts in a column of maps; None unless it is a histogram as released.
 
     Args:
         tree: the statement.
         body: the statement, or a query of it.
-        name: the column, by the name that it has there.
-        widths: those of the relations that the statement reads.
+        name: the column's name there.
+        widths: of the relations that the statement reads.
     """
     if not any(widths.values()):
-        return None  # without a histogram names need not be compared with one another
+        return None  # without a histogram, names need no comparison
     found = _trace(tree, body, name, widths)
     return found.pop() if len(found) == 1 else None
 
@@ -42,7 +42,7 @@ def find_map_width(tree: exp.Expr, body: exp.Expr | None, name: str, widths: Bin
 def find_bin_ends(
     tree: exp.Expr, select: exp.Select, node: exp.Bracket, widths: BinWidths
 ) -> ColumnEnds | None:
-    """Return the ends of one bin of a histogram, where it stands in a SELECT; None where it is something else."""
+    """Return the interval ends of one bin of a histogram in a SELECT; None for other nodes."""
     key = node.expressions[0] if len(node.expressions) == 1 else None
     if key is None or key.find(exp.Column, exp.Slice) is not None or _END in node.meta:
         return None
@@ -59,7 +59,7 @@ def find_bin_ends(
 
 
 def _trace(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) -> set[float]:
-    """Return the widths of what a query's column comes from; none where a side of it is no histogram."""
+    """Return the half widths of a query's column; empty if a side is no histogram."""
     sides = list_sides(body) if isinstance(body, exp.Query) else []
     names = [fold(item.alias_or_name) for item in sides[0].expressions] if sides else []
     found: set[float] = set()
@@ -77,7 +77,7 @@ def _trace(tree: exp.Expr, body: exp.Expr | None, name: str, widths: BinWidths) 
 
 
 def _trace_item(tree: exp.Expr, select: exp.Select, node: exp.Expr, widths: BinWidths) -> set[float]:
-    """Return the widths of an item of a SELECT, which is a map that a block released or a column from its FROM."""
+    """Return the half widths of an item of a SELECT, a released map or a column from its FROM."""
     if isinstance(node, exp.Map) and isinstance(node.args.get("values"), exp.Column):
         width = widths.get(read_relation(select), {}).get(node.args["values"].name)
         return set() if width is None else {width}

@@ -1,9 +1,9 @@
-"""The ends of an interval, carried through an expression over released numbers: interval arithmetic, written in SQL.
+"""The ends of an interval through an expression over released numbers: interval arithmetic, written in SQL.
 
-Over one number the level stays. Over several, each interval is widened first, so that all of them hold together at the level:
-of k numbers each must miss with a chance of at most a k-th of the doubt. How far that is follows from the shape of the noise
-alone. Where ``P(|X| > w) <= a`` for integer noise X, symmetric, with a log-concave distribution (as have the discrete
-Laplace and Gaussian distributions and their sums), then ``P(|X| > r(w + 1)) <= a^r`` for r >= 1: the tail is log-concave too, and
+Over one number the level is unchanged. Over several, each interval is first widened so that all hold together at the
+level: each of k numbers must miss with at most a k-th of the miss probability. The factor follows from the shape of the
+noise. If ``P(|X| > w) <= a`` for integer noise X, symmetric, with a log-concave distribution (as discrete Laplace and
+Gaussian distributions and their sums), then ``P(|X| > r(w + 1)) <= a^r`` for r >= 1: the tail is log-concave too, and
 is 1 at -1. So r = ln(k/a) / ln(1/a).
 """
 
@@ -29,12 +29,12 @@ _FLOATS = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT})
 
 @dataclass(frozen=True)
 class ColumnEnds:
-    """The known facts on the interval of a released column.
+    """The known facts about the interval of a released column.
 
     Args:
         low, high: the columns of its ends.
-        step: that of the noise, where the number is an exact one with symmetric, log-concave noise.
-        whole: whether the column holds whole numbers by its type.
+        step: the noise's step, if the number is an exact one with symmetric, log-concave noise.
+        whole: whether the column's type is integer.
     """
 
     low: exp.Expr
@@ -45,13 +45,13 @@ class ColumnEnds:
 
 EndPair = tuple[exp.Expr, exp.Expr]
 Leaf = exp.Column | exp.Bracket | exp.Window
-"""A released number: a column of them, or one bin of a histogram; or a sum over neighbouring groups in a window."""
+"""A released number: a column, one bin of a histogram, or a window sum over neighbouring groups."""
 Known = Callable[[Leaf], ColumnEnds | None]
 Certain = Callable[[Leaf], ColumnEnds]
 
 
 def widen_factor(level: float, count: int) -> float:
-    """Return how many times wider an interval must be for ``count`` of them to hold together at a level.
+    """Return the factor by which to widen ``count`` intervals so that all hold together at a level.
 
     >>> widen_factor(0.95, 1), round(widen_factor(0.95, 2), 3)
     (1.0, 1.231)
@@ -61,13 +61,13 @@ def widen_factor(level: float, count: int) -> float:
 
 
 MAX_FORKS = 2
-"""The most operations that name the ends of their arguments several times: the text of the ends grows with their power."""
+"""The most operations that repeat the ends of their arguments: the text of the ends grows exponentially in them."""
 
 _FORKS = (exp.Mul, exp.Div, exp.Abs, exp.Sqrt, exp.Ln, exp.Greatest, exp.Least)
 
 
 def _count_forks(node: exp.Expr) -> int:
-    """Return how many operations name the ends of what they are applied to more than once."""
+    """Return the number of operations that repeat the ends of their arguments."""
     forks = node.find_all(*_FORKS)
     return sum(
         not isinstance(fork, exp.Mul | exp.Div)
@@ -77,12 +77,12 @@ def _count_forks(node: exp.Expr) -> int:
 
 
 def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
-    """Return the ends of an expression's interval, as doubles; None where it has none.
+    """Return the ends of an expression's interval, as doubles; None if it has none.
 
     Args:
         node: an expression of a SELECT, over released columns.
-        known: gives what is known of a column's interval.
-        level: that of the columns' intervals and of the result's.
+        known: returns the facts about a column's interval.
+        level: of the columns' intervals and of the result's.
     """
     leaves = {_identify(leaf): known(leaf) for leaf in list_leaves(node)}
     found = {key: ends for key, ends in leaves.items() if ends is not None}
@@ -102,7 +102,7 @@ def find_ends(node: exp.Expr, known: Known, level: float) -> EndPair | None:
 
 
 def list_leaves(node: exp.Expr) -> list[Leaf]:
-    """Return the columns of an expression; a subscript over some stands for them as a number of its own."""
+    """Return the columns of an expression; a subscript replaces its columns as a separate number."""
     if isinstance(node, exp.Column | exp.Window):
         return [node]
     if isinstance(node, exp.Bracket) and node.find(exp.Column) is not None:
@@ -115,7 +115,7 @@ def _identify(leaf: Leaf) -> Hashable:
 
 
 def is_exact(node: exp.Expr, step: Fraction) -> bool:
-    """Tell whether an expression is a column of numbers with such a step, or a cast that leaves each as it is."""
+    """Return whether an expression is a column of numbers with such a step, or a cast that leaves each unchanged."""
     if isinstance(node, exp.Paren):
         return is_exact(node.this, step)
     if isinstance(node, exp.Cast):
@@ -130,13 +130,13 @@ def is_exact(node: exp.Expr, step: Fraction) -> bool:
 
 
 def _read_scale(kind: exp.DataType) -> int:
-    """Return the decimal places of DECIMAL(p, s); DuckDB's default is 3, and 0 where only p is given."""
+    """Return the decimal places of DECIMAL(p, s); DuckDB's default is 3, and 0 if only p is given."""
     places = [int(part.name) for part in kind.expressions]
     return places[1] if len(places) == 2 else 0 if places else 3
 
 
 def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
-    """Return ends ``factor`` times as far from the middle, and that many steps of the noise further."""
+    """Return ends ``factor`` times as far from the middle, plus that many steps of the noise."""
     share = exp.Literal.number(repr((factor - 1) / 2))
     more: exp.Expr = exp.Mul(
         this=share, expression=_paren(exp.Sub(this=ends.high.copy(), expression=ends.low.copy()))
@@ -147,7 +147,7 @@ def _widen(ends: ColumnEnds, factor: float, step: Fraction) -> ColumnEnds:
 
 
 def _read(node: exp.Expr, known: Certain) -> EndPair | None:
-    """Return the ends of a node; both are the node itself where it is constant."""
+    """Return the ends of a node; both are the node itself if it is constant."""
     if node.find(exp.Column) is None and not isinstance(node, exp.Window):
         return (node.copy(), node.copy()) if _constant(node) is not None else None
     if isinstance(node, exp.Column | exp.Bracket | exp.Window):
@@ -158,7 +158,7 @@ def _read(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _constant(node: exp.Expr) -> float | None:
-    """Return the value of a number that stands in the text; None of everything else."""
+    """Return the value of a literal number; None for other nodes."""
     node = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(node, exp.Neg):
         inner = _constant(node.this)
@@ -178,7 +178,7 @@ def _within(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _null_at_zero(node: exp.Expr, known: Certain) -> EndPair | None:
-    """NULLIF(x, 0) has the ends of x: where it is NULL so is the number itself, and a quotient has none around 0."""
+    """Return the ends of x for NULLIF(x, 0): NULL has no interval, and neither has a quotient around 0."""
     return _read(node.this, known) if _constant(node.expression) == 0 else None
 
 
@@ -191,7 +191,7 @@ def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
         scale = _read_scale(kind)
     elif kind.this not in _INTEGERS:
         return None
-    # whether a half goes up, or to what is even, is the type's business: the ends leave room for both
+    # whether half is rounded up or to even depends on the type: the ends allow for both
     half, steps = exp.Literal.number("0.5"), exp.Literal.number(f"1e{scale}")
     low, high = (_operate(exp.Mul, end, steps.copy()) for end in pair)
     low, high = (
@@ -202,7 +202,7 @@ def _cast(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _is_kept(node: exp.Expr, known: Certain) -> bool:
-    """Tell whether a cast leaves whole numbers as they are, so that their ends need no room for rounding."""
+    """Return whether a cast leaves integers unchanged, so that their ends need no room for rounding."""
     leaves = list_leaves(node)
     return bool(leaves) and known(leaves[0]).whole and is_exact(node, Fraction(1))
 
@@ -251,7 +251,7 @@ def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
     )
     if kind is exp.Mul:
         return low, high
-    zero = exp.Literal.number(0)  # a divisor that may be 0 leaves no bound
+    zero = exp.Literal.number(0)  # a divisor that may be 0 has no bound
     sure = exp.Or(
         this=exp.GT(this=c.copy(), expression=zero), expression=exp.LT(this=d.copy(), expression=zero.copy())
     )
@@ -259,7 +259,7 @@ def _multiply(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _hold(node: exp.Expr, known: Certain) -> EndPair | None:
-    """GREATEST and LEAST go up with each argument; they pass over NULLs, of which the ends know nothing."""
+    """Return the ends of GREATEST and LEAST, which are monotone; they skip NULLs, which have no ends."""
     if any(held.find_ancestor(exp.Div) is None for held in node.find_all(exp.Nullif)):
         return None
     pairs = [pair for part in (node.this, *node.expressions) if (pair := _read(part, known)) is not None]
@@ -280,7 +280,7 @@ def _round(node: exp.Expr, known: Certain) -> EndPair | None:
 
 
 def _go_up(node: exp.Expr, known: Certain) -> EndPair | None:
-    """Return the ends under EXP, SQRT or LN, which go up; those of the last two begin where the functions do."""
+    """Return the ends under EXP, SQRT or LN, which are monotone; those of the last two begin with the function's domain."""
     pair = _read(node.this, known)
     if pair is None:
         return None
@@ -314,7 +314,7 @@ def _call(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
 
 
 def _operate(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    """Return an operation over two expressions that stand nowhere else: a long sum would be copied at each of its steps."""
+    """Return an operation over two fresh expressions, without the copies that a long sum would make at each step."""
     made = kind(this=_as_double(left), expression=_as_double(right))
     if kind is exp.Div:
         made.set("typed", False)
@@ -343,4 +343,4 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Certain], EndPair | None]] = 
     exp.Mul: _multiply, exp.Div: _multiply, exp.Greatest: _hold, exp.Least: _hold, exp.Round: _round, exp.Exp: _go_up,
     exp.Sqrt: _go_up, exp.Ln: _go_up, exp.Abs: _absolute,
 }  # fmt: skip
-"""The functions that pass intervals on, by the class of the node."""
+"""The functions that propagate intervals, by node class."""

@@ -1,10 +1,9 @@
-"""Intervals of output columns, carried up through a statement.
+"""Intervals of output columns, propagated through a statement.
 
-Intervals go up from a private block through CTEs, subqueries and joins above it, where a column only goes on.
-
-The ends of an interval stand in columns beside the released number. What is above a block is public SQL that knows nothing
-of them, so they are added to each SELECT on the way. That is done only where nobody can see it: not below a star, DISTINCT,
-a set operation or whatever else takes all columns that there are.
+They propagate from a private block through the CTEs, subqueries and joins above it that only pass a column on. An
+interval's ends are additional columns of the release. The public SQL above a block doesn't mention them, so they are
+added to each SELECT on the path, but only where that can't be observed: not below a star, DISTINCT, a set operation or
+other uses of all columns.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
 def write_json_report(name: str, confidence: float) -> exp.Expr:
-    """Write GoogleSQL's JSON report of a value and its interval."""
+    """Return GoogleSQL's JSON report of a value and its interval."""
     value, low, high = (column(f"{name}{end}") for end in ("", "__low", "__high"))
     level = exp.Literal.number(confidence)
     interval = _struct(lower_bound=low, upper_bound=high, confidence_level=level)
@@ -57,21 +56,21 @@ def _struct(**fields: exp.Expr) -> exp.Expr:
 
 
 IntervalEnds = tuple[str, exp.Expr, exp.Expr]
-"""An output column, and the ends of its interval."""
+"""An output column, and its interval's ends."""
 
 ShownEnds = Mapping[str, tuple[str, str]]
-"""Columns of a relation that have intervals, each with the columns in which the lower and the upper ends stand."""
+"""Columns of a relation with intervals, each with the columns of its lower and upper ends."""
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """The known facts on the noise of released columns, by release and column.
+    """The known facts about the noise of released columns, by release and column.
 
     Args:
-        noise_steps: the steps of the noise of those that are exact numbers with symmetric, log-concave noise.
-        level: the level of all intervals; None where there are several.
-        wholes: the columns of each release that hold whole numbers by their type.
-        bins: how far the counts of histograms may be off, by relation and column.
+        noise_steps: the noise steps of exact numbers with symmetric, log-concave noise.
+        level: the level of all intervals; None if there are several.
+        wholes: the columns of each release with integer types.
+        bins: the half widths of histograms' counts, by relation and column.
     """
 
     noise_steps: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
@@ -79,7 +78,7 @@ class Shapes:
     wholes: Mapping[str, Collection[str]] = field(default_factory=dict)
     bins: BinWidths = field(default_factory=dict)
     find_window: Callable[[exp.Select, exp.Window], ColumnEnds | None] = lambda _, __: None
-    """Finds the ends of a sum over neighbouring groups in a window of a SELECT."""
+    """Finds the ends of a window sum over neighbouring groups in a SELECT."""
 
 
 def propagate_intervals(
@@ -89,27 +88,25 @@ def propagate_intervals(
     shapes: Shapes,
     make_name: MakeName,
 ) -> tuple[list[IntervalEnds], list[str]]:
-    """Return the intervals of a statement's columns, and why others have none; the SELECTs below show what is needed for that.
+    """Return the intervals of a statement's columns, and why others have none; add the needed columns to SELECTs below.
 
     Args:
         tree: the statement.
         releases: the relations that its blocks release.
-        kept: the relations of the kept results that it names.
-        shapes: what is known of the noise. Where levels differ no SELECT below counts, for the display knows one.
-        make_name: gives a name of a kind that nothing in the statement has.
+        kept: the relations of the kept results it names.
+        shapes: the facts about the noise. If levels differ, no SELECT below counts, for the display has one level.
+        make_name: returns an unused name of a kind.
     """
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
     own = carrier.read(tree)
     if own is None and shapes.level is not None and not tree.find(exp.Pivot):
         selects = list(tree.find_all(exp.Select))
         if any(carrier.read(select) is not None for select in selects):
-            for select in reversed(selects):  # the innermost first
+            for select in reversed(selects):  # innermost first
                 carrier.spell_star(select)
             own = carrier.of(tree)
     names = [fold(item.alias_or_name) for item in tree.expressions]
-    found = [
-        ends for ends in own or [] if names.count(fold(ends[0])) <= 1
-    ]  # a name may stand for a star's column
+    found = [ends for ends in own or [] if names.count(fold(ends[0])) <= 1]  # a name may be a star's column
     return found, carrier.explain_missing(tree, {fold(name) for name, *_ in own or []})
 
 
@@ -120,15 +117,15 @@ def propagate_union_intervals(
     shapes: Shapes,
     make_name: MakeName,
 ) -> list[tuple[str, str, str]]:
-    """Return the columns of a UNION ALL that have intervals, each with the columns of the ends, which its sides show from now on.
+    """Return the columns of a UNION ALL with intervals, each with its ends' columns, which its sides now show.
 
-    Takes what :func:`propagate_intervals` does. Where levels differ there are none.
+    Takes the arguments of :func:`propagate_intervals`. If levels differ there are none.
     """
     sides = list_sides(tree) if isinstance(tree, exp.Union) and not tree.find(exp.Pivot) else []
     if not isinstance(tree, exp.Union) or shapes.level is None or not sides:
         return []
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
-    for select in reversed(list(tree.find_all(exp.Select))):  # the innermost first
+    for select in reversed(list(tree.find_all(exp.Select))):  # innermost first
         carrier.spell_star(select)
     names = [item.alias_or_name for item in sides[0].expressions if not item.is_star]
     once = [name for name in names if name and [fold(other) for other in names].count(fold(name)) == 1]
@@ -136,7 +133,7 @@ def propagate_union_intervals(
 
 
 _ENDS = {"INTERVAL_LOW": 0, "INTERVAL_HIGH": 1}
-"""The calls that mean an end of an interval."""
+"""The calls for an end of an interval."""
 
 
 def replace_interval_calls(
@@ -147,23 +144,23 @@ def replace_interval_calls(
     shapes: Shapes,
     make_name: MakeName,
 ) -> None:
-    """Put the ends of intervals where a statement says ``INTERVAL_LOW(n)`` or ``INTERVAL_HIGH(n)``; NULL where there is none.
+    """Replace ``INTERVAL_LOW(n)`` and ``INTERVAL_HIGH(n)`` by the ends of intervals, or NULL if there is none.
 
     Args:
         tree: the statement, changed in place.
         releases: the relations that its blocks release.
-        kept: the relations of the kept results that it names.
-        spell: writes what a column without an alias is called.
-        shapes: what is known of the noise.
-        make_name: gives a name of a kind that nothing in the statement has.
+        kept: the relations of the kept results it names.
+        spell: returns the name of a column without an alias.
+        shapes: the facts about the noise.
+        make_name: returns an unused name of a kind.
 
     Raises:
-        BindError: such a call has not one column in its argument.
+        BindError: such a call's argument is not one column.
     """
     calls = [node for node in tree.find_all(exp.Anonymous) if node.name.upper() in _ENDS]
     carrier = _Carrier(tree, releases, kept, shapes, make_name)
     if calls:
-        for below in reversed(list(tree.find_all(exp.Select))):  # the innermost first
+        for below in reversed(list(tree.find_all(exp.Select))):  # innermost first
             carrier.spell_star(below, alone=False)
     for call in calls:
         argument = call.expressions[0] if len(call.expressions) == 1 else None
@@ -185,14 +182,14 @@ def replace_interval_calls(
 
 
 def _no_number(argument: exp.Expr) -> exp.Expr:
-    """Return NULL, by an expression that fails where the argument would."""
+    """Return NULL, as an expression that fails if the argument would."""
     never = exp.If(this=exp.false(), true=exp.Cast(this=argument.copy(), to=_DOUBLE.copy()))
     return exp.Case(ifs=[never])
 
 
 @dataclass
 class _Carrier:
-    """The columns of ends that the SELECTs of one statement have been given, in ``shown``."""
+    """The columns of ends added to the SELECTs of one statement, in ``shown``."""
 
     tree: exp.Expr
     releases: Mapping[str, ShownEnds]
@@ -201,14 +198,14 @@ class _Carrier:
     make_name: MakeName
     shown: dict[tuple[int, str], tuple[str, str, str]] = field(default_factory=dict)
     ends: dict[int, list[IntervalEnds]] = field(default_factory=dict)
-    """The ends of the columns of a SELECT below; columns that it is given later have none of their own."""
+    """The ends of the columns of a SELECT below; columns added later have none."""
     _below: dict[int, tuple[dict[str, exp.Query], Collection[str]]] = field(default_factory=dict)
-    """The sources of a SELECT below and its merged columns: columns of ends that it is given later change neither."""
+    """The sources of a SELECT below and its merged columns, which added columns of ends don't change."""
     _read: dict[int, dict[str, exp.Expr] | None] = field(default_factory=dict)
-    """The items of what a source reads, by name, while nothing changes; None of what is no SELECT."""
+    """The items of a source's SELECT, by name, valid while nothing changes; None for other sources."""
 
     def read(self, select: exp.Select) -> list[IntervalEnds] | None:
-        """Return the ends that a SELECT reads from a release or a kept result; None where it reads no such relation."""
+        """Return the ends that a SELECT reads from a release or a kept result; None if it reads no such relation."""
         name = read_relation(select)
         if select.args.get("distinct"):
             return []
@@ -230,7 +227,7 @@ class _Carrier:
         return found
 
     def _knows(self, select: exp.Select) -> Known:
-        """Return what finds the ends of the columns that stand in a SELECT, from a release or from a SELECT below."""
+        """Return the function that finds the ends of a SELECT's columns, from a release or from a SELECT below."""
         name = read_relation(select)
         direct = self.releases.get(name) or self.kept.get(name)
         if name in self.releases or name in self.kept:
@@ -267,7 +264,7 @@ class _Carrier:
         return look
 
     def _find_step(self, body: exp.Query, name: str) -> Fraction | None:
-        """Return the step of the noise of a SELECT's column; None where it is not a released number as it came."""
+        """Return the noise step of a SELECT's column; None unless it is a released number, unchanged."""
         item = find_item(body, name) if isinstance(body, exp.Select) else None
         node = item.find(exp.Column) if item is not None else None
         if item is None or node is None or not isinstance(body, exp.Select):
@@ -287,7 +284,7 @@ class _Carrier:
         return step if step is not None and is_exact(item.unalias(), step) else None
 
     def _real_name(self, select: exp.Select, node: exp.Column) -> str | None:
-        """Return what a column is called where it comes from, whose letters may be of another case."""
+        """Return a column's name at its origin, which may differ in case."""
         if read_relation(select) in self.releases or select.args.get("from_") is None:
             return None
         sources = self._sources(select)
@@ -309,17 +306,17 @@ class _Carrier:
         return found
 
     def _known_of(self, select: exp.Select) -> list[IntervalEnds]:
-        """Return :meth:`of` a SELECT below, which is asked for each of its columns."""
+        """Return :meth:`of` for a SELECT below, cached for its columns."""
         if id(select) not in self.ends:
             self.ends[id(select)] = self.of(select)
         return self.ends[id(select)]
 
     def ends_in(self, select: exp.Select, node: exp.Expr, of: exp.Column) -> EndPair | None:
-        """Return the ends of an expression over one column, where it stands in a SELECT; None where it has no interval."""
+        """Return the ends of an expression over one column in a SELECT; None if it has no interval."""
         return find_ends(node, self._knows(select), self.shapes.level or 0)
 
     def explain_missing(self, tree: exp.Select, found: Collection[str]) -> list[str]:
-        """Say of each output that is made of numbers with intervals, and has none, why that is."""
+        """Return, for each output of numbers with intervals that has none, the reason."""
         self._read.clear()
         said = []
         for item in tree.expressions:
@@ -327,7 +324,7 @@ class _Carrier:
             if fold(name) in found or not name or item.is_star or isinstance(node, exp.Predicate):
                 continue
             if find_map_width(self.tree, tree, name, self.shapes.bins) is not None:
-                continue  # each bin has its own
+                continue  # each bin has one
             if any(self._is_noisy(tree, leaf) for leaf in list_leaves(node)):
                 why = _find_reason(tree, node, self.shapes.level)
                 if why is not None:
@@ -335,7 +332,7 @@ class _Carrier:
         return said
 
     def _is_noisy(self, select: exp.Select, node: Leaf) -> bool:
-        """Tell whether a column of a SELECT is a number with an interval; nothing below is changed for that."""
+        """Return whether a column of a SELECT is a number with an interval, without changing SELECTs below."""
         if isinstance(node, exp.Window):
             return any(
                 self._is_noisy(select, leaf) for part in node.iter_expressions() for leaf in list_leaves(part)
@@ -359,7 +356,7 @@ class _Carrier:
         return False
 
     def _read_items(self, source: exp.Expr) -> dict[str, exp.Expr] | None:
-        """Return the items of what a source reads, by folded name; None where it is no SELECT."""
+        """Return the items of a source's SELECT, by folded name; None for other sources."""
         if id(source) not in self._read:
             body, _ = read_source(self.tree, source)
             body = body.find(exp.Select) if isinstance(body, exp.SetOperation) else body
@@ -370,7 +367,7 @@ class _Carrier:
         return self._read[id(source)]
 
     def _sources(self, select: exp.Select) -> dict[str, exp.Query]:
-        """Return the queries that stand in FROM and JOIN, by alias; only those that may be given columns."""
+        """Return the queries in FROM and JOIN that may get further columns, by alias."""
         found: dict[str, exp.Query] = {}
         for place in [select.args["from_"], *(select.args.get("joins") or [])]:
             node = place.this
@@ -380,7 +377,7 @@ class _Carrier:
         return found
 
     def _body(self, node: exp.Expr) -> exp.Query | None:
-        """Return the SELECT that a source is, or the UNION ALL of several, where it may be given columns."""
+        """Return a source's SELECT or UNION ALL, if it may get further columns."""
         body, cte = read_source(self.tree, node)
         if not isinstance(body, exp.Query) or not list_sides(body):
             return None
@@ -392,7 +389,7 @@ class _Carrier:
         return body if known and not recursive else None
 
     def spell_star(self, select: exp.Select, alone: bool = True) -> None:
-        """Write ``SELECT * FROM one`` as its columns by name, where those are known; not beside more columns if ``alone``."""
+        """Replace ``SELECT * FROM one`` by its columns, if known; with ``alone``, only if the star is the only item."""
         from_ = select.args.get("from_")
         stars = [item for item in select.expressions if item.is_star]
         star = stars[0] if len(stars) == 1 and not (alone and len(select.expressions) > 1) else None
@@ -414,7 +411,7 @@ class _Carrier:
             self._below.clear()
 
     def _alias(self, node: exp.Expr, sources: Mapping[str, exp.Query], merged: Collection[str]) -> str | None:
-        """Return the source that a column comes from, where that is certain."""
+        """Return the source of a column, if it is unambiguous."""
         assert isinstance(node, exp.Column)
         if node.table:
             return next((alias for alias in sources if fold(alias) == fold(node.table)), None)
@@ -424,7 +421,7 @@ class _Carrier:
         return having[0] if len(having) == 1 else None
 
     def _exposed(self, body: exp.Query, name: str) -> tuple[str, str, str] | None:
-        """Return a column's name as it is shown, and the names of those in which the query shows its ends."""
+        """Return a column's shown name, and those of its ends in the query."""
         key = (id(body), fold(name))
         if key not in self.shown:
             sides = list_sides(body)
@@ -446,7 +443,7 @@ class _Carrier:
         return self.shown[key]
 
     def _find_sides(self, sides: list[exp.Select], name: str) -> list[IntervalEnds | None]:
-        """Return the ends of one output column in each side of a UNION ALL, which goes by the places of columns."""
+        """Return the ends of one output column in each side of a UNION ALL, which matches columns by position."""
         if len(sides) == 1:
             return [next((e for e in self._known_of(sides[0]) if fold(e[0]) == fold(name)), None)]
         place = [fold(item.alias_or_name) for item in sides[0].expressions].index(fold(name))
@@ -461,7 +458,7 @@ class _Carrier:
 
 
 def _advise_on_difference(node: exp.Expr, level: float | None) -> str:
-    """Return what to write for the ends of a difference of two columns: both hold where each fails half as often."""
+    """Return a hint for the ends of a difference of two columns: both hold if each fails half as often."""
     inner = node.unnest()
     sides = (inner.this.unnest(), inner.expression.unnest()) if isinstance(inner, exp.Sub) else ()
     if level is None or not sides or not all(isinstance(side, exp.Column) for side in sides):
@@ -477,11 +474,11 @@ _NUMBERS_MAKE = (exp.Binary, exp.Func, exp.Window, exp.Neg, exp.Paren, exp.Cast,
 
 
 def _find_reason(tree: exp.Select, node: exp.Expr, level: float | None) -> str | None:
-    """Return why an expression over numbers with intervals has none; None where it is no number."""
+    """Return why an expression over numbers with intervals has none; None if it is no number."""
     if isinstance(node, exp.Case | exp.If | exp.Literal | exp.Boolean | exp.Struct | exp.Map | exp.Array):
         return None
     window = node.find(exp.Window)
-    if window is not None:  # a rank is a place, no number with noise
+    if window is not None:  # a rank is a position, not a noisy number
         joins = window.this.find(exp.Column) is not None
         return "it joins the noise of several rows" if joins else None
     if tree.args.get("group") is not None or node.find(exp.AggFunc) is not None:

@@ -1,11 +1,11 @@
-"""FROM, joins and UNION ALL: which rows a private unit owns after them, and which would let one unit move another's rows.
+"""FROM, joins and UNION ALL: which rows a private unit owns after them, and which joins let one unit move another's rows.
 
-* Private with public: every row of the result belongs to the unit of its private row. However many public rows
-  match, the unit's rows are bounded after the join (user level), or must match at most one (row level).
-* Private with private: only rows of equal units may meet. Their equality is demanded in ON, USING or WHERE: of the units
-  themselves, or of a key on the declared path to them. What a path says of a key is not taken on trust: the units' own
-  equality is added to the join, where it changes nothing unless one key leads to several units.
-* Rows that are their own unit, with public: each must match at most one public row, which is looked up in the public table.
+* Private with public: every row of the result belongs to the unit of its private row. Whatever the number of matching
+  public rows, the unit's rows are bounded after the join (user level), or must match at most one (row level).
+* Private with private: only rows of equal units may be joined. ON, USING or WHERE must equate the units themselves, or
+  a key on the declared path to them. A declared path is not trusted: the equality of units is added to the join, which
+  changes nothing unless one key leads to several units.
+* Rows that are their own unit, with public: each must match at most one public row, as looked up in the public table.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def bind_from(
     """Bind the FROM of a SELECT that reads private data.
 
     Args:
-        relations: the private relations that its items are, by the items' ids; None for public items.
-        outer: the scope of the row that this SELECT stands beside, where it stands beside one.
+        relations: the private relations of its items, by the items' ids; None for public items.
+        outer: the scope of the outer row, if the SELECT is correlated.
 
     Raises:
         BindError: names or join conditions that don't fit.
-        PrivacyError: a join that would let one unit's rows depend on another's, or in which one row meets too many.
+        PrivacyError: one unit's rows would depend on another's, or one row joins too many.
     """
 
     def resolve(node: exp.Expr) -> Relation:
@@ -170,12 +170,12 @@ class _Step:
         return here, next(f for f in self.right.fields if fold(f.name) == name)
 
     def _equal(self, parts: list[exp.Expr]) -> list[tuple[Field, Field]]:
-        """Return the columns that conditions make equal, the left side's and the right's."""
+        """Return the columns that conditions equate, the left side's and the right's."""
         names, theirs = self.names, self.right.fields
         return find_equal_columns(parts, names, lambda node: any(names.find(node) is f for f in theirs))
 
     def ties(self) -> tuple[tuple[str, str], ...]:
-        """Return the columns of USING whose values meet exactly, each with the relation on the left that has it."""
+        """Return the columns of USING whose values are equal exactly, each with its relation on the left."""
         ties = []
         for name, here, there in self.using:
             owners = [fold(r.alias) for r in self.bound.relations for f in r.fields if f is here]
@@ -184,15 +184,15 @@ class _Step:
         return tuple(ties)
 
     def hold_public(self, item: exp.Expr) -> None:
-        """Hold the public side of a join with rows that are their own unit to one row for each value it is joined on.
+        """Cut the public side of a join with rows that are their own unit to one row per value of the join key.
 
-        Each may meet one public row at most, or it would count several times.
+        A private row with several matches would count several times.
         """
         bound, right = self.bound, self.right
         if (bound.private and right.private) or (not right.private and self.kind in ("SEMI", "ANTI")):
-            return  # refused elsewhere; or it adds no rows
+            return  # refused elsewhere, or it adds no rows
         if self.method == "ASOF":
-            return  # it finds one row at most
+            return  # it finds at most one row
         if right.private and len(bound.relations) > 1:
             what = "with rows as the privacy unit, a join starts from them."
             raise privacy_error(self.join, what, f"write FROM {right.alias} JOIN ...")
@@ -215,7 +215,7 @@ class _Step:
             self.right = held
 
     def _advise_ranges(self, item: exp.Expr, public: Relation) -> str:
-        """Say what to write where a row may meet several public rows: ranges have forms of their own."""
+        """Return a hint for rows that may join several public rows: ranges have their own forms."""
         on = self.join.args.get("on")
         if on is None or not any(isinstance(node, (*_INEQUALITIES, exp.Between)) for node in on.walk()):
             return "join on columns that are unique there, or ask the owner for a privacy unit column."
@@ -227,7 +227,6 @@ class _Step:
         )
 
     def add(self) -> None:
-        """Add the right side to the FROM."""
         bound, right, side, kind = self.bound, self.right, self.side, self.kind
         if self.method == "ASOF":
             self._check_nearest()
@@ -267,13 +266,13 @@ class _Step:
             right = _optional(right)
         if side in ("RIGHT", "FULL"):
             bound.relations = [_optional(r) for r in bound.relations]
-        # The preserved side of an outer join against private rows: its columns can be the public groups.
+        # The preserved side of an outer join with private rows: its columns can be the public groups.
         if side == "RIGHT" and left_private and not right.private:
             right = replace(right, public_preserved=True)
         if side == "LEFT" and right.private and not left_private:
             bound.relations = [replace(r, public_preserved=True) for r in bound.relations]
         if kind in ("SEMI", "ANTI"):
-            # Rows of the right side no longer show, but its table still takes part in the unit's rows, or is lent.
+            # The right side's rows are hidden, but its table still counts for the unit's rows, or is an input.
             bound.relations.append(replace(right, fields=()))
         else:
             bound.relations.append(right)
@@ -281,7 +280,7 @@ class _Step:
         bound.row_level = bound.row_level or right.row_level
 
     def _check_nearest(self) -> None:
-        """ASOF: each private row finds the one public row that is nearest to it. Public rows are nobody's neighbours."""
+        """Check an ASOF join: each private row finds its nearest public row, independently of other units."""
         if not self.bound.private or self.right.private:
             raise privacy_error(
                 self.join,
@@ -295,13 +294,13 @@ class _Step:
             raise bind_error(self.place, what, _ASOF_HINT)
 
     def _without_ties(self, on: list[exp.Expr]) -> Relation:
-        """Return the public side of an ASOF join, held to one row for each value that its rows are found by.
+        """Return the public side of an ASOF join, cut to one row per value that its rows are found by.
 
-        Which of several DuckDB takes goes by how it joins, and that by how many private rows there are: below 64 otherwise
-        than above. One unit more would move everybody's rows to another one.
+        DuckDB's choice among several depends on its join algorithm, which changes at 64 private rows. One more unit
+        would move every unit's rows to another one.
 
         Raises:
-            BindError: a condition that does not compare a value of the public table with one of the rows before it.
+            BindError: a condition that does not compare a value of the public table with one of the preceding rows.
         """
         public, found = self.right, []
         for part in on:
@@ -315,14 +314,14 @@ class _Step:
         return _first_of_each(public, found, [*found, *(to_sql(f.typed.node) for f in public.fields)])
 
     def _kept_side(self) -> str:
-        """Return the side of the exact join: where rows are units, public rows that no private row meets are nobody's."""
+        """Return the side of the exact join: if rows are units, unmatched public rows have no unit."""
         if not (self.bound.row_level or self.right.row_level):
             return self.side
         public, private = ("LEFT", "RIGHT") if self.right.private else ("RIGHT", "LEFT")
         return {public: "", "FULL": private}.get(self.side, self.side)
 
     def _same_unit(self) -> exp.Expr | None:
-        """See to it that only rows of equal units meet. Gives the condition to add where a key stands for the unit."""
+        """Ensure that only rows of equal units are joined. Returns the condition to add if a key represents the unit."""
         bound, right = self.bound, self.right
         if bound.unit is None or right.unit is None:
             what = "rows that are their own privacy unit can't be joined with other private rows."
@@ -370,7 +369,7 @@ class _Step:
             raise privacy_error(self.place, other, _PERIOD_HINT)
 
     def _check_units(self, linked: list[tuple[Field, Field]]) -> None:
-        """Refuse units that can't be compared, and note which rows meet where a join goes by the owner's word alone."""
+        """Refuse units that can't be compared, and note which rows join by the owner's declaration alone."""
         other = explain_other_unit(self.bound.relations, [self.right])
         if other is not None:
             hint = _PERIOD_HINT if "period" in other else "ask the owner to give the privacy units one type."
@@ -387,7 +386,7 @@ def _join(source: exp.Expr, side: str, kind: str, on: list[exp.Expr], nearest: b
     condition = exp.and_(*on, copy=False) if on else None
     if condition is None:
         return exp.Join(this=source, kind="CROSS")
-    kind = "" if kind == "CROSS" else kind  # it was joined in WHERE
+    kind = "" if kind == "CROSS" else kind  # joined in WHERE
     method = "ASOF" if nearest else None
     return exp.Join(this=source, method=method, side=side or None, kind=kind or None, on=condition)
 

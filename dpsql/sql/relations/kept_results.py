@@ -1,8 +1,8 @@
-"""Kept results, which are public relations of later statements, with their intervals.
+"""Kept results: public relations of later statements, with their intervals.
 
-A name that no WITH gives means a kept result before it means a public table. Each kept result becomes a public CTE in front of
-the statement, which shows its columns and knows the ends of their intervals: from there on both go their way as those of a
-private block's release do. The ends are columns too, ``n__low`` and ``n__high``, for statements that name them.
+Without a WITH of that name, a name means a kept result before a public table. Each kept result becomes a public CTE of
+the statement, with its columns and its intervals' ends, which propagate like those of a private block's release. The
+ends are also columns, ``n__low`` and ``n__high``, for statements that name them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpsql.sql.relations.relation import column, fold
 
 _CTE = "dpsql_kept_as_"
 FORETOLD = "dpsql_foretold_"
-"""Begins the names of relations whose rows are not known yet: those of a statement before this one."""
+"""Prefix of relations whose rows are not known yet: those of an earlier statement in the cell."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,12 @@ class KeptResult:
     """A kept result.
 
     Args:
-        name: what the analyst calls it. table: the relation that holds it, which names its content.
-        columns: its columns. ends: for those with intervals, the columns in which the ends stand.
+        name: the analyst's name.
+        table: the relation's name, a digest of its content.
+        columns: its columns.
+        ends: for those with intervals, the columns of the ends.
         confidence: level of the intervals.
-        bins: for columns of histograms, how far each count may be off.
+        bins: for columns of histograms, the half width of each count.
     """
 
     name: str
@@ -40,7 +42,7 @@ class KeptResult:
 
 
 def kept_cte_name(name: str, taken: Collection[str]) -> str:
-    """Return the name of the CTE that stands for a kept result; never one of the names that a statement has ``taken``."""
+    """Return the name of a kept result's CTE, not among the names ``taken`` by a statement."""
     made = f"{_CTE}{fold(name)}"
     while made in taken:
         made += "_"
@@ -49,7 +51,7 @@ def kept_cte_name(name: str, taken: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class NamedResult:
-    """A kept result that a statement names, and the CTE that stands for it."""
+    """A kept result that a statement names, and its CTE."""
 
     kept: KeptResult
     cte: exp.CTE
@@ -58,12 +60,12 @@ class NamedResult:
 def name_kept_results(
     tree: exp.Expr, kept: Mapping[str, KeptResult], taken: Collection[str]
 ) -> list[NamedResult]:
-    """Return the kept results that a statement names; there, in place, it names their CTEs from now on.
+    """Return the kept results that a statement names, and replace the names by their CTEs', in place.
 
     Args:
         tree: the statement, or a query of it.
         kept: the session's kept results by folded name.
-        taken: the names like ours that the whole statement holds.
+        taken: the names in the whole statement that resemble ours.
     """
     found: dict[str, KeptResult] = {}
     names = {name: kept_cte_name(name, taken) for name in kept}
@@ -74,7 +76,7 @@ def name_kept_results(
 
 
 def prepend_kept_results(tree: exp.Expr, named: list[NamedResult]) -> None:
-    """Put the CTEs that a statement still names in front of it, in place."""
+    """Prepend the CTEs that a statement still names, in place."""
     tables = {node.name for node in tree.find_all(exp.Table)} if named else set()
     made = [item.cte for item in named if item.cte.alias in tables]
     own = tree.args.get("with_")
@@ -91,7 +93,7 @@ def _visit(
     found: dict[str, KeptResult],
     names: Mapping[str, str],
 ) -> None:
-    """Find the names that mean kept results; ``hidden`` are those that WITH gives another meaning."""
+    """Find the names that mean kept results; ``hidden`` are those that WITH redefines."""
     with_ = node.args.get("with_")
     for cte in with_.expressions if with_ is not None else ():
         after = hidden | {fold(cte.alias)}

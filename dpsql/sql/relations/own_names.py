@@ -1,8 +1,8 @@
-"""Names of ours that an analyst's can't be: for relations and columns that are made for a statement.
+"""Generated names of relations and columns that differ from any of the analyst's.
 
-What is above the private blocks is public SQL in which an analyst's names stand beside ours. So each name of ours is one that
-the statement does not hold: neither as an identifier, quoted or not, nor in quotes, where PIVOT makes columns of it, nor as a
-column of a kept result or a table, which a star may stand for.
+The SQL above private blocks mixes generated and analyst's names. So each generated name is absent from the statement:
+as an identifier, quoted or not; as a string, which PIVOT may turn into a column; and as a column of a kept result or a
+table, which a star may include.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from dpsql.sql.relations.kept_results import KeptResult
 from dpsql.sql.relations.relation import fold
 
 MakeName = Callable[[str], str]
-"""Gives a name of a kind that nothing in a statement has."""
+"""Returns an unused name of a kind."""
 _PREFIX = "dpsql_"
 
 
 @dataclass
 class OwnNames:
-    """A maker of names for one statement.
-
-    Args:
-        taken: the folded names that are not to be made, as :func:`list_taken` gives them.
-    """
+    """Generates names for one statement, except the folded names ``taken``, as from :func:`list_taken`."""
 
     taken: Collection[str] = field(default_factory=frozenset)
     _count: int = 0
@@ -41,7 +37,7 @@ class OwnNames:
 
 
 def list_taken(tree: exp.Expr, kept: Iterable[KeptResult]) -> frozenset[str]:
-    """Return the folded names like ours that a statement holds, and those of the columns of kept results."""
+    """Return the folded names in a statement that resemble ours, and those of kept results' columns."""
     found = [node.name for node in tree.find_all(exp.Identifier, exp.Literal)]
     found += [name for item in kept for name in (*item.columns, *(end for ends in item.ends for end in ends))]
     return frozenset(name for name in map(fold, found) if name.startswith(_PREFIX))

@@ -1,9 +1,9 @@
-"""Queries that keep private rows, with the unit carried along unseen: filters, projections, and GROUP BY the privacy unit.
+"""Queries that keep private rows, with a hidden unit column: filters, projections, and GROUP BY the privacy unit.
 
     SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)
 
-What a unit's rows add up to is a function of that unit alone, so the rows of such a query belong to units like the rows
-of a table do. Grouped by the unit only, there is one row per unit.
+An aggregate of a unit's rows is a function of that unit alone, so the rows of such a query belong to units like those
+of a table. Grouped by the unit only, there is one row per unit.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from dpsql.sql.relations.plan_size import refuse_growth
 
 
 def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
-    """Return a SELECT that keeps private rows: projections and filters, with the unit carried along unseen.
+    """Return a SELECT that keeps private rows: projections and filters, with a hidden unit column.
 
     Raises:
-        PrivacyError: a clause that would choose rows by other units' rows. BindError: names or types.
+        PrivacyError: a clause would choose rows by other units' rows.
+        BindError: names or types don't fit.
     """
     qualify = _choice(select, bound)
     alias = binder.name("rows")
@@ -84,7 +85,7 @@ def keep_rows(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> 
 
 
 def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
-    """Return the condition that QUALIFY or DISTINCT ON make, where they choose among the rows of one unit."""
+    """Return the condition of QUALIFY or DISTINCT ON that chooses among the rows of one unit."""
     distinct, qualify = select.args.get("distinct"), select.args.get("qualify")
     on = distinct.args.get("on") if distinct is not None else None
     own.refuse_clauses(select, "LIMIT", "OFFSET")
@@ -95,7 +96,7 @@ def _choice(select: exp.Select, bound: rel.From) -> exp.Expr | None:
             hint = f"keep the unit, as in SELECT DISTINCT {unit}, ..., or write COUNT(DISTINCT x)."
         raise privacy_error(distinct, what, hint, around=select)
     if distinct is not None and on is not None:
-        # One row for each value: the first in its order, which is what row_number() = 1 says.
+        # One row per value: the first in its order, as by row_number() = 1.
         if qualify is not None:
             raise bind_error(on, "DISTINCT ON and QUALIFY exclude each other here.")
         keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on]
@@ -121,7 +122,7 @@ def _no_window(node: exp.Expr) -> None:
 
 
 def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: rel.Names) -> exp.Expr:
-    """Return the expression with what the SELECT list calls by a name in place of that name, as DuckDB reads it."""
+    """Substitute the SELECT list's aliases in an expression, as DuckDB does."""
     if not aliases:
         return node
     holder = exp.Paren(this=node.copy())
@@ -137,11 +138,11 @@ def substitute_aliases(node: exp.Expr, aliases: Mapping[str, exp.Expr], names: r
 
 
 OutputColumn = tuple[str, Typed, "rel.Field | None"]
-"""A column of the SELECT list: its name, its value, and the column that it is, if it is one."""
+"""A column of the SELECT list: its name, its value, and the column it passes on, if any."""
 
 
 def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr]) -> list[OutputColumn]:
-    """Return the SELECT list; ``aliases`` is filled with what it calls by a name."""
+    """Return the SELECT list, and add its names to ``aliases``."""
     binder, bound, env = windows.binder, windows.bound, windows.env
     items: list[OutputColumn] = []
     for item in select.expressions:
@@ -158,7 +159,7 @@ def _items(windows: own.Windows, select: exp.Select, aliases: dict[str, exp.Expr
 
 
 def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> list[OutputColumn]:
-    """Return the columns that ``*`` or ``t.*`` stands for, without those it excludes, with those it replaces or renames."""
+    """Return the columns of ``*`` or ``t.*`` after EXCLUDE, REPLACE and RENAME."""
     star = item.this if isinstance(item, exp.Column) else item
     of = item.table if isinstance(item, exp.Column) else ""
     table = rel.fold(of)
@@ -196,13 +197,13 @@ def expand_star(item: exp.Expr, bound: rel.From, binder: Binder, env: Env) -> li
 
 
 def _named(node: exp.Expr) -> str:
-    """Return the column that EXCLUDE, REPLACE or RENAME speaks of: the old name in (a AS b) of RENAME, the new one of REPLACE."""
+    """Return the column of EXCLUDE, REPLACE or RENAME: the old name in (a AS b) of RENAME, the new one of REPLACE."""
     return str(node.this.name if isinstance(node, exp.Alias) and isinstance(node.parent, exp.Star) and node.arg_key == "rename"
                else node.alias_or_name)  # fmt: skip
 
 
 def rename_columns(relation: rel.Relation, names: list[str], place: exp.Expr) -> rel.Relation:
-    """``(SELECT ...) AS v(a, b)``: the first columns under other names. What they are goes with them, by position."""
+    """Rename the first columns by position, as in ``(SELECT ...) AS v(a, b)``; their properties are kept."""
     span = span_of(place.args.get("alias"))
     if len(names) > len(relation.fields):
         raise BindError(f"there are {len(names)} names for {len(relation.fields)} columns.", span=span)
@@ -234,7 +235,7 @@ def groups_by_unit(select: exp.Select, bound: rel.From) -> bool:
 
 
 def group_distinct(select: exp.Select, bound: rel.From) -> None:
-    """``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's own different rows."""
+    """Rewrite ``SELECT DISTINCT unit, ...`` as GROUP BY ALL, in place: each unit's distinct rows."""
     distinct = select.args.get("distinct")
     if distinct is None or distinct.args.get("on") is not None or bound.unit is None:
         return
@@ -262,7 +263,7 @@ def group_distinct(select: exp.Select, bound: rel.From) -> None:
 
 
 def _grouped_by(select: exp.Select, names: rel.Names) -> list[exp.Expr]:
-    """Return the grouping expressions; GROUP BY ALL means the columns that hold no aggregate."""
+    """Return the grouping expressions; GROUP BY ALL means the columns without aggregates."""
     group = select.args["group"]
     nodes = list(group.expressions)
     if group.args.get("all"):
@@ -272,7 +273,7 @@ def _grouped_by(select: exp.Select, names: rel.Names) -> list[exp.Expr]:
 
 
 def _spread_aliases(select: exp.Select, names: rel.Names) -> None:
-    """Put, in place, what the SELECT list calls by a name into later items, WHERE and HAVING, as DuckDB reads them."""
+    """Substitute aliases of the SELECT list in later items, WHERE and HAVING, in place, as DuckDB does."""
     aliases: dict[str, exp.Expr] = {}
     items: list[exp.Expr] = []
     for item in select.expressions:
@@ -292,10 +293,11 @@ def _grouped_fields(nodes: list[exp.Expr], bound: rel.From) -> list[rel.Field | 
 
 
 def aggregate_per_unit(binder: Binder, select: exp.Select, bound: rel.From, env: Env) -> rel.Relation:
-    """Return the SELECT as a private relation whose unit is carried along.
+    """Return the SELECT as a private relation with a hidden unit column.
 
     Raises:
-        PrivacyError: a clause that would choose among units. BindError: names or types.
+        PrivacyError: a clause would choose among units.
+        BindError: names or types don't fit.
     """
     own.refuse_clauses(select, "LIMIT", "OFFSET", "QUALIFY", "DISTINCT")
     assert bound.unit is not None

@@ -1,7 +1,7 @@
-"""Relations of a FROM clause: typed columns, and a privacy unit that is carried by a hidden name.
+"""Relations of a FROM clause: typed columns, and a privacy unit under a hidden name.
 
-A relation is *private* while its rows belong to privacy units. The unit is only ever the base column passed through
-unchanged: it is taken from the policy, never from a name that the analyst wrote.
+A relation is *private* while its rows belong to privacy units. The unit is always the base column, unchanged: it is
+taken from the policy, never from a name that the analyst wrote.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from dpsql.sql.parse.dialect import bind_error, to_sql, write_name
 from dpsql.sql.parse.options import Options
 
 INTERNAL = "dpsql_"
-"""Beginning of all names that dpsql gives; no refusal shows one."""
+"""Prefix of all generated names; no refusal shows one."""
 LostColumns = frozenset[tuple[str, str]]
-"""Columns of the exact query that are NULL in rows of nobody, by their tables' aliases there and their names."""
+"""Columns of the exact query that are NULL in unmatched rows, by table alias and name."""
 
 
 @dataclass(frozen=True)
 class Unmatched:
-    """The outer join that keeps public rows, as it was written, and the conditions by which private rows meet them."""
+    """The outer join that keeps unmatched public rows, as written, and the join conditions."""
 
     join: exp.Join
     on: tuple[exp.Expr, ...]
     inside: bool = False
-    """True in a subquery: nothing is known outside of what its rows are."""
+    """Whether it is in a subquery, whose rows are unknown outside."""
 
 
 UNIT = "dpsql_unit"
 """Hidden name of the privacy unit in exact queries."""
 Anchor = tuple[str, str]
-"""A table on a declared path and its key there, folded; or one of the owner's words on a column."""
+"""A table on a declared path and its key there, folded; or a declaration of the owner's about a column."""
 CLAIMED: Anchor = ("", "unit")
-"""The mark of a column that stands for the unit by the owner's word, or for a part of it."""
+"""Marks a column that is the unit, or a part of it, by the owner's declaration."""
 PERSON: Anchor = ("", "person")
-"""The mark of the column, in a table with periods, that holds the other part of the unit."""
+"""Marks the column, in a table with periods, of the other part of the unit."""
 DETERMINES: Anchor = ("", "determines")
-"""The mark of a column whose values belong to one unit each by the owner's word, in whichever table they stand."""
+"""Marks a column each of whose values belongs to one unit by the owner's declaration, in any table."""
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
-    # as exp.column, which would copy the names first
+    # like exp.column, which would copy the names first
     """Return a quoted column, without parsing it."""
     made = exp.Column(this=exp.Identifier(this=name, quoted=True))
     if table is not None:
@@ -59,62 +59,62 @@ def column(name: str, table: str | None = None) -> exp.Column:
 
 
 def column_name(place: int) -> str:
-    """Return the name of a derived relation's column in the exact query: by its place, whatever the analyst calls it."""
+    """Return the positional name of a derived relation's column in the exact query."""
     return f"c{place}"
 
 
 def move_column(field: Field, name: str) -> exp.Column:
-    """Return a relation's column, where the relation stands under another name in the exact query."""
+    """Return a relation's column under another name of the relation in the exact query."""
     assert isinstance(field.typed.node, exp.Column)
     return column(field.typed.node.name, name)
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a relation: the name that the analyst writes, and what it is in the exact query."""
+    """A column of a relation: the analyst's name, and its expression in the exact query."""
 
     name: str
     typed: Typed
     is_unit: bool = False
     public: bool = False
     anchors: frozenset[Anchor] = frozenset()
-    """Keys on declared paths to the unit: rows of equal value belong to the same unit."""
+    """Keys on declared paths to the unit: rows of equal value belong to one unit."""
     key: bool = False
-    """True when such a value stands in one row only: it is the key that paths lead to."""
+    """Whether a value occurs in one row only: it is the key that paths lead to."""
     optional: bool = False
-    """A unit's column that an outer join may leave empty, in rows that are another table's."""
+    """A unit's column that an outer join may leave NULL, in rows of another table."""
     lost: bool = False
-    """NULL in the rows of nobody of its relation."""
+    """Whether it is NULL in the relation's unmatched rows."""
     is_period: bool = False
-    """The period that parts the units, or what leads to one unit with its period."""
+    """Whether it is the period of the units, or leads to one unit with its period."""
     declared: bool = False
-    """True where its bounds are those that the policy declares for it."""
+    """Whether its bounds are those that the policy declares for it."""
 
     @property
     def tells_unit(self) -> bool:
-        """True where a value of it belongs to one unit, by what the policy declares."""
+        """Whether each value belongs to one unit, by the policy's declarations."""
         return self.is_unit or bool(self.anchors)
 
     def fixes_unit(self, other: Field) -> bool:
-        """Return whether rows in which the two are equal belong to one unit, by what the policy declares."""
+        """Return whether rows with equal values belong to one unit, by the policy's declarations."""
         if self.anchors & other.anchors or DETERMINES in self.anchors | other.anchors:
             return True
         return all(f.is_unit or CLAIMED in f.anchors for f in (self, other))
 
     def suggests(self, other: Field) -> bool:
-        """Return whether a hint may propose to join on the two."""
+        """Return whether a hint may suggest joining on the two."""
         alike = fold(self.name) == fold(other.name) or DETERMINES not in self.anchors ^ other.anchors
         return self.fixes_unit(other) and alike
 
 
 def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field:
-    """Return a column of a subquery; where it only passes ``same`` on, it is still what that was.
+    """Return a column of a subquery; one that only passes ``same`` on keeps its properties.
 
     Args:
-        name: what the column is called now.
-        typed: what it is in the exact query.
-        same: the column that it is, if it is one.
-        key: whether its value stands in one row only.
+        name: the new name.
+        typed: the expression in the exact query.
+        same: the column it passes on, if any.
+        key: whether its values occur in one row only.
     """
     if same is None:
         return Field(name, typed)
@@ -128,9 +128,9 @@ def carry_field(name: str, typed: Typed, same: Field | None, key: bool) -> Field
 class Relation:
     """One item of a FROM clause, or a whole joined FROM.
 
-    ``alias`` is what the analyst calls it, ``name`` what the exact query does: the binder's own, in one statement once.
-    ``source`` stands in the exact FROM; ``unit`` is the unit's column there (None where each row is its own unit, or
-    where the relation is public). ``tables`` are the private tables below, ``inputs`` the public relations lent.
+    ``alias`` is the analyst's name, ``name`` the generated, unique one in the exact query. ``source`` is its exact FROM
+    item; ``unit`` is the unit's column there (None if each row is its own unit, or the relation is public). ``tables``
+    are its private tables, ``inputs`` its public relations.
     """
 
     alias: str
@@ -147,18 +147,18 @@ class Relation:
     group_rows_bound: int | None = None
     """Rows of one unit that count in one group, where ``rows_bound`` or this is not simply the table's."""
     per_unit: bool = False
-    """True when one unit has at most one row here (after GROUP BY unit)."""
+    """Whether a unit has at most one row here (after GROUP BY unit)."""
     unit_type: Type | None = None
     fan_out: int = 1
-    """Public rows that one private row of the tables below has met, at most."""
+    """The most public rows joined so far to one private row of its tables."""
     conditions: tuple[exp.Expr, ...] = ()
-    """Conditions that hold of every row, in terms of the fields' nodes: they may leave public groups out."""
+    """Conditions true of every row, in terms of the fields' nodes: they may exclude public groups."""
     public_preserved: bool = False
-    """True when rows of a public table stay without a match: its columns can be public keys."""
+    """Whether unmatched rows of a public table are kept: its columns can be public keys."""
     unmatched: Unmatched | None = None
-    """The outer join inside that keeps rows of nobody, which its rows are without."""
+    """The inner outer join whose unmatched rows are not among its rows."""
     period: exp.Expr | None = None
-    """The period that parts its units, in terms of its columns, where these are still there."""
+    """The period of its units in terms of its columns, if still available."""
 
     @property
     def max_rows(self) -> int | None:
@@ -180,21 +180,19 @@ class Relation:
 
     @property
     def max_groups(self) -> int | None:
-        """Groups of one unit, if the policy bounds them."""
+        """The most groups of one unit, if the policy bounds them."""
         if self.row_level:
             return 1
         known = [table.max_groups for table in self.tables if table.max_groups is not None]
         return max(known) if known else None
 
     def renamed(self, alias: str, name: str) -> Relation:
-        """Return the same relation under another alias and name: its columns now hang on that name."""
+        """Return this relation under another alias and name, with its columns renamed."""
         fields = tuple(replace(f, typed=replace(f.typed, node=move_column(f, name))) for f in self.fields)
         unit = None if self.unit is None else column(UNIT, name)
         named = exp.TableAlias(this=exp.to_identifier(name))
         if isinstance(self.source, exp.Subquery):
-            source: exp.Expr = exp.Subquery(
-                this=self.source.this, alias=named
-            )  # what is inside is never changed
+            source: exp.Expr = exp.Subquery(this=self.source.this, alias=named)  # the inside is never changed
         else:
             source = self.source.copy()
             source.set("alias", named)
@@ -207,15 +205,15 @@ class Relation:
 
 
 MAX_CONDITIONS = 20
-"""Conditions of a relation's rows that are known where it is read."""
+"""The most known conditions of a relation's rows."""
 
 
 def restate_conditions(
     conditions: Iterable[exp.Expr], pairs: Iterable[tuple[exp.Expr, exp.Expr]]
 ) -> tuple[exp.Expr, ...]:
-    """Return the conditions in terms of other columns, by pairs of the old and the new; without those that name still others.
+    """Return the conditions in terms of other columns, by (old, new) pairs; those with other columns are dropped.
 
-    Of very many only the last are kept: to know fewer of them leaves fewer groups out, and no row.
+    Only the last are kept if there are too many: fewer conditions exclude fewer groups, and no row.
     """
     conditions = list(conditions)[-MAX_CONDITIONS:]
     known = {(old.table, old.name): new for old, new in pairs if isinstance(old, exp.Column)}
@@ -232,12 +230,12 @@ def restate_conditions(
 
 
 def restate_period(relation: Relation, pairs: Iterable[tuple[exp.Expr, exp.Expr]]) -> exp.Expr | None:
-    """Return a relation's period in terms of other columns; None where these do not hold it."""
+    """Return a relation's period in terms of other columns; None if these lack it."""
     return next(iter(restate_conditions([] if relation.period is None else [relation.period], pairs)), None)
 
 
 def list_claimed_columns(table: Table) -> list[tuple[str, Anchor]]:
-    """Return the columns that lead to the unit by the owner's word, folded, and to where."""
+    """Return the columns that lead to the unit by the owner's declaration, folded, with their targets."""
     paths = table.unit_paths
     found = [(fold(p[0].column), (fold(p[1].table), fold(p[1].key))) for p in paths if len(p) > 1]
     found += [(fold(p[0].column), CLAIMED) for p in paths[1:] if len(p) == 1]
@@ -245,7 +243,7 @@ def list_claimed_columns(table: Table) -> list[tuple[str, Anchor]]:
 
 
 def find_direct_unit(table: Table) -> str | None:
-    """Return the column that holds the unit itself: the path's first, where every hop ends on the key that it starts from."""
+    """Return the unit column itself: the path's first, if every hop ends on its starting key."""
     path = table.unit_path
     if not path or any(fold(hop.key) != fold(hop.column) for hop in path[1:]):
         return None
@@ -253,7 +251,7 @@ def find_direct_unit(table: Table) -> str | None:
 
 
 def explain_other_unit(left: Iterable[Relation], right: Iterable[Relation]) -> str | None:
-    """Say why units of two sides can never be equal: parted otherwise, or of other types; None where they can."""
+    """Return why the units of two sides can never be equal: other periods or types; None if they can."""
     sides = [[relation for relation in side if relation.private] for side in (left, right)]
     tables = {table.name: table for side in sides for relation in side for table in relation.tables}
     kinds = {None if t.period is None else t.period.kind: t for t in tables.values()}
@@ -275,21 +273,21 @@ class Names:
 
     relations: tuple[Relation, ...]
     merged: dict[str, Field] = field(default_factory=dict)
-    """Columns merged by USING, which a bare name means first."""
+    """Columns merged by USING, to which an unqualified name refers first."""
     extra: dict[str, Typed] = field(default_factory=dict)
-    """Expressions bound beforehand under made-up names (subqueries)."""
+    """Expressions bound earlier under generated names (subqueries)."""
     unit: exp.Expr | None = field(default=None, kw_only=True)
-    """The unit of the rows in scope, where subqueries may ask for rows of the same unit."""
+    """The unit of the rows in scope, if subqueries may read rows of that unit."""
     fan_out: int = field(default=1, kw_only=True)
-    """Public rows that one private row of this scope has met, at most."""
+    """The most public rows joined so far to one private row of this scope."""
     outer: Names | None = field(default=None, kw_only=True)
-    """The scope around a subquery: what a name means that means nothing inside."""
+    """The outer scope of a subquery, for names unknown inside."""
     _index: dict[str, list[tuple[str, Field]]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
 
     def scopes(self) -> Iterator[Names]:
-        """Yield this scope and those around it."""
+        """Yield this scope and its outer scopes."""
         yield self
         if self.outer is not None:
             yield from self.outer.scopes()
@@ -309,11 +307,7 @@ class Names:
         return self._index.get(name, ())
 
     def find(self, node: exp.Column) -> Field:
-        """Return the field that a column reference names.
-
-        Raises:
-            BindError: no such table or column, or more than one.
-        """
+        """Return the field of a column reference; BindError for no such table or column, or more than one."""
         name, table = fold(node.name), fold(node.table)
         if node.args.get("db") is not None:
             raise bind_error(node, "name columns by table alias only.")
@@ -343,7 +337,7 @@ class Names:
         raise bind_error(node, f"there is no column {node.name} here.", hint)
 
     def known(self, node: exp.Expr) -> Field | None:
-        """Return the field that a node names; None where it is no column (a field of a struct is written like one)."""
+        """Return a node's field; None if it is no column (a struct field looks like one)."""
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return None
         try:
@@ -352,21 +346,21 @@ class Names:
             return None
 
     def elsewhere(self, node: exp.Column) -> bool:
-        """Return whether a name means nothing here, so that the scope around decides."""
+        """Return whether a name is unknown here, so that the outer scope decides."""
         name, table = fold(node.name), fold(node.table)
         if table:
             return all(fold(relation.alias) != table for relation in self.relations)
         return name not in self.merged and not self._fields_named(name)
 
     def column(self, node: exp.Column) -> Typed:
-        """:class:`dpsql.sql.expressions.total_expressions.Scope`: what a column is in the exact query."""
+        """:class:`dpsql.sql.expressions.total_expressions.Scope`: a column's expression in the exact query."""
         if node.name in self.extra and not node.table:
             return self.extra[node.name]
         return self.find(node).typed
 
 
 def meets_exactly(left: Type, right: Type) -> bool:
-    """Return whether equal values of the two types are one value, so that two units can't become one where they meet."""
+    """Return whether equality across the two types is injective, so that a join can't merge two units."""
     return left == right or (left.kind == right.kind and left.kind in ("INTEGER", "TEXT"))
 
 
@@ -374,7 +368,7 @@ def meets_exactly(left: Type, right: Type) -> bool:
 class From:
     """A bound FROM clause of a private block.
 
-    ``source`` and ``joins`` stand in the exact query; ``unit`` is the unit of each joined row.
+    ``source`` and ``joins`` are its exact SQL; ``unit`` is the unit of each joined row.
     """
 
     relations: list[Relation]
@@ -384,17 +378,17 @@ class From:
     unit: exp.Expr | None = None
     row_level: bool = False
     fan_out: int = 1
-    """Public rows that one private row meets, at most."""
+    """The most public rows joined to one private row."""
     sides: tuple[Relation, ...] = ()
-    """The private relations as they were joined."""
+    """The private relations, in join order."""
     notes: list[str] = field(default_factory=list)
-    """Sentences of EXPLAIN about this FROM."""
+    """EXPLAIN's sentences about this FROM."""
     matched: set[str] = field(default_factory=set)
-    """Aliases of private tables that others reach by their key: they add no rows."""
+    """Aliases of private tables that others find by key: they add no rows."""
     keys: dict[str, list[Field]] = field(default_factory=dict)
     """The keys of these tables, by the tables' names in the exact query."""
     unmatched: Unmatched | None = None
-    """The outer join that keeps public rows which no private row meets, if there is one."""
+    """The outer join that keeps unmatched public rows, if any."""
 
     @property
     def names(self) -> Names:
@@ -403,17 +397,17 @@ class From:
 
     @property
     def private(self) -> bool:
-        """True where one of the relations is private."""
+        """Whether one of the relations is private."""
         return any(relation.private for relation in self.relations)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The public relations that it is lent, each once."""
+        """Its public relations, without duplicates."""
         return tuple(dict.fromkeys(i for relation in self.relations for i in relation.inputs))
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The private tables below, each once."""
+        """Its private tables, without duplicates."""
         return tuple(dict.fromkeys(table for relation in self.relations for table in relation.tables))
 
     @property
@@ -423,11 +417,11 @@ class From:
 
     @property
     def period(self) -> Period | None:
-        """The period that parts the units of its rows, if one does."""
+        """The period of its rows' units, if any."""
         return next((table.period for table in self.tables if table.period is not None), None)
 
     def holds_period(self, node: exp.Expr, known: Field | None) -> bool:
-        """Return whether an expression of the exact query is the period that parts the units, or the column ``known`` is."""
+        """Return whether an expression of the exact query, or the column ``known``, is the period of the units."""
         bare = node.unnest()
         return (known is not None and known.is_period) or any(
             relation.period is not None and bare == relation.period.unnest() for relation in self.relations
@@ -435,7 +429,7 @@ class From:
 
     @property
     def max_rows(self) -> int | None:
-        """Rows of one unit that count: after a join of private tables, as many as their bounds multiply to.
+        """The most rows of one unit that count: after a join of private tables, the product of their bounds.
 
         A row that finds one other by its key stays one row.
         """
@@ -467,7 +461,7 @@ class From:
 
     @property
     def max_groups(self) -> int | None:
-        """Groups that a unit counts in, where a query does not say: as many as the widest of its tables allows."""
+        """The default limit on the groups of a unit: the largest of its tables' limits."""
         return max(
             (r.max_groups for r in self.relations if r.private and r.max_groups is not None), default=None
         )
@@ -479,7 +473,7 @@ class From:
 
     @property
     def conditions(self) -> tuple[exp.Expr, ...]:
-        """Conditions that hold of every row because of its relations; none where an outer join may leave a relation out."""
+        """Conditions true of every row because of its relations; empty if an outer join may omit a relation."""
         if any(join.args.get("side") for join in self.joins):
             return ()
         return tuple(node for relation in self.relations for node in relation.conditions)

@@ -1,11 +1,11 @@
 """UNION, INTERSECT and EXCEPT of private rows of one unit; PIVOT and UNPIVOT of private rows.
 
-UNION ALL puts a unit's rows beside each other. The others compare rows, and rows that hold the privacy unit are alike only
-among one unit's own: each is a grouping of the two sides' rows by all columns, of which HAVING keeps those that stand on the
-sides it asks for. GROUP BY and these operations call two missing values equal, so the rows are those of DuckDB.
+UNION ALL appends a unit's rows. The others compare rows, and rows with the privacy unit are equal only within one unit:
+each groups both sides' rows by all columns, and HAVING keeps those on the required sides. Like these operations, GROUP
+BY considers NULLs equal, so the rows are DuckDB's.
 
-PIVOT is a private block whose aggregates have a FILTER for each value, which must be public: written, declared, or a truth
-value's two. UNPIVOT is a UNION ALL of the rows, once for each column.
+PIVOT is a private block whose aggregates have a FILTER for each value, which must be public: written, declared, or of a
+boolean. UNPIVOT is a UNION ALL of the rows, once per column.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ from dpsql.sql.relations.relation import (
 from dpsql.sql.relations.unit_rows import advise_one_unit, aggregates
 
 _SIDES = {exp.Union: None, exp.Intersect: (True, True), exp.Except: (True, False)}
-"""The sides on which a row must stand, or not; None where either will do."""
+"""The sides on which a row must, or must not, be; None for either."""
 
 
 def combine(binder: Binder, left: Relation, right: Relation, tree: exp.SetOperation, env: Env) -> Relation:
-    """Return what a set operation makes of two private relations of the same units.
+    """Return the set operation of two private relations of equal units.
 
     Raises:
-        PrivacyError: units differ, or rows of several units would be compared. BindError: columns don't fit.
+        PrivacyError: units differ, or rows of several units would be compared.
+        BindError: columns don't fit.
     """
     word = tree.key.upper()
     if tree.args.get("by_name"):
@@ -91,13 +92,13 @@ def _number(place: int) -> Typed:
 
 
 def _count_rows_of(side: str, place: int) -> exp.Expr:
-    """Return the number of a group's rows that stand on one side."""
+    """Return the number of a group's rows on one side."""
     here = exp.EQ(this=exp.column(side), expression=exp.Literal.number(place))
     return exp.CountIf(this=here)
 
 
 def _put_together(left: Relation, right: Relation, tree: exp.SetOperation, alias: str) -> Relation:
-    """Return UNION ALL of two private relations of the same units."""
+    """Return UNION ALL of two private relations of equal units."""
     if left.row_level or right.row_level or left.unit is None or right.unit is None:
         raise privacy_error(tree, "rows that are their own unit can't be put together.")
     kinds = (left.unit_type, right.unit_type)
@@ -168,15 +169,16 @@ def _unite(a: Bounds | None, b: Bounds | None) -> Bounds | None:
 # -- PIVOT and UNPIVOT ------------------------------------------------------------------------------------------
 
 MAX_PIVOTED = 200
-"""Columns that a PIVOT of private rows makes: each is an aggregate with noise of its own."""
+"""The most columns that a PIVOT of private rows makes, each an aggregate with separate noise."""
 _LIST_HINT = "write the values: PIVOT t ON {by} IN ('a', 'b') USING COUNT(*) GROUP BY k."
 
 
 def open_pivots(binder: Binder, select: exp.Select, env: Env) -> None:
-    """Write PIVOT and UNPIVOT of private FROM items as subqueries, in place; those of public ones stay.
+    """Rewrite PIVOT and UNPIVOT of private FROM items as subqueries, in place; those of public ones are unchanged.
 
     Raises:
-        PrivacyError: the columns would tell which values occur. BindError: names.
+        PrivacyError: the columns would reveal which values occur.
+        BindError: names don't fit.
     """
     for item in from_items(select):
         pivots = item.args.get("pivots") or []
@@ -250,7 +252,7 @@ def _pivot(binder: Binder, item: exp.Expr, pivot: exp.Expr, relation: Relation, 
 def _values_of(
     binder: Binder, place: exp.Expr, names: Names, env: Env
 ) -> Iterator[tuple[str, list[exp.Expr]]]:
-    """Yield what each value of a pivoted column is called, and the conditions that it holds."""
+    """Yield the column name of each pivoted value, and its conditions."""
     columns = list(place.this.expressions) if isinstance(place.this, exp.Tuple) else [place.this]
     written = list(place.args.get("expressions") or [])
     if not written:
@@ -283,7 +285,7 @@ def _values_of(
 
 
 def _show(value: exp.Expr) -> str:
-    """Return a value as DuckDB names a column by it."""
+    """Return a value as in DuckDB's column names."""
     if isinstance(value, exp.Literal):
         return value.name or "''"
     if isinstance(value, exp.Cast):
@@ -292,7 +294,7 @@ def _show(value: exp.Expr) -> str:
 
 
 def _keys(pivot: exp.Expr, relation: Relation, item: exp.Expr) -> list[exp.Expr]:
-    """Return what a PIVOT groups by: GROUP BY, or else all columns that it does not speak of."""
+    """Return the grouping of a PIVOT: GROUP BY, or all columns that it does not mention."""
     group = pivot.args.get("group")
     if group is not None:
         return list(group.expressions)
@@ -309,7 +311,7 @@ def _keys(pivot: exp.Expr, relation: Relation, item: exp.Expr) -> list[exp.Expr]
 
 
 def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
-    """Return an expression whose aggregates are over rows that meet conditions."""
+    """Return an expression whose aggregates are over rows that satisfy conditions."""
     call = call_of(node)
     if call is None:
         for child in list(node.iter_expressions()):
@@ -326,7 +328,7 @@ def _filter(node: exp.Expr, conditions: list[exp.Expr]) -> exp.Expr:
 
 
 def _unpivot(item: exp.Expr, pivot: exp.Expr, relation: Relation) -> exp.Expr:
-    """Return UNPIVOT as a UNION ALL of the rows, once for each column; a missing value makes no row."""
+    """Return UNPIVOT as a UNION ALL of the rows, once per column; NULL makes no row."""
     fields = pivot.args.get("fields") or []
     place = fields[0] if len(fields) == 1 else None
     columns = place.args.get("expressions") or [] if place is not None else []
@@ -369,13 +371,13 @@ _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env: Env) -> None:
-    """Write a private aggregate that looks at the public row around it as groups of that row's values, in place.
+    """Rewrite a private aggregate correlated with a public row as groups of that row's values, in place.
 
-    ``(SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward)`` beside wards w is a private block over the different values of
-    w.ward, LEFT JOIN visits, with one public group for each; the subquery reads its own group of what is released.
+    ``(SELECT COUNT(*) FROM visits v WHERE v.ward = w.ward)`` for wards w is a private block over the distinct values of
+    w.ward, LEFT JOIN visits, with one public group each; the subquery reads its group of the release.
 
     Raises:
-        PrivacyError: more than one relation, or no comparison with the row around.
+        PrivacyError: more than one relation, or no comparison with the outer row.
     """
     if not isinstance(query, exp.Select) or isinstance(query.parent, exp.Exists | exp.In):
         return
@@ -410,7 +412,7 @@ def group_by_row_around(binder: Binder, query: exp.Expr, around: exp.Select, env
     if not met:
         what = "a subquery beside a public row compares a column of its own with that row."
         raise privacy_error(query.expressions[0], what, "add v.ward = w.ward to its WHERE.", around=query)
-    there = met[0].copy()  # of a row that meets one, it is not missing
+    there = met[0].copy()  # not NULL in a joined row
     keys: dict[str, tuple[str, exp.Expr]] = {}
     public, block, value = binder.name("public"), binder.name("beside"), binder.name("value")
     for node in outer:

@@ -1,12 +1,12 @@
-"""Queries beside a row, as far as they tell it only of its own unit: EXISTS, IN, scalar subqueries, LATERAL and UNNEST.
+"""Correlated and other subqueries that depend only on a row's own unit: EXISTS, IN, scalar subqueries, LATERAL and UNNEST.
 
-* Over public rows, whatever they ask: evaluated apart and lent, or in place where they look at the row around them.
-* A private block: what it releases is public.
-* Over private rows of the same unit: an equality of units, or of a key on the declared path to them, must link the
-  subquery to the row around it. The units' own equality is added, so that no other unit's rows are ever looked at.
+* Over public rows, without limits: evaluated first, or in place if they are correlated.
+* A private block: its release is public.
+* Over private rows of one unit: an equality of units, or of a key on the declared path to them, must link the subquery
+  to the outer row. The equality of units is added, so that no other unit's rows are ever read.
 
-In FROM, a private row is followed by rows made of its own values and of public rows, and of nothing else. They belong
-to its unit, as the rows of a join with a public table do; how many there are is bounded where those are.
+In FROM, a private row is joined with rows made only of its own values and of public rows. They belong to its unit, as
+in a join with a public table, and their number is bounded likewise.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _BEYOND = ("group", "having", "qualify", "limit", "offset", "windows", "sample",
 
 @dataclass(frozen=True)
 class CorrelatedQuery:
-    """A subquery's FROM and WHERE, bound beside the row that it looks at."""
+    """A subquery's FROM and WHERE, bound with its outer row."""
 
     select: exp.Select
     bound: From
@@ -71,17 +71,18 @@ class CorrelatedQuery:
     where: tuple[exp.Expr, ...]
 
     def sql(self, items: str, more: tuple[exp.Expr, ...] = ()) -> exp.Select:
-        """Return the query with these items, and with more conditions."""
+        """Return the query with these items, and with further conditions."""
         conditions = " AND ".join(f"({to_sql(node)})" for node in (*self.where, *more))
         where = f" WHERE {conditions}" if conditions else ""
         return parse_select(f"SELECT {items} FROM {self.bound.sql}{where}")
 
 
 def bind_expression(binder: Binder, node: exp.Expr, names: Names, env: Env) -> Typed:
-    """Return a row expression that can't fail; the public relations that its subqueries read are lent to the block.
+    """Return a row expression that can't fail; the block gets the public relations that its subqueries read.
 
     Raises:
-        BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that tells of other units.
+        BindError, PrivacyError: as :func:`dpsql.sql.expressions.total_expressions.total`; a subquery that depends on
+            other units.
     """
     inputs: list[Input] = []
     _refuse_unquoted(node, names)
@@ -120,7 +121,7 @@ def _refuse_unquoted(node: exp.Expr, names: Names) -> None:
 
 
 def _answered(query: exp.Expr) -> exp.Expr:
-    """Return the node that a subquery answers: itself, IN, EXISTS."""
+    """Return the node whose value is a subquery's: itself, IN, EXISTS."""
     holder = query.parent if isinstance(query.parent, exp.Subquery) else query
     above = holder.parent
     if isinstance(above, exp.All | exp.Any):
@@ -134,7 +135,7 @@ def _answered(query: exp.Expr) -> exp.Expr:
 
 
 def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> CorrelatedQuery | None:
-    """Return a plain SELECT that reads private rows, or looks at the row around it; None where it can stand alone."""
+    """Return a plain SELECT that reads private rows, or is correlated; None if it is independent."""
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or mode_of(query) is not None:
         return None
     if query.args.get("with_") or any(query.args.get(key) for key in _BEYOND):
@@ -162,7 +163,7 @@ def bind_correlated(binder: Binder, query: exp.Expr, names: Names, env: Env) -> 
 
 
 def _looks_out(select: exp.Select, scope: Names) -> bool:
-    """Return whether a column named in a SELECT (not in a query inside it) is one of the scope around."""
+    """Return whether a SELECT (excluding inner queries) names a column of the outer scope."""
     places = [*select.expressions, *([select.args["where"]] if select.args.get("where") else [])]
     for place in places:
         for node in place.walk(prune=lambda n: isinstance(n, exp.Query)):
@@ -173,13 +174,13 @@ def _looks_out(select: exp.Select, scope: Names) -> bool:
             try:
                 scope.find(node)
             except BindError:
-                continue  # it means nothing around either: the caret comes from whoever binds it
+                continue  # unknown in the outer scope too; the error comes from later binding
             return True
     return False
 
 
 def _scalar(inner: CorrelatedQuery, more: tuple[exp.Expr, ...]) -> Typed:
-    """Return one aggregate over the rows that belong to the row around; it has a value whatever the data."""
+    """Return one aggregate over the rows of the outer row; it has a value whatever the data."""
     _same_width(1, inner.select.expressions, inner.select)
     item = inner.select.expressions[0].unalias()
     if not aggregates(inner.select):
@@ -200,12 +201,12 @@ def _same_width(count: int, items: Sequence[exp.Expr], place: exp.Expr) -> None:
 
 
 _Pairs = list[tuple[Field, Field]]
-"""Columns that are equal: one of the subquery, and one of the row around it."""
+"""Equal columns: one of the subquery, and one of the outer row."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The node that a subquery answers, in the scope of the row around it."""
+    """The node whose value is a subquery's, in the scope of the outer row."""
 
     binder: Binder
     node: exp.Expr
@@ -214,12 +215,12 @@ class _Place:
 
     @property
     def sides(self) -> list[exp.Expr]:
-        """The value that IN looks for: one value, or a row of them."""
+        """The left side of IN: one value, or a row of them."""
         looked = self.node.this
         return list(looked.expressions) if isinstance(looked, exp.Tuple) else [looked]
 
     def answer(self, query: exp.Expr) -> tuple[Typed, tuple[Input, ...]]:
-        """Return what stands in place of the subquery, and what that is lent."""
+        """Return the subquery's replacement, and its public relations."""
         binder, key = self.binder, str(query.meta.get(ONCE, ""))
         public = binder.once.get(key)
         if public is None:
@@ -238,7 +239,7 @@ class _Place:
         return self._public(public), public.inputs
 
     def _correlated(self, inner: CorrelatedQuery) -> Typed:
-        """Return a subquery that is evaluated beside the row."""
+        """Return a subquery that is evaluated per row."""
         select, inside = inner.select, inner.names
         where = select.args.get("where")
         parts = split_conjuncts(where.this if where is not None else None)
@@ -256,7 +257,7 @@ class _Place:
         return self._exists(inner.sql("1", more))
 
     def _private(self, relation: Relation) -> Typed:
-        """``x IN (SELECT ... GROUP BY unit)`` and the like: rows of private queries that stand alone."""
+        """Return membership in an independent private query, such as ``x IN (SELECT ... GROUP BY unit)``."""
         if not isinstance(self.node, exp.In) or relation.unit is None:
             raise self._refusal(self.node, (relation,))
         name = self.binder.name("inner")
@@ -268,7 +269,7 @@ class _Place:
         return self._exists(parse_fragment(f"SELECT 1 FROM {to_sql(relation.source)} WHERE {where}"))
 
     def _public(self, relation: Relation) -> Typed:
-        """Return a public subquery, evaluated before the exact query runs, and lent to it."""
+        """Return a public subquery, evaluated before the exact query runs."""
         items = [item.typed.node.copy() for item in relation.fields]
         named = [exp.alias_(item, column_name(place)) for place, item in enumerate(items)]
         inner = exp.Select(expressions=named).from_(relation.source.copy())
@@ -291,7 +292,7 @@ class _Place:
         return Typed(exp.paren(exp.In(this=row, query=inner.subquery())), BOOLEAN, None, False, None)
 
     def _exists(self, query: exp.Expr) -> Typed:
-        """EXISTS; IN where the left side is missing is missing itself, which matters only below NOT."""
+        """Return EXISTS; IN with a NULL left side is NULL, which matters only below NOT."""
         found: exp.Expr = exp.Exists(this=query)
         if isinstance(self.node, exp.In) and isinstance(self.node.parent, exp.Not | exp.Paren):
             given = [bind_expression(self.binder, side, self.names, self.env).node for side in self.sides]
@@ -302,7 +303,7 @@ class _Place:
     # -- what links a subquery to the row around it -------------------------------------------------------------
 
     def _equal(self, items: Sequence[exp.Expr], inside: Names) -> tuple[_Pairs, tuple[exp.Expr, ...]]:
-        """``x IN (SELECT y ...)`` as x = y: what the two are, inside first, and the conditions."""
+        """Return ``x IN (SELECT y ...)`` as x = y: the pairs, inner first, and the conditions."""
         _same_width(len(self.sides), items, self.node)
         pairs: _Pairs = []
         conditions = []
@@ -322,11 +323,7 @@ class _Place:
     def linked(
         self, unit: exp.Expr | None, relations: list[Relation], pairs: _Pairs, place: exp.Expr
     ) -> exp.Expr:
-        """Return the equality of the subquery's unit and that of the row around it.
-
-        Raises:
-            PrivacyError: the subquery is not linked to the row by its unit.
-        """
+        """Return the equality of the subquery's unit and the outer row's; PrivacyError if they are not linked."""
         linked = [
             here
             for here, there in pairs
@@ -376,20 +373,20 @@ _ROWS = "with rows as the privacy unit, each counts once, and {what} would make 
 
 
 def looks_beside(node: exp.Expr) -> bool:
-    """Return whether a FROM item may name columns of those before it."""
+    """Return whether a FROM item may name columns of preceding ones."""
     if isinstance(node, exp.Lateral):
         return True
     if isinstance(node, exp.Unnest):
         return any(
             isinstance(n, exp.Column) for n in node.walk(prune=lambda n: isinstance(n, exp.Query))
-        )  # those of a query inside are its own
+        )  # an inner query's are its own
     inner = node.this if isinstance(node, exp.Subquery) else None
     plain = isinstance(inner, exp.Select) and inner.args.get("from_") is None
     return plain and node.find(exp.Column) is not None
 
 
 def move_unnest(select: exp.Select, name: str) -> None:
-    """``SELECT unnest(x) AS y FROM t`` as ``FROM t, UNNEST(x)``, in place."""
+    """Rewrite ``SELECT unnest(x) AS y FROM t`` as ``FROM t, UNNEST(x)``, in place."""
     places = [item for item in select.expressions if isinstance(item.unalias(), exp.Explode)]
     if len(places) != 1 or select.args.get("from_") is None:
         return
@@ -409,7 +406,8 @@ def bind_lateral(binder: Binder, node: exp.Expr, bound: From, env: Env) -> Relat
     """Return the item as a relation that adds no units.
 
     Raises:
-        PrivacyError: it would read other private rows, or make several rows of one that is a unit. BindError: names, types.
+        PrivacyError: it would read other private rows, or multiply a row that is a unit.
+        BindError: names or types don't fit.
     """
     if isinstance(node, exp.Unnest):
         return _unnested(binder, node, bound, env)
@@ -480,12 +478,12 @@ def _unnested(binder: Binder, node: exp.Unnest, bound: From, env: Env) -> Relati
     own_name = binder.name("unnest")
     named = exp.TableAlias(this=exp.to_identifier(own_name), columns=[exp.to_identifier(column_name(0))])
     longest = bound_list_length(typed, [table for relation in bound.relations for table in relation.tables])
-    # A longer list is NULL, of which no rows come.
+    # A longer list is NULL, which makes no rows.
     typed = hold(replace(typed, node=typed.node.copy()), longest)
     source = exp.Unnest(expressions=[typed.node], alias=named)
     assert to_sql(source)
     element = Typed(column(column_name(0), own_name), held)
-    if isinstance(argument, exp.Array):  # what is public about the elements is public about each
+    if isinstance(argument, exp.Array):  # public facts about the elements apply to each
         items = [binder.expression(item, bound.names, env) for item in argument.expressions]
         element = replace(element, bounds=_bound_all(items), values=_list_values(items))
     return Relation(alias, own_name, (Field(name, element),), source, private=False, fan_out=longest)

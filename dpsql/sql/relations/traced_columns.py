@@ -1,9 +1,8 @@
 """Traces of each output column of a statement to released columns, with factors, so that their errors add up.
 
-Only what is linear is traced: columns that go on, their sums and differences, multiples by constants, casts and rounding,
-``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which make errors smaller, if anything), subqueries of one
-column as values, and windows whose errors are known by a name. An output that is anything else has no trace. Of a set
-operation, an output has a trace for each side that has one; of a list, for each of its items.
+Only linear expressions are traced: passed-on columns, sums and differences, multiples by constants, casts and rounding,
+``GREATEST``, ``LEAST`` and ``COALESCE`` with a constant (which only reduce errors), scalar subqueries, and windows with
+named errors. Other outputs have no trace. An output of a set operation has the traces of its sides, a list those of its items.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from dpsql.mechanisms.window_widths import WINDOW_ERROR
 from dpsql.sql.relations.relation import fold
 
 TracedTerm = tuple[str, str, float]
-"""The name of a release, a column of it, and the factor by which it counts."""
+"""A release's name, a column of it, and its factor."""
 Trace = tuple[TracedTerm, ...]
-"""Terms that are added up; none of a constant."""
+"""Terms that are added up; empty for a constant."""
 TracedColumn = tuple[str, tuple[Trace, ...]]
 """The name of an output column, and its traces."""
 
@@ -43,13 +42,13 @@ class _Scope:
 
 
 _Named = Mapping[tuple[str | None, str], Sequence[tuple[_Sum, ...]]]
-"""The columns in FROM by folded alias and name; by None and a name, those of all that stands in FROM."""
+"""The columns in FROM by folded alias and name; by None and a name, those of all items."""
 _VALUES = (exp.Column, exp.Query, exp.Window)
-"""Nodes that an expression takes as they are: their inner columns are not its own."""
+"""Nodes that an expression treats as units: their inner columns are not its own."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Alias)
 _HELD = (exp.Greatest, exp.Least, exp.Coalesce)
 MAX_TRACES = 256
-"""Traces of one output; one that has more, as by unions of unions, has none."""
+"""The most traces of one output, for example from nested unions; with more, it has none."""
 
 
 def trace_columns(
@@ -58,10 +57,10 @@ def trace_columns(
     name_window: NameWindow = lambda select, node: None,
     look: LookAt | None = None,
 ) -> tuple[TracedColumn, ...]:
-    """Return the output columns of a statement, in order, with their traces; nothing where its columns are not known.
+    """Return the output columns of a statement, in order, with their traces; empty if its columns are unknown.
 
     Args:
-        tree: the statement, whose private blocks are relations of these names already.
+        tree: the statement, with relations of these names in place of private blocks.
         releases: the columns of each.
         name_window: names the errors of windows.
         look: called with each SELECT that is walked.
@@ -76,7 +75,7 @@ def trace_columns(
 
 
 def _query(tree: exp.Expr | None, scope: _Scope) -> list[_Column] | None:
-    """Return the columns of a query; None where these are not known."""
+    """Return the columns of a query; None if unknown."""
     if tree is None:
         return None
     with_ = tree.args.get("with_")
@@ -122,7 +121,7 @@ def _select(select: exp.Select, scope: _Scope) -> list[_Column] | None:
 
 
 def _sources(select: exp.Select, scope: _Scope) -> dict[str, list[_Column]]:
-    """Return the columns of what stands in FROM and JOIN, by alias; none of what is not known."""
+    """Return the columns of the items in FROM and JOIN, by alias; empty if unknown."""
     from_ = select.args.get("from_")
     items = [] if from_ is None else [from_.this, *(join.this for join in select.args.get("joins") or [])]
     found: dict[str, list[_Column]] = {}
@@ -153,9 +152,9 @@ def _name_columns(sources: Mapping[str, list[_Column]]) -> _Named:
 
 
 def _alternatives(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
-    """Return what a linear expression may be made of: for several columns, where each is made of one thing.
+    """Return the alternatives of a linear expression: for several columns, if each has only one.
 
-    A list is made of what its items are; the values of a MAP are a list.
+    Those of a list are its items'; the values of a MAP are a list.
     """
     if isinstance(node, exp.Array):
         return tuple(one for item in node.expressions for one in _alternatives(item, select, named, scope))
@@ -170,13 +169,13 @@ def _alternatives(node: exp.Expr, select: exp.Select, named: _Named, scope: _Sco
 
 
 def _list_values(node: exp.Expr) -> list[exp.Expr]:
-    """Return the columns of an expression, the windows, and the subqueries in it, whose own columns are not of its FROM."""
+    """Return the columns, windows and subqueries in an expression, without the subqueries' own columns."""
     walked = node.walk(prune=lambda inner: isinstance(inner, _VALUES))
     return [inner for inner in walked if isinstance(inner, _VALUES)]
 
 
 def _trace_value(node: exp.Expr, select: exp.Select, named: _Named, scope: _Scope) -> tuple[_Sum, ...]:
-    """Return what a column, a window, or a subquery of one column, may be made of."""
+    """Return the alternatives of a column, a window, or a scalar subquery."""
     if isinstance(node, exp.Column):
         return _find(node, named)
     if isinstance(node, exp.Window):
@@ -198,7 +197,7 @@ def _find_released(node: exp.Column, named: _Named) -> tuple[str, str] | None:
 
 
 def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int) -> _Sum | None:
-    """Return the terms of an expression; none of a constant, None where it is not linear."""
+    """Return the terms of an expression: empty for a constant, None if it is not linear."""
     if isinstance(node, _VALUES):
         sums = columns.get(id(node), ())
         return sums[place] if place < len(sums) else None
@@ -224,7 +223,6 @@ def _linear(node: exp.Expr, columns: Mapping[int, tuple[_Sum, ...]], place: int)
 
 
 def _constant(node: exp.Expr) -> float | None:
-    """Return the value of a literal number."""
     sign = 1
     while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
         sign = -sign if isinstance(node, exp.Neg) else sign
@@ -246,19 +244,19 @@ def _plus(left: _Sum | None, right: _Sum | None) -> _Sum | None:
 
 
 def read_relation(select: exp.Select) -> str:
-    """Return the name of the one table that a SELECT reads; an empty text where it reads a query."""
+    """Return the name of the one table that a SELECT reads; empty if it reads a query."""
     from_ = select.args.get("from_")
     return str(from_.this.name) if from_ is not None and isinstance(from_.this, exp.Table) else ""
 
 
 def list_merged(select: exp.Select) -> set[str]:
-    """Return the columns that joins by USING merge."""
+    """Return the columns merged by USING."""
     joins = select.args.get("joins") or []
     return {fold(name.name) for join in joins for name in join.args.get("using") or []}
 
 
 def list_sides(body: exp.Query) -> list[exp.Select]:
-    """Return the SELECT that a query is, or those of a UNION ALL; none where it is neither, or drops equal rows."""
+    """Return a query's SELECT, or those of a UNION ALL; empty for other queries, and if it removes duplicates."""
     if isinstance(body, exp.Select):
         return [] if body.args.get("distinct") else [body]
     if isinstance(body, exp.Subquery) and isinstance(body.this, exp.Query) and not body.args.get("alias"):
@@ -271,7 +269,7 @@ def list_sides(body: exp.Query) -> list[exp.Select]:
 
 
 def find_item(body: exp.Query, name: str) -> exp.Expr | None:
-    """Return the item of a query that is called so, of a UNION ALL that of its first side."""
+    """Return the item of that name in a query, or in the first side of a UNION ALL."""
     sides = list_sides(body)
     items = sides[0].expressions if sides else []
     return next((item for item in items if fold(item.alias_or_name) == fold(name)), None)
@@ -284,7 +282,7 @@ def spell_item(select: exp.Select, name: str) -> str:
 
 
 def read_source(tree: exp.Expr, node: exp.Expr) -> tuple[exp.Expr | None, exp.CTE | None]:
-    """Return the query that a source of a statement reads, and the CTE that holds it, whose columns keep their names."""
+    """Return the query that a source of a statement reads, and its CTE, whose columns keep their names."""
     if isinstance(node, exp.Subquery):
         return node.this, None
     if not isinstance(node, exp.Table) or node.args.get("db"):
@@ -295,13 +293,13 @@ def read_source(tree: exp.Expr, node: exp.Expr) -> tuple[exp.Expr | None, exp.CT
 
 
 def is_taken_by_name(source: exp.Expr, select: exp.Select | None) -> bool:
-    """Return whether a SELECT takes from what stands in its FROM only the columns that it names."""
+    """Return whether a SELECT uses only named columns of an item in its FROM."""
     if select is None or any(source.args.get(key) for key in ("pivots", "sample")):
         return False
     if source.args.get("alias") and source.args["alias"].args.get("columns"):
         return False
     if any(join.args.get("method") for join in select.args.get("joins") or []):
-        return False  # NATURAL, POSITIONAL: they look at all columns
+        return False  # NATURAL, POSITIONAL: all columns matter
     names = {fold(source.alias_or_name), fold(source.name)}
     for item in select.find_all(exp.Star, exp.Columns, exp.Column):
         if isinstance(item, exp.Column):

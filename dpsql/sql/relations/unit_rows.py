@@ -1,10 +1,10 @@
-"""Rows of one privacy unit: whose they are, and how many of them count where they meet.
+"""Rows of one privacy unit: the unit's description, and how many of them count in joins.
 
-Where a unit's own rows meet one another (joins of private tables, correlated subqueries) or several public rows, each side
-is cut to a public number of the unit's rows, chosen by a secret hash of the row, so that no more than ``max_unit_rows`` pairs
-come of one unit, and fewer where these are sorted or held. Rows that the frame of a window passes over are cut alike. The
-cut looks at the unit's own rows only, and mentions of one table in one query are cut alike. A unit below the number loses
-nothing.
+If a unit's own rows are joined with each other (joins of private tables, correlated subqueries) or with several public
+rows, each side is cut to a public number of the unit's rows, chosen by a secret hash of the row. A unit then has at
+most ``max_unit_rows`` pairs, and fewer if these are sorted or stored. Rows in a window's frame are cut likewise. The
+cut depends only on the unit's own rows, and all mentions of a table in one query are cut alike. A unit below the number
+loses nothing.
 """
 
 from __future__ import annotations
@@ -32,22 +32,18 @@ WHOLE_UNIT_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USM
 
 
 def has_whole_unit(relation: Relation) -> bool:
-    """Return whether units are integers that fit BIGINT, whatever the data."""
+    """Return whether units are integers that fit BIGINT, by type."""
     return relation.unit_type is not None and relation.unit_type.sql in WHOLE_UNIT_TYPES
 
 
 def find_unit_holder(bound: From) -> Relation:
-    """Return the private relation whose unit has the widest type: after an outer join, any of them may give a row its unit."""
+    """Return the private relation with the widest unit type: after an outer join, any of them may provide a row's unit."""
     private = [relation for relation in bound.relations if relation.private]
     return next((relation for relation in private if not has_whole_unit(relation)), private[0])
 
 
 def check_unit(options: Options, names: Names, subject: str) -> None:
-    """Refuse a query that restates the privacy unit of what it reads (``subject``) as another.
-
-    Raises:
-        PrivacyError: ``privacy_unit_column`` names anything else.
-    """
+    """Raise PrivacyError if ``privacy_unit_column`` differs from the unit of the query's source (``subject``)."""
     named = options.get("privacy_unit_column")
     tables = [table for relation in names.relations if relation.private for table in relation.tables]
     ends = dict.fromkeys(t.unit_path[-1].column for t in tables if t.unit_path and not t.row_level)
@@ -61,7 +57,7 @@ def check_unit(options: Options, names: Names, subject: str) -> None:
 
 
 def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
-    """Return what the owner may declare where two sides have units of different names or types."""
+    """Return the declaration that would equate two sides' units of different names or types."""
     tables = [[t for r in side for t in r.tables if t.unit_path] for side in (left, right)]
     hint = "ask the owner to give the privacy units one name and one type"
     if len({t.period and t.period.kind for side in tables for t in side}) > 1:
@@ -71,7 +67,7 @@ def advise_one_unit(left: list[Relation], right: list[Relation]) -> str:
     (one, *_), (other, *_) = tables
     ends = [f"{table.name} has {table.unit_path[-1].column}" for table in (one, other)]
     if len({r.unit_type.kind for r in (*left, *right) if r.unit_type is not None}) > 1:
-        return f"{' and '.join(ends)}: {hint}."  # no path leads from a key of one kind to one of another
+        return f"{' and '.join(ends)}: {hint}."  # no path leads between keys of different kinds
     path = f"{other.unit_path[0].column} -> {one.name}.{one.unit_path[0].column}, {one.unit_path[-1].column}"
     return (
         f'{" and ".join(ends)}: {hint}, or to lead one to the other, privacy_unit = "{path}" in {other.name}.'
@@ -100,7 +96,7 @@ def describe_protection(bound: From, caps: RowCaps | None, grouped: bool = True)
 
 
 def name_unit(bound: From) -> str:
-    """Return what a privacy unit is called in a sentence: the column that names it, where one unit is one value of one."""
+    """Return the name of a privacy unit in sentences: its column, if a unit is one value of one column."""
     units = _name_units(bound)
     return (
         "privacy unit" if bound.row_level or bound.period is not None or not units.isidentifier() else units
@@ -108,7 +104,7 @@ def name_unit(bound: From) -> str:
 
 
 def _name_units(bound: From) -> str:
-    """Return the columns that name the units, with their tables where paths lead there."""
+    """Return the unit columns, with their tables if paths lead there."""
     ends = [t.unit_path[-1] for t in bound.tables if t.unit_path]
     direct = all(len(t.unit_path) == 1 for t in bound.tables)
     return " and ".join(dict.fromkeys(e.column if direct else f"{e.table}.{e.column}" for e in ends))
@@ -118,20 +114,18 @@ _COUNTS = ("COUNT", "COUNT_IF")
 
 
 def find_held_columns(tree: exp.Expr) -> frozenset[str] | None:
-    """Return the columns that a statement reads, folded, if it does more with rows that have met than count them.
+    """Return the folded columns that a statement reads, if it does more with joined rows than count them.
 
-    Counts of rows are added up as they come: None. Mechanisms that need rows, groups, windows, different values, and a cut
-    of rows that have met before sort them or hold them: whatever is not known to count does. Any name in the statement may
-    be a column's; ``*`` stands for all.
+    Counts of rows are aggregated in a stream: None. Mechanisms that need rows, groups, windows, distinct values, and
+    cuts of joined rows sort or store them; unknown uses are assumed to. Any name in the statement may be a column's;
+    ``*`` means all.
     """
     if not _sorts(tree):
         return None
     names = {fold(node.name) for node in tree.find_all(exp.Identifier)}
     stars = any(not isinstance(node.parent, exp.Count) for node in tree.find_all(exp.Star))
     natural = any(join_word(join, "method") == "NATURAL" for join in tree.find_all(exp.Join))
-    if (
-        stars or natural or tree.find(exp.Window, exp.Columns) is not None
-    ):  # rows that tie are told apart by all columns
+    if stars or natural or tree.find(exp.Window, exp.Columns) is not None:  # ties are broken by all columns
         names.add("*")
     return frozenset(names)
 
@@ -154,7 +148,7 @@ def _sorts(tree: exp.Expr) -> bool:
 
 
 def aggregates(select: exp.Select) -> bool:
-    """Say whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
+    """Return whether a SELECT aggregates: by GROUP BY, or by an aggregate or mechanism in its projections."""
     items = (n for item in select.expressions for n in item.walk(prune=lambda n: isinstance(n, exp.Query)))
     return bool(select.args.get("group") or select.args.get("having")) or any(map(is_private_call, items))
 
@@ -162,44 +156,45 @@ def aggregates(select: exp.Select) -> bool:
 def meeting_of(
     select: exp.Select, outer: Names | None, env: Env, catalog: Catalog, held: frozenset[str] | None
 ) -> UnitMeeting:  # fmt: skip
-    """Return what a SELECT does with rows that meet in it; where it aggregates, its windows are over what is released.
+    """Return a SELECT's use of joined rows; if it aggregates, its windows are over released rows.
 
     Args:
-        outer: the scope of the row that it stands beside, where it stands beside one.
-        held: what :func:`find_held_columns` for the statement.
+        outer: the scope of the outer row, if the SELECT is correlated.
+        held: the result of :func:`find_held_columns` for the statement.
     """
     frames = () if aggregates(select) else frames_of(select)
     return UnitMeeting(levels_of(select, outer, env, catalog), frames, held)
 
 
 SORTED_ROWS = 50_000
-"""Rows that come of one unit where its rows meet and are then sorted or held: by mechanisms that need rows, groups and
-windows. The engine takes about a microsecond and a hundred bytes for each."""
+"""The most joined rows of one unit that are then sorted or stored, for mechanisms that need rows, groups and windows.
+The engine takes about a microsecond and a hundred bytes for each.
+"""
 
 
 SORTED_CHARACTERS = 2**25
-"""Characters of texts in rows that come of one unit where its rows meet and are then sorted or held."""
+"""The most characters of texts in joined rows of one unit that are then sorted or stored."""
 
 
 FRAMED_ROWS = 25_000
-"""Rows of one unit that the frames of windows pass over: the engine takes some microseconds for each."""
+"""The most rows of one unit in window frames: the engine takes some microseconds for each."""
 
 
 _UNCUT_ROWS = 100_000
-"""So many rows of one unit need no cut where they meet few public rows and are only counted: to cut them takes as long."""
+"""The most rows of one unit without a cut if they join few public rows and are only counted: cutting takes as long."""
 
 
 def secret_hash(names: Iterable[str]) -> str:
-    """Return a number that orders rows by these values in a way that nobody can foresee.
+    """Return a number that orders rows by these values unpredictably.
 
     The salt is mixed in between two hashes: DuckDB combines the hashes of several arguments by multiplication and
-    exclusive or, which would leave the order much the same under every salt.
+    exclusive or, which would leave the order similar under every salt.
     """
     return f"hash(xor(hash({', '.join(names)}), CAST({SALT} AS UBIGINT)))"
 
 
 def _looks(field: Field) -> list[exp.Expr]:
-    """Return all that a query may see of a column: its value, and what tells equal values of it apart."""
+    """Return all observable expressions of a column: its value, and those that distinguish equal values."""
     node, kind = field.typed.node, field.typed.type.kind
     if kind == "OTHER":
         return []
@@ -210,10 +205,10 @@ def _looks(field: Field) -> list[exp.Expr]:
 def cut_unit_rows(
     relation: Relation, source: exp.Expr, rows: int, keys: Sequence[Field] = (), short: Collection[Field] = ()
 ) -> exp.Expr:
-    """Return the source with at most ``rows`` rows of each unit (and key), chosen by a secret hash of the row's own values.
+    """Return the source with at most ``rows`` rows per unit (and key), chosen by a secret hash of the row's own values.
 
-    Rows that look the same in all columns are the same to any query, so it does not matter which of them stay. Texts of the
-    columns ``short`` are missing where they are longer than the policy says.
+    Rows equal in all columns are interchangeable, so any of them may be kept. Texts of the columns ``short`` that
+    exceed the policy's length are NULL.
     """
     assert relation.unit is not None
     condition = _cut().copy()
@@ -233,11 +228,11 @@ def _cut() -> exp.Expr:
 
 @dataclass(frozen=True)
 class UnitMeeting:
-    """The way a SELECT uses rows of one unit that meet in it.
+    """The way a SELECT uses joined rows of one unit.
 
-    ``levels`` is how many queries over rows of one unit meet. ``frames`` are the lengths of the frames that move in its
-    windows, 0 for one without an end. Where the statement sorts or holds rows afterwards, ``held`` are the folded names
-    of the columns that it reads (None where it counts only; ``*`` among them says all).
+    ``levels`` is the number of joined queries over rows of one unit. ``frames`` are the lengths of its windows' moving
+    frames, 0 for an unbounded one. ``held`` are the folded names of the columns read, if the statement later sorts or
+    stores rows (None if it only counts; ``*`` means all).
     """
 
     levels: int = 1
@@ -245,7 +240,7 @@ class UnitMeeting:
     held: frozenset[str] | None = frozenset({"*"})
 
     def texts(self, relation: Relation) -> list[Field]:
-        """Return the texts of a relation that are sorted or held; what finds the unit is never changed."""
+        """Return the texts of a relation that are sorted or stored; the unit's columns are never changed."""
         held = self.held or frozenset()
         return [
             f for f in relation.fields
@@ -255,7 +250,7 @@ class UnitMeeting:
 
 
 def limit_own(bound: From, meeting: UnitMeeting) -> None:
-    """Cut each side where a unit's own rows meet, so that no more come of one unit than the policy says."""
+    """Cut each side of a join of a unit's own rows, so that no unit has more rows than the policy allows."""
     sides = [r for r in bound.sides if r.unit is not None]
     several = [r for r in sides if not r.per_unit and r.name not in bound.keys]
     alone = len(sides) == 1 and meeting.levels == 1
@@ -291,13 +286,13 @@ def limit_own(bound: From, meeting: UnitMeeting) -> None:
 
 
 def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeting, total: int) -> int:
-    """Return how many rows of one unit each side keeps. Fewer than the policy's max_rows only where max_unit_rows needs it."""
+    """Return each side's limit on a unit's rows, below the policy's max_rows only if max_unit_rows requires it."""
 
     def each(most: int) -> int:
         return floor_root(floor_root(max(1, most // fan_out), meeting.levels), len(several))
 
     if any(meeting.frames):
-        # Each row is looked at with the others of its frame: with all of its unit's at most.
+        # Each row is processed with the others of its frame, at most all of its unit's.
         total = max(total // max(meeting.frames), floor_root(total, 2))
     rows = each(total)
     fewest = total
@@ -313,9 +308,9 @@ def _rows_of_each_side(fan_out: int, several: list[Relation], meeting: UnitMeeti
 
 
 def frames_of(select: exp.Select) -> tuple[int, ...]:
-    """Return the lengths of the frames that move in the windows of a SELECT; 0 for a frame without an end.
+    """Return the lengths of the moving frames in a SELECT's windows; 0 for an unbounded one.
 
-    Without a frame of its own, an aggregate that is ordered has one that runs from the first row.
+    An ordered aggregate without a frame has one from the first row.
     """
     lengths = []
     places = [
@@ -340,13 +335,13 @@ def frames_of(select: exp.Select) -> tuple[int, ...]:
 
 
 _MOVING = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
-"""Aggregates that a window adds up over its frame."""
+"""Aggregates that a window computes over its frame."""
 
 
 def levels_of(select: exp.Select, outer: Names | None, env: Env, catalog: Catalog) -> int:
-    """Return how many queries over rows of one unit meet in this one: itself, those around it, and those inside.
+    """Return the number of joined queries over rows of one unit: this one, outer and inner ones.
 
-    A query inside that only looks for equal values meets nothing: each row finds its own by a hash.
+    An inner query with equalities only is no join: each row finds its own by a hash.
     """
     around = len(list(outer.scopes())) if outer is not None and _compares_rows(select) else 0
     return 1 + around + _deepest(select, env, catalog)
@@ -378,7 +373,7 @@ def _reads_units(query: exp.Select, env: Env, catalog: Catalog) -> bool:
 
 
 def _compares_rows(query: exp.Select) -> bool:
-    """Return whether a condition or a value of a subquery may look at columns of two tables, other than for equality."""
+    """Return whether a subquery may compare columns of two tables other than for equality."""
     parts = list(query.expressions)
     for place in (query.args.get("where"), *(join.args.get("on") for join in query.args.get("joins") or [])):
         whole = place.this if isinstance(place, exp.Where) else place

@@ -1,7 +1,7 @@
-"""The ends of intervals of sums over neighbouring groups: the sum, less and more a half width from a public relation.
+"""Interval ends of sums over neighbouring groups: the sum, plus and minus a half width from a public relation.
 
-A half width is known once the noise is: it depends on the strategy of the answer, which may be a stored one. So the statement
-reads it by its place in the window's order, from a relation that is made with the release.
+A half width depends on the strategy of the answer, which may be a stored one. So the statement reads it by its position
+in the window's order, from a relation that is made with the release.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dpsql.sql.relations.relation import column, fold
 from dpsql.sql.relations.window_sums import OrderedRelease, WindowFinder
 
 MAX_WINDOWS = 8
-"""Windows of a statement whose sums have intervals: each reads relations of half widths."""
+"""The most windows of a statement with intervals: each reads relations of half widths."""
 MAX_TABLES = 16
-"""Relations that a statement may name for that."""
+"""The most relations of half widths in a statement."""
 _DOUBLE = exp.DataType.build("DOUBLE", dialect="duckdb")
 
 
 @dataclass
 class WindowEnds:
-    """The ends of the window sums of a statement, and the relations that these read.
+    """The interval ends of a statement's window sums, and their relations.
 
     Args:
-        tree: the statement, whose private blocks are relations already.
+        tree: the statement, with relations in place of its private blocks.
         releases: those with public groups.
-        noise_steps: the steps of the noise of their columns.
-        make_name: gives a name of a kind that nothing in the statement has.
+        noise_steps: the noise steps of their columns.
+        make_name: returns an unused name of a kind.
     """
 
     tree: exp.Expr
@@ -43,12 +43,12 @@ class WindowEnds:
     noise_steps: Mapping[str, Mapping[str, Fraction]]
     make_name: MakeName
     widths: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
-    """The relations of half widths that were needed so far."""
+    """The relations of half widths needed so far."""
     named: dict[tuple[str, WindowSum], WindowWidths] = field(default_factory=dict)
-    """The same of all windows whose errors were asked for by a name."""
+    """The relations of all windows whose errors were requested by name."""
 
     def name_window(self, select: exp.Select, node: exp.Window) -> str | None:
-        """Return a name of the errors of a window's sums; None where it is no sum over neighbouring groups."""
+        """Return a name for the errors of a window's sums; None unless it sums over neighbouring groups."""
         found = self._read(select, node)
         if found is None:
             return None
@@ -59,12 +59,12 @@ class WindowEnds:
         return made.relation
 
     def find(self, select: exp.Select, node: exp.Window) -> ColumnEnds | None:
-        """Return the ends of a window of a SELECT; None where it is no sum over neighbouring groups."""
+        """Return the ends of a window of a SELECT; None unless it sums over neighbouring groups."""
         found = self._read(select, node) if self._has_room else None
         return None if found is None else self._write(select, node, *found)
 
     def _read(self, select: exp.Select, node: exp.Window) -> tuple[OrderedRelease, WindowSum] | None:
-        """Return the sum that a window is, and of which release."""
+        """Return a window's sum, and its release."""
         for release in self.releases:
             finder = WindowFinder(self.tree, release.name, frozenset(release.keys), frozenset(release.values))
             window = finder.read_window(select, node)
@@ -78,7 +78,7 @@ class WindowEnds:
 
     @cached_property
     def _has_room(self) -> bool:
-        """Tell whether the statement is so short that it stays within the limits with intervals of windows."""
+        """Return whether the statement stays within the limits with intervals of windows."""
         windows = sum(1 for _ in self.tree.find_all(exp.Window))
         return windows <= MAX_WINDOWS and sum(1 for _ in self.tree.find_all(exp.Table)) <= MAX_TABLES
 
@@ -104,7 +104,7 @@ class WindowEnds:
 
 
 def _write_place(select: exp.Select, node: exp.Window, window: WindowSum, nullable: bool) -> exp.Expr | None:
-    """Return the place of a row in a window's order, from 1 on; None where NULL stands elsewhere than noise has it."""
+    """Return a row's position in a window's order, from 1; None if NULL is ordered differently than by the noise."""
     if not window.order:
         return exp.Literal.number(1)
     given = node

@@ -1,8 +1,8 @@
-"""Sums over neighbouring groups that a statement asks of a release: running totals, moving sums and totals in windows.
+"""Window sums over neighbouring groups of a release: running totals, moving sums and totals.
 
-Recognised as they are written above a block: ``SUM(COUNT(*)) OVER (ORDER BY day)`` beside it, or ``SUM(n) OVER (...)`` above a
-CTE or a subquery that only passes the column on. What is not recognised counts as a use of single cells: this decides which
-noise serves a statement best, and nothing else.
+Recognised are ``SUM(COUNT(*)) OVER (ORDER BY day)`` in the block's own SELECT, and ``SUM(n) OVER (...)`` above a CTE or
+subquery that only passes the column on. Other uses count as uses of single cells: this only decides which noise serves
+a statement best.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILTERS = (
     "sample",
 )
 _CUTS = ("where", "having", "qualify", "limit", "offset", "distinct", "sample", "joins", "group")
-"""Clauses above a release after which not every number is shown, or not as it is."""
+"""Clauses above a release that hide or change some of its numbers."""
 _LAST = ("qualify", "limit", "offset", "distinct")
 """Clauses that a SELECT applies after its windows."""
 _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
@@ -38,9 +38,9 @@ _THROUGH = (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)
 
 @dataclass(frozen=True)
 class OrderedRelease:
-    """A release with public groups: its name, its keys, the columns that add up, and whether a key may be NULL.
+    """A release with public groups: its name, its keys, its additive columns, and whether a key may be NULL.
 
-    ``steps`` are the public numbers of the keys' values, of those that are known.
+    ``steps`` are the known public numbers of the keys' values.
     """
 
     name: str
@@ -52,22 +52,22 @@ class OrderedRelease:
 
 @dataclass(frozen=True)
 class Uses:
-    """The window sums that a statement asks of a release, and the columns of which it uses single cells."""
+    """A statement's window sums of a release, and the columns whose single cells it uses."""
 
     windows: tuple[WindowSum, ...] = ()
     cells: tuple[str, ...] = ()
 
 
 def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Collection[str]) -> Uses:
-    """Return how a statement uses a release, as far as its windows tell what noise serves it best.
+    """Return a statement's uses of a release that determine the best noise.
 
-    A window is weighed where all of its sums are shown, each as it is or divided by something, in a run of steps of its own.
+    A window counts if all of its sums are shown, unchanged or divided, in a separate run of steps.
 
     Args:
-        tree: the statement, whose private blocks are relations already.
+        tree: the statement, with relations in place of its private blocks.
         release: the name of the relation.
-        keys: its columns that are keys.
-        values: those that hold sums or counts.
+        keys: its key columns.
+        values: its columns of sums or counts.
     """
     finder = WindowFinder(tree, release, frozenset(keys), frozenset(values))
     selects = list(tree.find_all(exp.Select))
@@ -79,14 +79,14 @@ def find_uses(tree: exp.Expr, release: str, keys: Collection[str], values: Colle
 
 @dataclass
 class WindowFinder:
-    """A finder of window sums of one release in a statement: the arguments are those of :func:`find_uses`."""
+    """Finds the window sums of one release in a statement; the arguments are those of :func:`find_uses`."""
 
     tree: exp.Expr
     release: str
     keys: frozenset[str]
     values: frozenset[str]
     _cast: bool = False
-    """True where the column that was traced last is cast on its way to a type that may round it."""
+    """Whether the last traced column is cast to a type that may round it."""
 
     def find_windows(self, select: exp.Select) -> Iterator[WindowSum]:
         """Yield the window sums of a SELECT's own expressions."""
@@ -94,7 +94,7 @@ class WindowFinder:
             yield found
 
     def weigh_windows(self, select: exp.Select) -> Iterator[WindowSum]:
-        """Yield those of them that tell what noise is best: sums in an order, of one run each, that are shown as they are."""
+        """Yield the window sums that determine the best noise: ordered, of one run each, and shown unchanged."""
         for node, found in self._read_windows(select):
             one_run = found.order and found.partition == self.keys - {found.order}
             if one_run and node.this.find(exp.Mul, exp.Div) is None and _is_shown(node, select):
@@ -107,7 +107,7 @@ class WindowFinder:
                 yield node, found
 
     def find_cells(self, select: exp.Select) -> Iterator[str]:
-        """Yield the columns of which single cells are used here, once for each place that does more than pass them on."""
+        """Yield the columns whose single cells are used here, once per use other than passing them on."""
         inner: set[int] = set()
         for node in _list_own(select):
             if isinstance(node, exp.Window) and self.read_window(select, node) is not None:
@@ -120,7 +120,7 @@ class WindowFinder:
                 yield name
 
     def read_window(self, select: exp.Select, node: exp.Window) -> WindowSum | None:
-        """Return the sum that a window is, where all of it is known."""
+        """Return a window's sum, if all of it is known."""
         spec, given = node.args.get("spec"), node
         if (named := node.args.get("alias")) is not None:
             places = (w for w in select.args.get("windows") or [] if fold(w.name) == fold(named.name))
@@ -149,7 +149,7 @@ class WindowFinder:
         return WindowSum(value, key, partition, start, end, falling, mean, factor, cast)
 
     def _read_sum(self, select: exp.Select, node: exp.Expr) -> tuple[str, Fraction, bool] | None:
-        """Return the column that a SUM or an AVG adds up, the size of the constant before it, and whether it is cast."""
+        """Return the column of a SUM or AVG, the absolute value of its constant factor, and whether it is cast."""
         if not isinstance(node, exp.Sum | exp.Avg):
             return None
         inner, columns, factor, cast = node.this, list(node.this.find_all(exp.Column)), Fraction(1), False
@@ -184,12 +184,9 @@ class WindowFinder:
         return name if name in self.keys else None
 
     def trace(self, select: exp.Select, node: exp.Column, strict: bool = True) -> str | None:
-        """Return the column of the release that a column of a SELECT is.
+        """Return the release's column behind a column of a SELECT.
 
-        Args:
-            select: the SELECT.
-            node: the column.
-            strict: whether every group must have come through as it was, one row for each.
+        ``strict``: every group must have been passed on unchanged, in one row.
         """
         from_ = select.args.get("from_")
         clauses = [key for key in _FILTERS if select.args.get(key)]
@@ -225,7 +222,7 @@ class WindowFinder:
 
 
 def _read_constant(node: exp.Expr) -> Fraction | None:
-    """Return a literal number other than 0."""
+    """Return a nonzero literal number."""
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     try:
@@ -235,12 +232,12 @@ def _read_constant(node: exp.Expr) -> Fraction | None:
 
 
 def _may_round(node: exp.Expr) -> bool:
-    """Tell whether a node is a cast to another type than DOUBLE, which numbers with fractions do not pass as they are."""
+    """Return whether a node is a cast to another type than DOUBLE, which may change fractions."""
     return isinstance(node, exp.Cast | exp.TryCast) and not node.to.is_type("double")
 
 
 def _list_own(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the nodes of a SELECT's own expressions, but for those of queries inside it and its sources."""
+    """Yield the nodes of a SELECT's own expressions, without inner queries and sources."""
     for key, value in select.args.items():
         if key in ("from_", "with_"):
             continue
@@ -250,21 +247,21 @@ def _list_own(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _is_shown(node: exp.Expr, select: exp.Select) -> bool:
-    """Tell whether a window is an item of its SELECT, or what an item divides."""
+    """Return whether a window is an item of its SELECT, or the dividend of one."""
     while isinstance(node.parent, (*_THROUGH, exp.Alias, exp.Round, exp.Div)) and node.arg_key == "this":
         node = node.parent
     return node.parent is select and node.arg_key == "expressions"
 
 
 def _is_passed_on(node: exp.Expr, select: exp.Select) -> bool:
-    """Tell whether a column is an item of a SELECT below, as it is."""
+    """Return whether a column is an item of a SELECT below, unchanged."""
     while isinstance(node.parent, exp.Paren | exp.Cast | exp.Alias):
         node = node.parent
     return node.parent is select and node.arg_key == "expressions"
 
 
 def _read_frame(spec: exp.Expr | None, ordered: bool) -> tuple[bool, int | None, int | None] | None:
-    """Return whether a frame goes by rows, and its ends; None where it is of another kind."""
+    """Return whether a frame counts rows, and its ends; None for other frames."""
     if spec is None:
         return (False, None, 0) if ordered else (False, None, None)
     if spec.args.get("exclude") is not None or not ordered:
@@ -289,7 +286,7 @@ def _is_following(spec: exp.Expr, end: str) -> bool:
 
 
 def _read_end(node: object, side: object) -> tuple[int | None] | None:
-    """Return the place of a frame's end in a tuple: None within it for the first or the last; None where it is not known."""
+    """Return a frame end's position in a tuple, None within it for unbounded; None if unknown."""
     text = node if isinstance(node, str) else node.name if isinstance(node, exp.Literal | exp.Var) else ""
     if text.upper() == "CURRENT ROW":
         return (0,)

@@ -1,10 +1,9 @@
-"""Windows over the rows of one unit; refusals of what would choose private rows by other units' rows.
+"""Windows over the rows of one unit, below the aggregation: OVER (PARTITION BY the unit ORDER BY ...).
 
-Window functions below the aggregation, over the rows of one privacy unit: OVER (PARTITION BY the unit ORDER BY ...).
-
-What such a window gives a row is a function of its unit's rows alone, so the rows still belong to their units. The unit's
-hidden column is always part of the partition, whatever key stood for it. Ties are broken by all columns: which of two rows
-comes first would else be up to their places in the table, which the rows of others shift.
+Such a window's value is a function of its unit's rows alone, so the rows still belong to their units. The unit's hidden
+column is always part of the partition, whatever key represents it. All columns break ties: otherwise the order of two
+rows would depend on their places in the table, which others' rows shift. Clauses that would choose private rows by
+other units' rows are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dpsql.sql.relations.relation import From, Names, column
 
 
 def refuse_samples(node: exp.Expr) -> None:
-    """Refuse samples, PIVOT and the like of a FROM item that is private."""
+    """Refuse samples, PIVOT and similar clauses of a private FROM item."""
     for key in ("sample", "pivots", "laterals", "joins"):
         if node.args.get(key):
             what = {"sample": "a sample can't", "pivots": "PIVOT and UNPIVOT can't"}.get(key, "this can't")
@@ -37,7 +36,7 @@ def refuse_samples(node: exp.Expr) -> None:
 
 
 def refuse_cuts(query: exp.Expr) -> None:
-    """Refuse LIMIT and OFFSET behind private rows in parentheses."""
+    """Refuse LIMIT and OFFSET after private rows in parentheses."""
     cut = query.args.get("limit") or query.args.get("offset")
     if cut is not None:
         hint = "aggregate first; the answer may be ordered and cut freely."
@@ -62,7 +61,7 @@ _CHOICES = {
 
 
 def refuse_row_choice(select: exp.Select) -> None:
-    """Refuse what chooses rows by other rows, below the aggregation."""
+    """Refuse clauses below the aggregation that choose rows by other rows."""
     for key, (clause, hint) in _CHOICES.items():
         if found := select.args.get(key):
             place = found[0] if isinstance(found, list) else found
@@ -75,13 +74,13 @@ _PLACES = (exp.RowNumber, exp.Rank, exp.DenseRank)
 _TAKEN = (exp.Lag, exp.Lead, exp.FirstValue)
 _ADDED = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _BY_PLACE = (exp.RowNumber, *_TAKEN)
-"""Functions whose answer depends on which of two rows that tie comes first."""
+"""Functions whose answer depends on the order of tied rows."""
 WINDOW_FUNCTIONS = ", ".join(kind.sql_name().lower() for kind in (*_PLACES, *_TAKEN, *_ADDED))
 
 
 @dataclass
 class Windows:
-    """The windows of one SELECT. They are read in a query below it: some functions must stand in TRY, and no window may."""
+    """The windows of one SELECT, computed in a query below it: some functions must be in TRY, which allows no window."""
 
     binder: Binder
     bound: From
@@ -89,10 +88,11 @@ class Windows:
     made: dict[str, exp.Expr] = field(default_factory=dict)
 
     def read(self, node: exp.Expr) -> tuple[exp.Expr, Names]:
-        """Return the expression with names in place of its windows, and the scope that knows these.
+        """Return the expression with names in place of its windows, and the scope of these names.
 
         Raises:
-            PrivacyError: a window over rows of several units, or of a kind that is not known. BindError: names or types.
+            PrivacyError: a window over rows of several units, or of an unknown kind.
+            BindError: names or types don't fit.
         """
         names = self.bound.names
         if node.find(exp.Window) is None:
@@ -111,9 +111,9 @@ class Windows:
         return inner, replace(names, extra=extra)
 
     def below(self, query: exp.Select, where: exp.Expr | None) -> exp.Select:
-        """Return the query over one that reads the windows, and the columns that it needs itself.
+        """Return the query over a subquery that computes the windows and the columns needed.
 
-        ``where`` is the condition that rows meet after their windows are known.
+        ``where`` is applied after the windows.
         """
         if not self.made:
             return query if where is None else query.where(where, copy=False)
@@ -136,14 +136,13 @@ class Windows:
         return outer.from_(inner.subquery(exp.to_identifier(_SEEN, quoted=True), copy=False), copy=False)
 
     def _value(self, node: exp.Expr, *kinds: str, why: str = "") -> Typed:
-        """Return a value of a row, of one of these kinds if there are any, over nodes of its own."""
+        """Return a value of a row over fresh nodes, of one of these kinds if any are given."""
         typed = self.binder.expression(node, self.bound.names, self.env)
         if kinds:
             require_kind(typed, kinds, why)
         return replace(typed, node=typed.node.copy())
 
     def _own(self, window: exp.Window) -> Typed:
-        """Return a window over one unit's rows."""
         if not is_partitioned_by_unit(window, self.bound):
             unit = find_unit_column(self.bound) if self.bound.unit is not None else None
             what = "a window function below the aggregation mixes the rows of several units."
@@ -195,7 +194,7 @@ class Windows:
         return Typed(made, inner.type, inner.bounds, nullable=True)
 
     def _over(self, window: exp.Window, function: exp.Expr, by_place: bool) -> exp.Window:
-        """Return a function over the unit's rows, in an order that leaves no ties where these would matter."""
+        """Return a function over the unit's rows, in an order without ties if these would matter."""
         assert self.bound.unit is not None
         by = [self._value(node).node for node in window.args.get("partition_by") or []]
         order = []
@@ -213,7 +212,7 @@ class Windows:
 
 
 def is_partitioned_by_unit(window: exp.Expr, bound: From) -> bool:
-    """Return whether all rows of a partition belong to one unit, by what the policy declares."""
+    """Return whether all rows of a partition belong to one unit, by the policy's declarations."""
     by = list(window.args.get("partition_by") or [])
     return tells_unit(by, bound) and holds_period(by, bound)
 
@@ -225,12 +224,12 @@ def tells_unit(nodes: Iterable[exp.Expr], bound: From) -> bool:
 
 
 def holds_period(nodes: Iterable[exp.Expr], bound: From) -> bool:
-    """Return whether the period that parts the units is among some values; True where nothing parts them."""
+    """Return whether the period of the units is among some values; True if they have none."""
     return bound.period is None or any(is_period(node, bound) for node in nodes)
 
 
 def is_period(node: exp.Expr, bound: From) -> bool:
-    """Return whether a value is the period that parts the units."""
+    """Return whether a value is the period of the units."""
     try:
         typed = make_total(node.copy(), bound.names)
     except (BindError, PrivacyError):
@@ -239,7 +238,7 @@ def is_period(node: exp.Expr, bound: From) -> bool:
 
 
 def keeps_first_of_each_unit(qualify: exp.Expr, bound: From) -> bool:
-    """``row_number() OVER (PARTITION BY unit ...) = 1``: one row of each unit."""
+    """Return whether a QUALIFY is ``row_number() OVER (PARTITION BY unit ...) = 1``: one row per unit."""
     if not isinstance(qualify, exp.EQ) or not isinstance(qualify.this, exp.Window):
         return False
     window, one = qualify.this, qualify.expression
@@ -284,7 +283,7 @@ def _bounds_of_total(function: exp.Expr, name: str, inner: Typed, most: Fraction
 
 
 def _frame(window: exp.Window) -> exp.WindowSpec | None:
-    """Return a frame of whole numbers of rows; None where the window has none."""
+    """Return a frame of whole numbers of rows; None if the window has none."""
     if window.args.get("spec") is None:
         return None
     spec: exp.WindowSpec = window.args["spec"].copy()
@@ -302,8 +301,8 @@ def _frame(window: exp.Window) -> exp.WindowSpec | None:
 
 
 def _ties(bound: From) -> list[exp.Expr]:
-    """Return all columns, so that rows that still tie are the same; where equal values may look different, as text, and of a
-    float, whose two zeros and NaNs have signs, by its sign besides.
+    """Return all columns, so that tied rows are equal; columns whose equal values may print differently also as text,
+    and floats, whose zeros and NaNs have signs, also by sign.
     """
     out: list[exp.Expr] = []
     for _, f in bound.names.fields():

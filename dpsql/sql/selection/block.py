@@ -1,4 +1,4 @@
-"""ABOVE_THRESHOLD and EXPMECH choose among public candidates by one statistic each; DECLARE opens a threshold to ask."""
+"""Binds ABOVE_THRESHOLD and EXPMECH, which choose among public candidates by one statistic each."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ SELECTION_ARGUMENTS: dict[str, opt.Readers] = {
     },
 }
 MAX_PASSES = 100
-"""Times that candidates may be asked."""
+"""The most times that candidates may be asked."""
 MAX_CANDIDATES = 10_000_000
-"""Candidates of one choice."""
+"""The most candidates of one choice."""
 _USAGE = {
     "ABOVE_THRESHOLD": (2, "write ABOVE_THRESHOLD(statistic, threshold)."),
     "EXPMECH": (1, "write EXPMECH(utility)."),
@@ -59,11 +59,7 @@ _USAGE = {
 
 
 def mechanism_of(select: exp.Select) -> opt.Call | None:
-    """Return the selection mechanism that a SELECT calls, if any.
-
-    Raises:
-        PrivacyError: it calls two, or an aggregate besides; a block makes one choice.
-    """
+    """Return the selection mechanism that a SELECT calls, if any; PrivacyError for a second mechanism, or an aggregate."""
     found: list[opt.Call] = []
     beside: list[exp.Expr] = []
     for item in select.expressions:
@@ -94,7 +90,7 @@ class Selection:
     """Further sentences of EXPLAIN."""
 
     def bind(self) -> None:
-        """Bind the candidates, the statistic and the mechanism, and put the release in place of the SELECT.
+        """Bind the candidates, the statistic and the mechanism, and replace the SELECT by the release.
 
         Raises:
             PrivacyError: the sensitivity can't be derived, or the candidates are not public.
@@ -128,7 +124,7 @@ class Selection:
         self.statistic = bind_statistic(call.args[0], self.names, self.binder.catalog.engine.dialect)
         terms = max(1, sum(1 for _ in call.args[0].find_all(exp.AggFunc)))
         self.binder.written.add_candidates(self.count or 0, len(candidate.fields), terms, span_of(call.node))
-        # The private rows that the statistic looks at, at most so many of one unit.
+        # The private rows of the statistic, with a limit per unit.
         self.rows_per_unit = require_rows(self.bound, self.options, call.node)
         self.rows = rows_of_statistic(
             self.binder, self.select, self.bound, self.env, self.names, self.rows_per_unit
@@ -138,7 +134,7 @@ class Selection:
         )
         self.delta = share.delta if gaussian else Fraction(0)
         wanted = self._wanted(candidate)
-        # The candidate's columns to return, as the release calls them.
+        # The candidate's columns to return, as named in the release.
         self.columns = tuple(_exact(f) for f in wanted)
         self.asked = share.whole
         shares = call.named.get("budget_split")
@@ -162,7 +158,7 @@ class Selection:
     # -- candidates ---------------------------------------------------------------------------------------------
 
     def _candidates(self) -> Relation:
-        """Return the relation of the public candidates, with the bounds that their values have."""
+        """Return the relation of the public candidates, with the bounds of their values."""
         name, span = self.call.over, span_of(self.call.node)
         steady = True
         if name is None:
@@ -191,12 +187,12 @@ class Selection:
         values = self.binder.known(self.found, steady)
         if values is not None and values.num_rows == 0:
             raise PrivacyError(f"there are no candidates in {name}.", span=span)
-        self.count = None if values is None else values.num_rows  # else it is not known yet
+        self.count = None if values is None else values.num_rows  # otherwise not known yet
         fields = tuple(bounded(f, values) for f in relation.fields)
         return replace(relation, alias=name or candidates.CANDIDATE, fields=fields, inputs=(self.found,))
 
     def _refuse_many(self, given: plan.Input, steady: bool, span: Span | None) -> None:
-        """Refuse candidates by their number before they are made."""
+        """Refuse candidates by their number before they are computed."""
         some = f"SELECT 1 FROM ({given.sql}) AS given LIMIT {MAX_CANDIDATES + 1}"
         counted = f"SELECT COUNT(*)::BIGINT AS n FROM ({some}) AS given"
         found = self.binder.known(plan.Input(given.name, counted), steady)
@@ -205,7 +201,7 @@ class Selection:
             raise BindError(f"these are more than {MAX_CANDIDATES:,} candidates.", span=span, hint=hint)
 
     def _wanted(self, candidate: Relation) -> tuple[Field, ...]:
-        """Return the candidate's columns to release: those that the SELECT names, else all."""
+        """Return the candidate's columns to release: those in the SELECT, otherwise all."""
         if self.call.over is None:
             return ()
         items = [*self.select.expressions, self.select.args.get("order")]
@@ -312,12 +308,12 @@ class Selection:
         )  # fmt: skip
         return operator, []
 
-    # -- what stands above --------------------------------------------------------------------------------------
+    # -- above the block ---------------------------------------------------------------------------------------
 
     def _release(
         self, candidate: Relation, wanted: tuple[Field, ...], operator: Operator, made: list[Released]
     ) -> None:
-        """Give the block to the plan, and make the SELECT read its release."""
+        """Add the block to the plan, and make the SELECT read its release."""
         statistic, name = self.statistic, self.binder.name("block")
         kinds = {_exact(f): f.typed.type for f in candidate.fields}
         types = {c: "INTEGER" if kind.kind == "NULL" else kind.sql for c, kind in kinds.items()}
@@ -348,13 +344,13 @@ class Selection:
         labels = make_unique(label for label, _ in shown)
         order = self.select.args.get("order")
         for node in order.expressions if order is not None else ():
-            if not _one_of(node.this, labels):  # what the SELECT calls so comes first, as in SQL
+            if not _one_of(node.this, labels):  # the SELECT's aliases come first, as in SQL
                 node.set("this", self._above_block(node.this, wanted, visible))
         outputs = [(label, node) for label, (_, node) in zip(labels, shown, strict=True)]
         install(self.select, table_named(name), outputs)
 
     def _above_block(self, node: exp.Expr, wanted: tuple[Field, ...], visible: list[str]) -> exp.Expr:
-        """Return an expression of the analyst's over the columns of the release."""
+        """Return an analyst's expression over the columns of the release."""
         if _is_mechanism(node):
             if not visible:
                 what = f"{self.call.name} gives rows here, no value."
@@ -395,7 +391,7 @@ def _number_candidates(given: str, once: bool) -> str:
 def divide_for_answers(
     place: exp.Expr | None, epsilon: Fraction, answer: bool | None, shares: tuple[Fraction, ...] | None
 ) -> tuple[Fraction, Fraction]:
-    """Return the epsilon of the comparisons and that of fresh answers: the third share, or half; 0 where none are asked.
+    """Return the epsilons of the comparisons and of fresh answers: the third share, or half; 0 without answers.
 
     Raises:
         BindError: there is not a share for each stage.
@@ -415,19 +411,19 @@ def divide_for_answers(
 def rows_of_statistic(
     binder: Binder, select: exp.Select, bound: From, env: Env, names: RowNames, rows: int
 ) -> str:
-    """Return the query of the private rows that a statistic looks at, at most ``rows`` of one unit."""
+    """Return the query of the private rows of a statistic, at most ``rows`` of one unit."""
     where = select.args.get("where")
     condition = to_sql(binder.expression(where.this, bound.names, env).node) if where is not None else None
     return write_bounded_rows(bound, condition, (), dict(names.values) or {"one": "1"}, rows, None)
 
 
 def _exact(candidate: Field) -> str:
-    """Return what a column of the candidates is called in exact queries and in the release."""
+    """Return the name of a candidates' column in exact queries and in the release."""
     return candidate.typed.node.name
 
 
 def _columns_above(node: exp.Expr) -> list[exp.Column]:
-    """Return the columns that stand outside of a mechanism: they may name a candidate's."""
+    """Return the columns outside a mechanism, which may name a candidate's."""
     inside = node.walk(prune=_calls_mechanism)
     return [found for found in inside if isinstance(found, exp.Column)]
 

@@ -1,17 +1,16 @@
-"""One statistic per candidate: in one pass over the data where its shape is known, else in a batched nested loop.
+"""One statistic per candidate: in one pass over the data if its shape is known, otherwise in a batched nested loop.
 
-A statistic is made of terms, each a public factor of the candidate times an exact aggregate. An aggregate's condition
-or argument may name the candidate's columns in one of these shapes, and then all candidates share one scan:
+A statistic has terms, each a public factor of the candidate times an exact aggregate. All candidates share one scan if
+an aggregate's condition or argument names the candidate's columns in one of these shapes:
 
     equality      x = c.k                              group by x, look the candidate's key up
-    one-sided     x >= c.v   (or >, <, <=)             rows fall into the bins between thresholds; running sums
+    one-sided     x >= c.v   (or >, <, <=)             bins between thresholds; running sums
     two-sided     x BETWEEN c.lo AND c.hi              the difference of two running sums
     clipped sum   SUM(LEAST(x, c.b))                   the sum below b, plus b times the count above
     several       x <= c.a AND y > c.b                 group by x and y, look candidates up among these
 
-each together with any condition that does not name the candidate. What does not name it at all is one number.
-
-A sweep has queries of its own (:mod:`dpsql.sql.selection.sweeps`).
+each combined with any condition independent of the candidate. An independent aggregate is one number. A sweep has
+separate queries (:mod:`dpsql.sql.selection.sweeps`).
 """
 
 from __future__ import annotations
@@ -61,20 +60,21 @@ class Range:
 
     @property
     def value(self) -> str:
-        """The private side in SQL."""
+        """The private side's SQL."""
         return to_sql(self.x)
 
     @property
     def threshold(self) -> str:
-        """The candidate's side in SQL."""
+        """The candidate's side's SQL."""
         return to_sql(self.bound)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A factor as what is computed outside of SQL: ``times`` the BIGINT ``sql``, held to ``[low, high]``.
+    """A factor as computed outside SQL: ``times`` the BIGINT ``sql``, clamped to ``[low, high]``.
 
-    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor itself, ``text`` all of it in SQL; ``row``: one row's reach.
+    NULL is 0; without ``sql`` it is ``times``. ``raw`` is the factor's expression, ``text`` all of it in SQL; ``row``:
+    one row's move.
     """
 
     times: int
@@ -91,9 +91,9 @@ class Bare:
     """An amount that is clipped.
 
     Args:
-        value: the amount before its lower bound, in grid steps, NULL where it is missing.
-        least: that bound.
-        decimal: a column that has the same integers without its point, and its places.
+        value: the amount without its lower bound, in grid steps, NULL if missing.
+        least: the lower bound.
+        decimal: a column whose integers without their point are the amounts, and its decimal places.
     """
 
     value: exp.Expr
@@ -103,12 +103,12 @@ class Bare:
 
 @dataclass(frozen=True)
 class Term:
-    """``factor * aggregate``: an aggregate of integers, over rows where a condition holds.
+    """``factor * aggregate``: an aggregate of integers, over rows that satisfy a condition.
 
-    ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate; ``ranges`` those
-    that compare with it, in a shape that has some. ``clip`` is set when the amount is ``LEAST(amount, clip)``, in grid
-    steps of the candidate, and ``bare`` is what is clipped. ``nested`` and ``condition`` are the whole as it stands, for a
-    nested loop.
+    ``amount`` is the grid integer to add ("1" counts rows); ``free`` the conditions without the candidate; ``ranges``
+    those that compare with it, in a shape that has some. ``clip`` is set if the amount is ``LEAST(amount, clip)``, in
+    grid steps of the candidate, and ``bare`` is the unclipped amount. ``nested`` and ``condition`` are the complete
+    expressions, for a nested loop.
     """
 
     weight: Weight
@@ -124,10 +124,10 @@ class Term:
 
 @dataclass(frozen=True)
 class CandidateStatistic:
-    """A bound statistic: its terms in common steps, and what one row of a unit moves it by.
+    """A bound statistic: its terms in common steps, and its move by one row of a unit.
 
-    ``form`` is set where it is no sum, or moves by less than its terms do together; then ``bases`` are its public numbers,
-    and ``multiples`` the public factors of what is no sum.
+    ``form`` is set if it is no sum, or moves by less than its terms' total; then ``bases`` are its public numbers, and
+    ``multiples`` the public factors of nonlinear parts.
     """
 
     terms: tuple[Term, ...]
@@ -135,7 +135,7 @@ class CandidateStatistic:
     steps: Fraction
     sensitivity: int
     varying: str | None
-    """SQL of the sensitivity of each candidate, where they differ."""
+    """SQL of the sensitivity of each candidate, if they differ."""
     monotone: bool
     shape: str
     form: UtilityForm | None = None
@@ -143,17 +143,17 @@ class CandidateStatistic:
     multiples: tuple[Weight, ...] = ()
 
     def form_of(self, rows: int) -> UtilityForm | None:
-        """Return the form where so many rows of a unit count."""
+        """Return the form for ``rows`` rows per unit."""
         return None if self.form is None else replace(self.form, rows=rows)
 
 
 def names_candidate(node: exp.Expr) -> bool:
-    """Say whether an expression names a column of the candidate."""
+    """Return whether an expression names a column of the candidate."""
     return any(column.table == CANDIDATE for column in node.find_all(exp.Column))
 
 
 def only_candidate(node: exp.Expr) -> bool:
-    """Say whether an expression names no column but the candidate's."""
+    """Return whether an expression names only the candidate's columns."""
     return all(column.table == CANDIDATE for column in node.find_all(exp.Column))
 
 
@@ -171,7 +171,7 @@ def compare_sides(part: exp.Expr) -> tuple[exp.Expr, str, exp.Expr] | None:
 
 
 def _read_range(part: exp.Expr) -> Range | None:
-    """Return a comparison that keeps the private side and the candidate's apart."""
+    """Return a comparison of a private side with a candidate's."""
     found = compare_sides(part)
     if (
         found is None
@@ -191,9 +191,9 @@ def shape_of(
     Args:
         weight: the public factor.
         amount: the grid integer that is added, without its clip; None counts rows.
-        clip: what it is clipped at.
-        bare: what is clipped.
-        condition: which rows count.
+        clip: the clip.
+        bare: the unclipped amount.
+        condition: selects the rows that count.
         comparable: whether thresholds may be looked up in the condition.
     """
     parts = split_conjuncts(condition)
@@ -221,7 +221,7 @@ def shape_of(
         elif clip is None and comparable:
             shape = "several ranges"
     text = to_sql(amount) if amount is not None else "1"
-    # LEAST passes over a NULL, and would make it the clip.
+    # LEAST skips a NULL, and would return the clip.
     held = text if clip is None else f"CASE WHEN ({text}) IS NOT NULL THEN LEAST({text}, {to_sql(clip)}) END"
     return Term(
         weight, text, tuple(to_sql(part) for part in parts if not names_candidate(part)),
@@ -237,10 +237,10 @@ def statistic_sql(rows: str, candidates: str, columns: tuple[str, ...], statisti
     """Return one query of the candidates' columns, their order, and the statistic as an integer :data:`SCORE`.
 
     Args:
-        rows: a query of the bounded private rows, under whose columns the terms are written.
-        candidates: the lent relation.
+        rows: a query of the bounded private rows, with the columns of the terms.
+        candidates: the relation of the candidates.
         columns: the candidate's columns to return.
-        statistic: what is computed.
+        statistic: the statistic.
     """
     parts = [f"rows AS ({rows})", f"{CANDIDATE} AS (SELECT * FROM {candidates})"]
     for i, term in enumerate(statistic.terms):
@@ -268,7 +268,7 @@ def nested_sql(
 
 
 def _scores(columns: tuple[str, ...], statistic: CandidateStatistic, values: list[str], joins: str) -> str:
-    """Return the SELECT of the statistic, whose terms' aggregates are ``values`` of what is joined."""
+    """Return the SELECT of the statistic, with ``values`` as its terms' aggregates over the joins."""
     terms = [
         f"({t.weight.text}) * COALESCE({value}, 0)" for t, value in zip(statistic.terms, values, strict=True)
     ]
@@ -303,7 +303,7 @@ def _write_form(form: FormNode, terms: list[str], statistic: CandidateStatistic)
 
 
 def all_of(conditions: tuple[str, ...]) -> str:
-    """Return the SQL of conditions that must all hold."""
+    """Return the conjunction of conditions in SQL."""
     return " AND ".join(f"({c})" for c in conditions) or "TRUE"
 
 
@@ -315,7 +315,7 @@ def _term_ctes(name: str, term: Term) -> list[str]:
     if term.shape == "equality":
         x, key = term.ranges[0].value, term.ranges[0].threshold
         grouped = f"SELECT {x} AS k, SUM({term.amount}) AS v FROM rows WHERE {where} GROUP BY k"
-        # Two values of x may be equal to one key (integers that are one double): still one number for each candidate.
+        # Two values of x may equal one key (integers that are one double): still one number per candidate.
         met = (
             f"SELECT {_PLACE}, SUM({name}_g.v) AS v FROM {CANDIDATE} JOIN {name}_g ON {name}_g.k = {key} "
             f"GROUP BY {_PLACE}"
@@ -334,7 +334,7 @@ def _term_ctes(name: str, term: Term) -> list[str]:
         assert term.clip is not None
         clip, at = to_sql(term.clip), f"{name}_at"
         below = _running(name, term.amount, where, [clip], term.amount)
-        # The sum of what is at most b, and b for each value above it.
+        # The sum of values at most b, and b for each value above it.
         value = f"{at}.upto + ({clip}) * ({name}_all.n - {at}.n_upto)"
         whole = f"SELECT COUNT({term.amount}) AS n FROM rows WHERE {where}"
         return [
@@ -355,7 +355,7 @@ def _term_ctes(name: str, term: Term) -> list[str]:
     if len(sums) == 2:
         (high, upper), (low, lower) = sums["<"], sums[">"]
         order = " AND ".join(f"({r.threshold}) IS NOT NULL" for r in term.ranges)
-        # An empty range holds nothing, however its ends are ordered; where the ends meet, only a closed range holds any.
+        # An empty range has no rows, whatever the order of its ends; if the ends are equal, only a closed range has any.
         meets = "<=" if (upper.op, lower.op) == ("<=", ">=") else "<"
         held = f"{order} AND ({lower.threshold}) {meets} ({upper.threshold})"
         value = f"CASE WHEN {held} THEN {high} - {low} ELSE 0 END"
@@ -368,8 +368,8 @@ def _term_ctes(name: str, term: Term) -> list[str]:
 def _running(name: str, x: str, where: str, thresholds: list[str], amount: str) -> list[str]:
     """Return CTEs up to ``{name}_at(t, upto, under, n_upto)``: sums over x <= t and x < t for each threshold t.
 
-    Rows fall into the bin of the greatest threshold that is at most x; those equal to it are kept apart, which is what
-    tells <= from <. One pass over the rows, then k bins.
+    A row's bin is that of the greatest threshold that is at most x; rows equal to it are counted separately, to
+    distinguish <= from <. One pass over the rows, then k bins.
     """
     union = " UNION ".join(f"SELECT {t} AS t FROM {CANDIDATE} WHERE ({t}) IS NOT NULL" for t in thresholds)
     binned = (

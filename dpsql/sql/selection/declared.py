@@ -1,4 +1,4 @@
-"""DECLARE opens a stream of questions: to a noisy threshold, or to blocks that may agree on an exact answer."""
+"""Binds DECLARE, which opens a stream of questions: to a noisy threshold, or to blocks that may agree on an exact answer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _MOST_BLOCKS = 1_000_000
 
 @dataclass
 class Declaration(ABC):
-    """A declared stream of questions: what it is, and once it is open, how to put a question to it."""
+    """A declared stream of questions: its definition and, once open, the way to ask it."""
 
     name: str
     ask: Callable[[int, int, int], int | None] | None = field(default=None, repr=False, kw_only=True)
@@ -80,7 +80,7 @@ class Declaration(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """The charge that DECLARE reserves."""
+        """The event that DECLARE reserves."""
 
     @abstractmethod
     def open(self, entropy: Entropy) -> InteractiveThreshold:
@@ -88,28 +88,20 @@ class Declaration(ABC):
 
     @abstractmethod
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
-        """Return what EXPLAIN says before any question is known."""
+        """Return EXPLAIN's sentences before any question is known."""
 
     def describe_hits(self, hits: int) -> str:
-        """Say how many of the questions that are paid were found."""
+        """Return the sentence on the number of paid questions so far."""
         return f"{hits} {'hit' if hits == 1 else 'hits'}"
 
     def put(self, value: int, threshold: int, sensitivity: int) -> int | None:
-        """Ask how far a statistic is above the noisy threshold; None where it is below.
-
-        Raises:
-            BindError: the threshold is not open.
-        """
+        """Return how far a statistic is above the noisy threshold; None if below; BindError if the threshold is not open."""
         if self.ask is None:
             raise BindError(f"the threshold {self.name} is closed.", hint="DECLARE it again.")
         return self.ask(value, threshold, sensitivity)
 
     def require_open(self, node: exp.Expr | None) -> None:
-        """Refuse a question to a stream that was closed.
-
-        Raises:
-            BindError: it was.
-        """
+        """Raise BindError for a question to a closed stream."""
         if self.closed:
             raise bind_error(node, f"the threshold {self.name} is closed.", "DECLARE it again.")
 
@@ -129,7 +121,7 @@ class ThresholdDeclaration(Declaration):
 
     @property
     def noise(self) -> ThresholdNoise:
-        """The noise for statistics that one unit moves by 1."""
+        """The noise for statistics of sensitivity 1."""
         shared = (1, self.epsilon1, self.epsilon2, self.max_hits, False, self.refresh)
         return ThresholdNoise.gaussian(*shared, self.delta) if self.delta else ThresholdNoise(*shared)
 
@@ -161,7 +153,7 @@ class ThresholdDeclaration(Declaration):
 
 @dataclass
 class StableDeclaration(Declaration):
-    """``DECLARE alarm STABLE``: questions are answered exactly where the blocks agree."""
+    """``DECLARE alarm STABLE``: questions are answered exactly if the blocks agree."""
 
     rule: StabilityRule
     blocks: int
@@ -176,11 +168,7 @@ class StableDeclaration(Declaration):
         return self._stream
 
     def salt(self) -> int:
-        """Return the secret that cuts the privacy units into blocks, the same for every question.
-
-        Raises:
-            BindError: the stream is not open.
-        """
+        """Return the secret that divides the privacy units into blocks, one for all questions; BindError if not open."""
         if self._stream is None or self.closed:
             raise BindError(f"the threshold {self.name} is closed.", hint="DECLARE it again.")
         return self._stream.salt
@@ -208,15 +196,11 @@ class StableDeclaration(Declaration):
 
 
 Fold = Callable[[exp.Select, Catalog], None]
-"""Puts released numbers where a SELECT has queries of them, in place."""
+"""Replaces queries of released numbers in a SELECT by their values, in place."""
 
 
 def bind_declare(statement: Statement, catalog: Catalog, fold_scalars: Fold) -> Declaration:
-    """Bind a DECLARE; nothing is reserved yet.
-
-    Raises:
-        BindError: options that don't fit.
-    """
+    """Bind a DECLARE without reserving anything; BindError for options that don't fit."""
     select = statement.tree
     assert isinstance(select, exp.Select)
     select = select.copy()
@@ -280,7 +264,6 @@ def _declare_stable(statement: Statement, select: exp.Select, catalog: Catalog) 
 
 
 def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: str) -> Fraction:
-    """Return the delta of a DECLARE."""
     delta: Fraction | None = options.get("delta", catalog.policy.budget.default_delta)
     if delta:
         return delta
@@ -291,7 +274,7 @@ def _delta(statement: Statement, options: opt.Options, catalog: Catalog, what: s
 
 
 def _find_amount(statement: Statement, options: opt.Options, catalog: Catalog, hint: str) -> Amount:
-    """Return what a DECLARE may lose, within the owner's limit."""
+    """Return the loss of a DECLARE, within the owner's limit."""
     asked, default = options.amount, catalog.default_epsilon
     if asked is None and default is not None:
         asked = Amount("epsilon", default)

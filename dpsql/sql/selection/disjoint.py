@@ -1,8 +1,8 @@
-"""Statistics that have no row in common: conditions of which no row, for no candidate, meets two.
+"""Statistics without common rows: no row, for any candidate, satisfies both of their conditions.
 
-What is seen: ``x < c.v`` and ``x >= c.v`` (comparisons with one and the same public side), ``x < 3`` and ``x > 5`` (with
-whole numbers that a number of any type holds), ``g = 'a'`` and ``g = 'b'`` (texts, which are compared as they are), and
-a condition and its negation. Anything else may have rows in common, and is taken to have.
+Recognised: ``x < c.v`` and ``x >= c.v`` (comparisons with one public side), ``x < 3`` and ``x > 5`` (with integers that
+are exact in any numeric type), ``g = 'a'`` and ``g = 'b'`` (texts, compared unchanged), and a condition and its
+negation. Other conditions are assumed to have common rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dpsql.sql.selection.candidates import ROWS, compare_sides
 from dpsql.sql.selection.score import RowNames
 
 _EXACT = 1 << 24
-"""Whole numbers below this are what they are in every type of numbers."""
+"""Integers below this are exact in every numeric type."""
 
 _SIDES = {"<": {-1}, "<=": {-1, 0}, "=": {0}, ">=": {0, 1}, ">": {1}, "<>": {-1, 1}}
-"""The places where x may be, by operator: below the other side (-1), at it (0) or above it (1)."""
+"""The possible positions of x, by operator: below the other side (-1), at it (0) or above it (1)."""
 
 _Comparison = tuple[str, str, str, int | None, bool]
-"""The SQL of x, the operator, the SQL of the other side, the whole number that it is, and whether it is a text."""
+"""The SQL of x, the operator, the SQL of the other side, its integer value if any, and whether it is a text."""
 
 
 def find_apart(conditions: Sequence[exp.Expr | None], names: RowNames) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of conditions, by their places, that no row meets both of."""
+    """Return the pairs of conditions, by index, that no row satisfies both of."""
     found = [list(_facts(condition, names)) for condition in conditions]
     negated = [
         {to_sql(part.this.unnest()) for part in _parts(c) if isinstance(part, exp.Not)} for c in conditions
@@ -73,7 +73,7 @@ def _facts(condition: exp.Expr | None, names: RowNames) -> Iterable[_Comparison]
 
 
 def _exclude(one: _Comparison, other: _Comparison) -> bool:
-    """Return whether no x passes both comparisons."""
+    """Return whether no x satisfies both comparisons."""
     (x, op, bound, number, text), (y, op2, bound2, number2, text2) = one, other
     if x != y:
         return False

@@ -1,11 +1,11 @@
 """The parts of a selection mechanism's statistic: exact aggregates, public factors per candidate, public numbers.
 
-:mod:`dpsql.sql.selection.utility` puts them together.
+:mod:`dpsql.sql.selection.utility` combines them.
 
 Factors are integers: whole steps, or decimals with their digits; doubles get a power of two steps to a unit, about 2^20
-of them. The sensitivity follows from the range of the factors, which is read from the candidates when the statement is
-bound. Every factor is held to that range where it is used: candidates that came out otherwise this time (drawn at
-random, or from a clock) change the statistic, never its sensitivity. A missing factor (NULL, NaN, infinite) is 0.
+of them. The sensitivity follows from the range of the factors, which is read from the candidates during binding. Every
+factor is clamped to that range in use: candidates that differ later (random, or from a clock) change the statistic,
+never its sensitivity. A missing factor (NULL, NaN, infinite) is 0.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dpsql.sql.selection.candidates import ROWS, Bare, Weight
 
 @dataclass
 class RowNames(Names):
-    """Columns as a statistic sees them: private ones become columns of the bounded rows, as they are needed."""
+    """The columns in a statistic's scope: private ones become columns of the bounded rows, as needed."""
 
     candidate: Relation | None = None
     values: dict[str, str] = field(default_factory=dict)
     types: dict[str, Type] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Typed:
-        """Return what a column is in the query of the bounded rows."""
+        """Return a column's expression in the query of the bounded rows."""
         found = self.find(node)
         if self.candidate is not None and any(found is f for f in self.candidate.fields):
             return found.typed
@@ -54,7 +54,7 @@ class RowNames(Names):
 
 @dataclass(frozen=True)
 class Limit:
-    """A clip as ``base + offset``, held to ``ends`` in steps: of two with one base the distance is known."""
+    """A clip as ``base + offset``, clamped to ``ends`` in steps: for two with one base the distance is known."""
 
     base: str
     offset: Fraction
@@ -67,7 +67,7 @@ NO_FACTOR = Typed(exp.Literal.number(1), BIGINT, Bounds.point(1), True, None, Bo
 
 @dataclass(frozen=True)
 class ScorePart:
-    """One part: an aggregate's term, what a row moves the aggregate by (in its steps), and a public factor."""
+    """One part: an aggregate's term, its move by one row (in its steps), and a public factor."""
 
     amount: exp.Expr | None
     condition: exp.Expr | None
@@ -82,7 +82,7 @@ class ScorePart:
 
 
 def _limit(node: exp.Expr, typed: Typed, grid: grids.Grid) -> Limit | None:
-    """Split numbers off a clip: ``b + 1`` is b, and 1 more; None where doubles might not hold it."""
+    """Separate constants from a clip: ``b + 1`` is b, and 1 more; None if doubles might not be exact."""
     bounds = typed.bounds
     if bounds is None or bounds.low is None or bounds.high is None:
         return None
@@ -145,14 +145,14 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
         raise privacy_error(call.node, f"{to_sql(call.node)} needs bounds.", hint)
     grid = grids.choose_grid(typed.type, low, max(high, low))
     y, least = grids.write_steps(typed, grid), math.floor(bounds.low * grid.steps)
-    # What is clipped anyway needs no bound above: the clip is held to the bounds itself.
+    # A clipped value needs no upper bound: the clip is clamped to the bounds itself.
     amount = _hold(y, least, grid.high if limit is None else None)
     there = exp.Not(this=exp.Is(this=exp.paren(y), expression=exp.Null()))
     held = exp.Case(ifs=[exp.If(this=there, true=amount)])
     part = ScorePart(held, _filter(call, names), Fraction(grid.steps), min(0, grid.low), max(0, grid.high))
     if limit is None or clip is None:
         return part
-    # Held to the bounds before it is scaled: one far beyond them clips nothing, and neither does one that is missing.
+    # Clamped to the bounds before scaling: a clip far outside them has no effect, nor has a missing one.
     first, last = (float(end / grid.steps) for end in (grid.low, grid.high))
     value = _function("COALESCE", _cast(limit.node.copy(), "DOUBLE"), exp.Literal.number(last))
     scaled = exp.Mul(this=_hold(value, first, last), expression=exp.Literal.number(float(grid.steps)))
@@ -163,14 +163,14 @@ def _sum(call: Call, names: RowNames) -> ScorePart:
 
 
 def _plain_decimal(typed: Typed, grid: grids.Grid) -> tuple[exp.Expr, int] | None:
-    """Return a column of decimals whose integers without their point are its grid steps, none of them missing."""
+    """Return a column of decimals whose integers without their point are its grid steps, without missing values."""
     node = typed.node.unnest()
     if typed.type.kind != "DECIMAL" or not isinstance(node, exp.Column) or grid.steps != _digits(typed):
         return None
     digits = typed.type.digits
     if sum(digits) > (grids.WIDE_DIGITS if grid.wide else grids.NARROW_DIGITS):
         return None
-    kind = f"DECIMAL({sum(digits)}, {digits[1]})"  # the type that it has: nothing is done
+    kind = f"DECIMAL({sum(digits)}, {digits[1]})"  # its own type: no conversion
     return exp.TryCast(this=node.copy(), to=exp.DataType.build(kind, dialect="duckdb")), digits[1]
 
 
@@ -183,7 +183,7 @@ def _cast(node: exp.Expr, kind: str) -> exp.Expr:
 
 
 def _hold(node: exp.Expr, low: float, high: float | None) -> exp.Expr:
-    """Return a value held to bounds; to the lower one alone where the upper one is None."""
+    """Return a value clamped to bounds; to the lower one alone if the upper one is None."""
     held = _function("GREATEST", node.copy(), exp.Literal.number(low))
     return held if high is None else _function("LEAST", held, exp.Literal.number(high))
 
@@ -200,7 +200,7 @@ def _unclipped(node: exp.Expr, names: RowNames) -> tuple[exp.Expr, exp.Expr | No
 
 
 def _reads_candidate(node: exp.Expr, names: RowNames) -> list[bool]:
-    """Say for each column of an expression whether it is the candidate's."""
+    """Return for each column of an expression whether it is the candidate's."""
     fields = names.candidate.fields if names.candidate is not None else ()
     return [any(names.find(c) is f for f in fields) for c in node.find_all(exp.Column)]
 
@@ -209,14 +209,14 @@ SCORE_AGGREGATES = {"COUNT": _count, "SUM": _sum, "COUNT_IF": _count_if}
 
 FINE = 20
 FARTHEST = 1 << 62
-"""Farthest that a factor may be from 0, in steps."""
+"""The greatest absolute value of a factor, in steps."""
 _EXACT = 1 << 50
-"""Decimals beyond this many steps are rounded, as doubles are."""
+"""Decimals above this many steps are rounded, like doubles."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, 0 among them.
+    """A public number per candidate: ``scale`` steps to a unit, between ``low`` and ``high`` steps, including 0.
 
     A missing one is ``missing`` steps.
     """
@@ -229,23 +229,23 @@ class Factor:
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the greatest that it may be, in steps."""
+        """The least and the greatest value, in steps."""
         return self.low, self.high
 
     @property
     def top(self) -> int:
-        """The farthest that it may be from 0, in steps."""
+        """The greatest absolute value, in steps."""
         low, high = self.range
         return max(-low, high)
 
     @property
     def whole(self) -> bool:
-        """True where it is an integer that is written out."""
+        """Whether it is a literal integer."""
         return isinstance(self.typed.node, exp.Literal) and self.typed.type.kind == "INTEGER"
 
     @property
     def steps(self) -> str:
-        """The factor in steps, not held to its range yet: a BIGINT, NULL where it is missing."""
+        """The unclamped factor in steps: a BIGINT, NULL if missing."""
         text, kind = to_sql(self.typed.node), self.typed.type.kind
         if kind == "INTEGER":
             return f"TRY_CAST({text} AS BIGINT)"
@@ -257,12 +257,12 @@ class Factor:
         """Return the factor in steps, times ``extra``: a HUGEINT, never NULL."""
         if self.whole:
             return f"(CAST({to_sql(self.typed.node)} AS HUGEINT) * {extra})"
-        # COALESCE comes first: GREATEST and LEAST pass over a NULL.
+        # COALESCE comes first: GREATEST and LEAST skip a NULL.
         held = f"LEAST(GREATEST(COALESCE({self.steps}, {self.missing}), {self.low}), {self.high})"
         return f"(CAST({held} AS HUGEINT) * {extra})"
 
     def weight(self, extra: int, row: int) -> Weight:
-        """Return the factor times ``extra``, of what one row moves by ``row``."""
+        """Return the factor times ``extra``, for an aggregate that one row moves by ``row``."""
         node, text = self.typed.node, self.sql(extra)
         if self.whole:
             return Weight(int(to_sql(node)) * extra, None, node, 0, 0, row, text)
@@ -270,11 +270,7 @@ class Factor:
 
 
 def factor_of(typed: Typed, span: Span | None) -> Factor:
-    """Return a factor with the range that its expression has.
-
-    Raises:
-        PrivacyError: it has no range, or one too wide for exact integers.
-    """
+    """Return a factor with its expression's range; PrivacyError if that is unknown, or too wide for exact integers."""
     bounds = typed.bounds or Bounds()
     if bounds.low is None or bounds.high is None:
         what = "a factor of this statistic has no bound that could be read from the candidates."
@@ -290,10 +286,9 @@ def factor_of(typed: Typed, span: Span | None) -> Factor:
 
 
 def constant_of(typed: Typed, side: int = 0) -> Factor:
-    """Return a public number that is added: whatever it is, it moves nothing.
+    """Return an additive public number, which moves nothing.
 
-    One that is missing is 0; with a ``side`` it is the least number (-1) or the greatest (1), which LEAST and GREATEST
-    pass over where they may.
+    A missing one is 0; with a ``side`` it is the least number (-1) or the greatest (1), which LEAST and GREATEST may skip.
     """
     return Factor(typed, _scale(typed), -FARTHEST, FARTHEST, side * FARTHEST)
 
@@ -317,7 +312,7 @@ def _scale(typed: Typed) -> Fraction:
 
 
 def bounded(f: Field, values: Any) -> Field:
-    """Return a field with the range of its values, which are public."""
+    """Return a field with the range of its public values."""
     if values is None or not f.typed.type.numeric:
         return f
     column = values.column(f.typed.node.name)
@@ -333,9 +328,9 @@ def level_of(threshold: Typed, steps: Fraction) -> tuple[int | None, dict[str, s
     bounds = threshold.bounds
     if threshold.constant and bounds is not None and bounds.low is not None:
         return math.ceil(bounds.low * steps), {}
-    # A count reaches 2.5 at 3; on a finer grid a step more or less is nothing, and doubles may be a step off.
+    # A count reaches 2.5 at 3; on a finer grid one step is negligible, and doubles may be off by it.
     whole = "CEIL" if steps == 1 else "ROUND"
-    # Minus infinity is always reached; what is missing never is (GREATEST passes over a NULL, NaN is above all numbers).
+    # Minus infinity is always reached; a missing one never is (GREATEST skips a NULL, NaN is above all numbers).
     scaled = (
         f"COALESCE({whole}(CAST({to_sql(threshold.node)} AS DOUBLE) * {float(steps)!r}), {float(FARTHEST)!r})"
     )

@@ -1,6 +1,6 @@
-"""The queries of a sweep: histograms of the private rows, and the candidates, from which the same scores add up.
+"""The queries of a sweep: histograms of the private rows, and the candidates, from which equal scores are computed.
 
-A histogram is asked for where values are compared as the engine would compare them: which that are depends on types only.
+A histogram is used only for types that are compared here as in the engine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpsql.sql.selection.candidates import CANDIDATE, CandidateStatistic, Range,
 _INTEGERS = {"INTEGER", "NULL"}
 _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "NULL"}
 _UNLIKE = ("FLOAT", "UBIGINT", "HUGEINT", "UHUGEINT")
-"""Types that Arrow has no integer or double of 64 bits for."""
+"""Types without a 64-bit integer or double in Arrow."""
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
 _NARROW_DIGITS = 9
 _STEADY = (
@@ -43,7 +43,7 @@ _STEADY = (
     exp.DataTypeParam,
     exp.Try,
 )
-"""Expressions that give the same each time."""
+"""Deterministic expressions."""
 
 
 @dataclass
@@ -53,16 +53,16 @@ class _Shown:
     items: dict[str, str] = field(default_factory=dict)
     """SQL by name."""
     bare: bool = True
-    """True where all of them are columns."""
+    """Whether all of them are columns."""
     steady: bool = True
-    """True where all of them are columns, or computed from one by what gives the same each time."""
+    """Whether all of them are columns, or deterministic functions of one."""
 
     def own(self, name: str) -> str:
         self.items.setdefault(name, to_sql(exp.column(name, table=CANDIDATE, quoted=True)))
         return name
 
     def column(self, node: exp.Expr | str, made: exp.Expr | None = None) -> str:
-        """Return the name of an expression's column; a text is ``made`` of an expression."""
+        """Return the name of an expression's column; a text was ``made`` from an expression."""
         bare = None if isinstance(node, str) else _bare(node)
         made = made if isinstance(node, str) else node
         self.steady &= made is not None and all(isinstance(part, _STEADY) for part in made.walk())
@@ -79,14 +79,14 @@ def sweep_of(
     rows: str, source: str, columns: Sequence[str], statistic: CandidateStatistic,
     types: Mapping[tuple[str, str], Type], per_unit: int, extra: Mapping[str, str],
 ) -> CandidateScores | None:  # fmt: skip
-    """Return the sweep of a statistic in a one-pass shape; None where values are not numbers or dates.
+    """Return the sweep of a statistic in a one-pass shape; None for values that are no numbers or dates.
 
     Args:
         rows: the query of the private rows.
-        source: the lent relation of the candidates.
+        source: the relation of the candidates.
         columns: the candidate's columns to return.
-        statistic: what is computed.
-        types: the type of each column that the terms name, by relation and name.
+        statistic: the statistic.
+        types: the type of each column in the terms, by relation and name.
         per_unit: rows of one privacy unit.
         extra: further columns, in SQL by name.
     """
@@ -139,7 +139,7 @@ def _public(weight: Weight, shown: _Shown, types: Mapping[tuple[str, str], Type]
 
 
 def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> HistogramQuery | None:
-    """Return what is counted for a term; None where it is not compared here."""
+    """Return the histogram of a term; None if it is not compared here."""
     if term.shape in ("several ranges", "nested loop"):
         return None
     where = all_of(term.free)
@@ -149,7 +149,7 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
         return HistogramQuery(f"{head} 0 AS x, COUNT(*) AS n{added} {tail}")
     if (
         bare := term.bare
-    ) is not None:  # DuckDB knows more of its range than of the amount's, which passes NULL on
+    ) is not None:  # DuckDB knows a tighter range for it than for the amount, which may be NULL
         value = to_sql(bare.value)
         x = f"GREATEST({value}, {bare.least})"
         query = f"{head} {x} AS x, COUNT(*) AS n {tail} AND ({value}) IS NOT NULL GROUP BY x"
@@ -170,14 +170,14 @@ def _counted(rows: str, term: Term, types: Mapping[tuple[str, str], Type]) -> Hi
 
 @dataclass(frozen=True)
 class _Compared:
-    """A private side that is compared.
+    """A compared private side.
 
     Args:
-        whole: it in SQL, as an integer or a double.
-        digits: the places of a decimal that are made whole in it.
-        kind: what it surely is a column of: ``whole`` numbers or ``doubles``, else nothing.
-        column: decimals that stream as the same integers, with nothing multiplied.
-        as_doubles: these are compared with doubles.
+        whole: its SQL, as an integer or a double.
+        digits: decimal places made whole in it.
+        kind: its certain column type: ``whole`` numbers or ``doubles``, else nothing.
+        column: a decimal column with equal integers, without multiplication.
+        as_doubles: whether these are compared with doubles.
     """
 
     whole: str
@@ -190,7 +190,7 @@ class _Compared:
 def _compared(
     side: exp.Expr, publics: Sequence[exp.Expr], types: Mapping[tuple[str, str], Type]
 ) -> _Compared | None:
-    """Return how a private side is compared; None where it and the public sides are not all numbers, or all dates."""
+    """Return how a private side is compared; None unless it and the public sides are all numbers, or all dates."""
     kinds = {kind for public in publics for kind in _kinds(public, types)}
     x, mine, own = to_sql(side), _kinds(side, types), _type_of(side, types)
     if mine == {"DATE"}:
@@ -203,7 +203,7 @@ def _compared(
         return _Compared(x, 0, kind) if exact or own is not None or "DECIMAL" not in kinds else None
     if own is None or own.kind != "DECIMAL":
         return None
-    if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared as they are
+    if "DOUBLE" in kinds:  # of several, all must be doubles: decimals are compared unchanged
         doubles = all(_is_double(public, types) for public in publics)
         if not doubles or sum(own.digits) > DOUBLE_DIGITS:
             return _Compared(to_sql(_as_double(side)), 0, "doubles") if doubles else None
@@ -211,13 +211,13 @@ def _compared(
         return None
     narrow = "INTEGER" if sum(own.digits) <= _NARROW_DIGITS else "BIGINT"
     places = own.digits[1]
-    column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # the type that it has: nothing is done
+    column = f"CAST({x} AS DECIMAL({sum(own.digits)}, {places}))"  # its own type: no conversion
     scaled = f"CAST({x} * {10**places} AS {narrow})"
     return _Compared(scaled, places, "whole", column, "DOUBLE" in kinds)
 
 
 def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> bool:
-    """Return whether the engine makes doubles of decimals before it compares the two sides."""
+    """Return whether the engine casts decimals to doubles to compare the two sides."""
     own = _type_of(found.x, types)
     return own is not None and (
         (own.kind == "DOUBLE" and "DECIMAL" in _kinds(found.bound, types))
@@ -226,7 +226,7 @@ def _meet_as_doubles(found: Range, types: Mapping[tuple[str, str], Type]) -> boo
 
 
 def _is_double(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> bool:
-    """Return whether an expression of numbers surely is a double: a column, or what is computed with one."""
+    """Return whether a numeric expression is certainly a double: a column, or computed from one."""
     inner = node.unnest()
     if isinstance(inner, exp.Column):
         kind = types.get((inner.table, inner.name))
@@ -243,13 +243,13 @@ def _as_double(node: exp.Expr) -> exp.Expr:
 
 
 def _type_of(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> Type | None:
-    """Return the type of what is a column."""
+    """Return the type of a column."""
     bare = _bare(node)
     return types.get((bare.table, bare.name)) if bare is not None else None
 
 
 def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
-    """Return what kinds of numbers an expression is made of; a number with a point is a decimal."""
+    """Return the numeric kinds in an expression; a literal with a point is a decimal."""
     known = [types.get((c.table, c.name)) for c in node.find_all(exp.Column)]
     kinds: set[str] = {"OTHER" if t is None or t.sql in _UNLIKE else t.kind for t in known}
     for literal in node.find_all(exp.Literal):
@@ -259,7 +259,7 @@ def _kinds(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> set[str]:
 
 
 def _narrow(node: exp.Expr, types: Mapping[tuple[str, str], Type]) -> exp.Expr:
-    """Return grid integers in no more bits than they need."""
+    """Return grid integers with no more bits than needed."""
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast) and node.to.is_type("bigint"):
         inner: exp.Expr = node.this.unnest()
         kind = types.get((inner.table, inner.name)) if isinstance(inner, exp.Column) else None

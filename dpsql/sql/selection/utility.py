@@ -1,11 +1,11 @@
 """The statistic of a selection mechanism: a tree over exact aggregates, with public factors per candidate.
 
-Sums, differences, public multiples, ABS, GREATEST and LEAST of counts and bounded sums. From the tree and the candidates'
-public values follow how far one privacy unit moves it, and whether it always moves the same way
-(:mod:`dpsql.mechanisms.selection.utility_forms`). What is not of this form is refused: nobody could say its sensitivity.
+Supported are sums, differences, public multiples, ABS, GREATEST and LEAST of counts and bounded sums. The tree and the
+candidates' public values determine its sensitivity to one privacy unit, and whether it is monotone
+(:mod:`dpsql.mechanisms.selection.utility_forms`). Other forms have no known sensitivity and are refused.
 
-Every node counts in integer steps. Below a public factor there are fewer steps to a unit, by the steps of the factor, so
-that all parts of a sum, and all that are compared, have the same.
+Every node counts in integer steps. Below a public factor a unit has fewer steps, by the steps of the factor, so that
+all parts of a sum, and all compared values, have equal steps.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dpsql.sql.selection.disjoint import find_apart
 from dpsql.sql.selection.score import Factor, RowNames, ScorePart
 
 _MOST = 1 << 80
-"""Steps that one row may move a statistic by: sums over any table then fit 38 digits."""
+"""The most steps that one row may move a statistic by: sums over any table then fit 38 digits."""
 _MOST_PUBLIC = 1 << 120
-"""Steps that the public numbers of a tree may come to."""
+"""The greatest total of a tree's public numbers, in steps."""
 
 
 def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateStatistic:
@@ -56,8 +56,8 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
 
     Args:
         node: the expression.
-        names: what it may name.
-        dialect: of the engine. Only DuckDB's texts are read for statistics that have no row in common.
+        names: its scope.
+        dialect: of the engine. Only for DuckDB are statistics without common rows recognised.
 
     Raises:
         PrivacyError: its sensitivity can't be derived.
@@ -126,7 +126,7 @@ def bind_statistic(node: exp.Expr, names: RowNames, dialect: str) -> CandidateSt
 def _check_size(
     node: exp.Expr, root: FormNode, found: _Tree, summed: int, common: Fraction, scales: Sequence[Fraction]
 ) -> None:
-    """Refuse what may not fit 38 digits."""
+    """Refuse numbers that may not fit 38 digits."""
     far = sum(
         int(common / mine) * score.FARTHEST * above.top
         for (_, _, above), mine in zip(found.bases, scales, strict=True)
@@ -147,7 +147,7 @@ def _ends(factor: Factor, by: int) -> Movement:
 
 
 def _own(form: FormNode, weights: Sequence[Weight], multiples: Sequence[Weight]) -> str:
-    """Return the SQL of how far one row moves a candidate, by the candidate's own factors."""
+    """Return the SQL of each candidate's sensitivity to one row, by its own factors."""
     match form:
         case Linear(terms):
             return " + ".join(f"ABS({weights[i].text}) * {weights[i].row}" for i in terms) or "0"
@@ -166,9 +166,9 @@ _MOMENTS = ("DATE", "TIME", "TIMESTAMP")
 
 
 def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
-    """Say whether intervals may be compared in a condition.
+    """Return whether a condition may compare intervals.
 
-    DuckDB fails to find the bin of one, once there is a row to find it for: whoever asks would learn that there is.
+    DuckDB fails to find the bin of one as soon as there is a row, which would reveal that there is.
     """
     if condition is None:
         return False
@@ -185,9 +185,9 @@ def _lengths(condition: exp.Expr | None, names: RowNames) -> bool:
 
 
 def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
-    """Return what one row adds to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
+    """Return one row's addition to ``SUM(LEAST(x, b)) - SUM(LEAST(x, b + w))``: between -w and 0.
 
-    The first of the two parts is given this range, the second nothing.
+    The first of the two parts gets this range, the second none.
     """
     found: dict[int, tuple[int, int]] = {}
     for i, one in enumerate(parts):
@@ -199,14 +199,13 @@ def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
             same = (one.bare, one.condition, one.steps) == (other.bare, other.condition, other.steps)
             if same and one.sign == -other.sign and one.factor.node == other.factor.node:
                 apart = (other.limit.offset - one.limit.offset) * one.steps
-                # Rounding keeps the distance of two whole numbers of steps, and else may add a step: -1/2 and 1/2 become
-                # -1 and 1.
+                # Rounding keeps integer distances, and may otherwise add a step: -1/2 and 1/2 become -1 and 1.
                 exact = one.limit.whole and all(
                     number.denominator == 1 for number in (one.limit.offset, other.limit.offset, one.steps)
                 )
                 width = math.ceil(abs(apart)) + (0 if exact else 1)
                 low, high = -width if apart <= 0 else 0, width if apart >= 0 else 0
-                # What holds the clips must not be farther apart than they are, nor the other way.
+                # The clamping bounds of the clips must not be farther apart than the clips, nor in the other order.
                 ends = zip(one.limit.ends, other.limit.ends, strict=True)
                 if all(low <= theirs - mine <= high for mine, theirs in ends):
                     found[j], found[i] = (low, high), (0, 0)
@@ -218,7 +217,7 @@ def _differences(parts: Sequence[ScorePart]) -> dict[int, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _Above:
-    """The public factors that stand above a node: their steps, and how large their product is at most."""
+    """The public factors above a node: their steps, and the greatest product."""
 
     scale: Fraction = Fraction(1)
     top: int = 1
@@ -226,7 +225,7 @@ class _Above:
 
 @dataclass
 class _Tree:
-    """Takes a statistic apart: aggregates and public numbers, with what stands above them, and a form over their places."""
+    """Decomposes a statistic: aggregates and public numbers, with the factors above them, and a form over their indices."""
 
     names: RowNames
     parts: list[tuple[ScorePart, _Above]] = field(default_factory=list)
@@ -238,7 +237,7 @@ class _Tree:
         return [*(part.factor for part, _ in self.parts), *(f.typed for f, _ in self.multiples)]
 
     def moves(self, root: FormNode) -> tuple[Movement, ...]:
-        """Return how far a row moves each statistic; clips of one base are one, where they stand in one sum."""
+        """Return the move of each statistic by one row; clips of one base are one in a common sum."""
         found = [(part.low, part.high) for part, _ in self.parts]
         waiting = [root]
         while waiting:
@@ -257,7 +256,7 @@ class _Tree:
     ) -> FormNode:
         """Return the form of an expression times a public factor.
 
-        ``side``: of a public number that is missing, it is the least of all (-1) or the greatest (1).
+        ``side``: a missing public number is the least of all (-1) or the greatest (1).
         """
         found: list[FormNode] = []
         self._add(node, sign, factor, above, found, side)
@@ -272,7 +271,7 @@ class _Tree:
         into: list[FormNode],
         side: int = 0,
     ) -> None:
-        """Add an expression to a sum, whose neighbouring linear parts are one form."""
+        """Add an expression to a sum, whose adjacent linear parts are one form."""
         node = node.unnest()
         call = call_of(node)
         if call is not None and call.name in score.SCORE_AGGREGATES:
@@ -322,7 +321,7 @@ class _Tree:
         return made if place is None else Multiple(place, made)
 
     def _multiplied(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-        """Return the private side of a product or a quotient, and the public factor that it is times."""
+        """Return the private side of a product or a quotient, and its public factor."""
         if isinstance(node, exp.Mul | exp.Div):
             left, right = node.this, node.expression
             if isinstance(node, exp.Mul) and _is_private(right) and not _is_private(left):
@@ -336,7 +335,7 @@ class _Tree:
 
 
 def _refusal(node: exp.Expr) -> tuple[str, str]:
-    """Say why nobody knows how far one row moves an expression, and what to write instead."""
+    """Return why the sensitivity of an expression is unknown, and a hint."""
     inner = [node.this, node.args.get("expression")]
     if isinstance(node, exp.Mul) or (isinstance(node, exp.Pow) and _is_private(node.this)):
         what = "the sensitivity of a product of private numbers can't be derived: one row may move it by any distance."
@@ -352,7 +351,7 @@ _ABOVE_MEAN = "a mean is above a number p where SUM(x) - p * COUNT(*) is above 0
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
-    """Refuse aggregates other than counts and sums, wherever they stand in an expression."""
+    """Refuse aggregates other than counts and sums anywhere in an expression."""
     for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         inner = part.this if isinstance(part, exp.Filter) else part
         if isinstance(inner, exp.AggFunc) and (call := call_of(part)) is not None:
@@ -377,10 +376,10 @@ def _is_private(node: exp.Expr) -> bool:
 
 
 def _public(node: exp.Expr, names: RowNames) -> Typed:
-    """Return a number that no private row has a part in.
+    """Return a number that depends on no private row.
 
     Raises:
-        PrivacyError: a column of the private rows stands outside of an aggregate, or within one that is no count or sum.
+        PrivacyError: a private column is outside any aggregate, or within one that is no count or sum.
     """
     _refuse_aggregate(node)
     typed = total_expressions.make_total(node, names)

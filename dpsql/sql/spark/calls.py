@@ -3,29 +3,29 @@
 ===========================  =========================================================================================
 DuckDB                       Spark, and why
 ===========================  =========================================================================================
-``SUM`` of 64-bit integers   three sums of 21 and 22 bits, put together in DECIMAL(38,0): exact up to 2^41 rows, at a
-                             third of the time of a sum of decimals; a plain sum would raise beyond 64 bits
-``SUM`` of decimals          of DECIMAL(38,s), which is what DuckDB gives
+``SUM`` of 64-bit integers   three sums of 21 and 22 bits, combined in DECIMAL(38,0): exact up to 2^41 rows, in a
+                             third of the time of a sum of decimals; a plain sum would overflow above 64 bits
+``SUM`` of decimals          of DECIMAL(38,s), DuckDB's type
 ``AVG`` of integers          the exact sum over the count, as doubles: Spark would add doubles
 aggregates of doubles        over the sorted values of a group, by one task: Spark adds in the order of arrival
 ``MODE``, ``ARG_MAX`` ties   the least (greatest) value: chosen by values alone
 ``x // 2`` over a sum        see :mod:`dpsql.sql.spark.values`
 ``PERCENTILE_DISC``          of doubles only; the plain one of a whole column is sums over its distinct values, for
-                             Spark would hold all of them in one task's memory
+                             Spark would keep all of them in one task's memory
 ``ARG_MAX(a, b)``            ``max_by`` of the rows that have both: DuckDB skips a NULL in either
-``ln(x)`` and its kin        written out for zero and below, where Spark gives NULL and IEEE an infinity or NaN
-``floor``, ``ceil``          back to DOUBLE, and only below 2^52: Spark gives a BIGINT, and 0 for NaN
+``ln(x)`` and others         written out for zero and below: Spark returns NULL, IEEE an infinity or NaN
+``floor``, ``ceil``          back to DOUBLE, and only below 2^52: Spark returns a BIGINT, and 0 for NaN
 ``trim(x)``                  with the list of Unicode's spaces: Spark strips one of them
 ``concat``                   NULL is an empty text
-``substring(x, 0, n)``       one character less: DuckDB counts from the place before the first
+``substring(x, 0, n)``       one character less: DuckDB counts from the position before the first
 regular expressions          refused: Java's backtrack, and time must not depend on a row
 ``reverse``, ``levenshtein`` refused: by characters there, by graphemes or bytes in DuckDB
-``strftime``                 its numbers put together, with zeros before; other letters, and ``strptime``, are refused
-``list[n]``                  ``get``, which counts from 0 and gives NULL outside
+``strftime``                 its numbers concatenated, with leading zeros; other letters, and ``strptime``, are refused
+``list[n]``                  ``get``, which counts from 0 and returns NULL outside
 ``signbit(x)``               the half plane of ``atan2``; the sign of a NaN is not seen
 ===========================  =========================================================================================
 
-``lower`` and ``upper`` follow Java's rules where one letter becomes two (ß, İ) or depends on its place (final sigma);
+``lower`` and ``upper`` follow Java's rules if one letter becomes two (ß, İ) or depends on its position (final sigma);
 mathematics on floats may differ in the last bit.
 """
 
@@ -45,11 +45,7 @@ from dpsql.sql.spark.values import HASH, LONG, SparkValue, Walk, is_long, quote_
 
 
 def translate_call(walk: Walk, node: exp.Expr) -> SparkValue:
-    """Return a function that is called by its name, or that the catalogue of names knows.
-
-    Raises:
-        BindError: Spark has no equal of it.
-    """
+    """Return a function called by name, or in the catalogue of names; BindError if Spark has no equivalent."""
     if isinstance(node, exp.Anonymous):
         name, places = str(node.this).lower(), list(node.expressions)
     elif (row := NAME_OF_CLASS.get(type(node))) is not None and "ROWS" in row.modes:
@@ -66,7 +62,7 @@ def _call(name: str, *given: SparkValue) -> SparkValue:
 
 
 def _fill(template: str, wanted: Type | None, kind: Type, *given: SparkValue) -> SparkValue:
-    """Put values into a template, as doubles or as they are; for text functions they must be texts."""
+    """Substitute values in a template, as doubles or unchanged; for text functions they must be texts."""
     if wanted == TEXT and any(v.type != TEXT for v in given):
         raise refusal(f"a text function of {given[0].type.sql}")
     return SparkValue(
@@ -80,9 +76,9 @@ def _fill(template: str, wanted: Type | None, kind: Type, *given: SparkValue) ->
 def _hash(*given: SparkValue) -> SparkValue:
     """Hash values, mixed one after another; one hash is mixed again.
 
-    Spark passes over what is missing and over the ends of lists, so where there are several values, which of them are
-    missing is mixed in too. Else (NULL, 1) and (1, NULL) had one hash, and the order in which rows arrive, which other
-    units' rows can change, would choose between them.
+    Spark skips NULLs and the ends of lists, so for several values the positions of NULLs are mixed in too. Otherwise
+    (NULL, 1) and (1, NULL) would have one hash, and the order of arrival, which other units' rows can change, would
+    choose between them.
     """
     parts = [values.write_bits(v) if v.type == HASH else v.sql for v in given]
     shapes = [shape for v in given for shape in _shape(v.sql, v.type)]
@@ -92,7 +88,7 @@ def _hash(*given: SparkValue) -> SparkValue:
 
 
 def _shape(text: str, kind: Type) -> list[str]:
-    """Return how long a list is, and which of its elements are missing."""
+    """Return the length of a list, and which of its elements are NULL."""
     if kind.element is None:
         return []
     within = ["v IS NULL", *_shape("v", kind.element)]
@@ -112,7 +108,7 @@ def _real(template: str, kind: Type = DOUBLE) -> Callable[..., SparkValue]:
 
 
 def _logarithm(name: str) -> Callable[..., SparkValue]:
-    """Write out a logarithm of zero and below, where Spark gives NULL."""
+    """Return a function for a logarithm that is written out for zero and below, for which Spark returns NULL."""
     ends = "WHEN {0} = 0D THEN double('-Infinity') WHEN {0} < 0D THEN double('NaN')"
     return _real(f"(CASE WHEN {{0}} > 0D THEN {name}({{0}}) {ends} END)")
 
@@ -123,7 +119,7 @@ def _log(base: SparkValue, x: SparkValue) -> SparkValue:
 
 
 _WHOLE = "4503599627370496D"
-"""From 2^52 on, every double is a whole number."""
+"""From 2^52 on, every double is an integer."""
 
 
 def _round(name: str, x: SparkValue, digits: SparkValue | None = None) -> SparkValue:
@@ -151,7 +147,7 @@ def _round(name: str, x: SparkValue, digits: SparkValue | None = None) -> SparkV
 
 
 def _round_double(d: str, places: int) -> str:
-    """Half away from zero. To digits, as DuckDB: scaled, rounded, and scaled back."""
+    """Round half away from zero; to digits as DuckDB does: scale, round, and scale back."""
     if places == 0:
         return f"round({d})"
     if not -22 <= places <= 22:
@@ -245,7 +241,7 @@ def _length(given: SparkValue) -> SparkValue:
 
 
 def _contains(held: SparkValue, sought: SparkValue) -> SparkValue:
-    """Spark's is NULL where the list holds a NULL and not the value."""
+    """Return membership in a list; Spark's is NULL if the list has a NULL and not the value."""
     if held.type.element is None:
         raise refusal(f"list_contains of {held.type.sql}")
     item = write_cast(sought, held.type.element)
@@ -263,7 +259,7 @@ def _element(held: SparkValue, index: SparkValue) -> SparkValue:
 
 
 def _slice(held: SparkValue, first: SparkValue, last: SparkValue) -> SparkValue:
-    """Write ``list[first:last]`` from the start: of a place before the first element Spark gives nothing."""
+    """Return ``list[first:last]`` from the start: for a position before the first element Spark returns nothing."""
     if held.type.element is None or first.low is None or last.low is None or min(first.low, last.low) < 0:
         raise refusal("a part of a list that is counted from its end")
     start = max(1, first.low)
@@ -284,7 +280,7 @@ _MONTHS = {"month": ("month", 12), "quarter": ("quarter", 4), "year": ("0 * mont
 
 
 def _moment(value: SparkValue) -> str:
-    """Write a timestamp of the session's zone, which is UTC: Spark's functions know no other."""
+    """Return a timestamp in the session's zone, which is UTC: Spark's functions support no other."""
     if value.type.kind not in ("DATE", "TIMESTAMP"):
         raise refusal(f"{value.type.sql} as a date")
     return f"CAST({value.sql} AS TIMESTAMP)"
@@ -310,14 +306,14 @@ def _truncate(unit: str, value: SparkValue) -> SparkValue:
 
 
 def _date_diff(unit: str, start: SparkValue, end: SparkValue) -> SparkValue:
-    """Count the borders that are crossed."""
+    """Count the crossed boundaries of a unit."""
     one, two = _moment(start), _moment(end)
     if unit == "day":
         made = f"datediff({two}, {one})"
     elif unit == "week":
         if "TIMESTAMP" in (start.type.kind, end.type.kind):
             raise refusal("date_diff in weeks of timestamps", "cast to DATE.")
-        made = f"datediff({two}, {one}) div 7"  # of weeks DuckDB counts whole ones
+        made = f"datediff({two}, {one}) div 7"  # DuckDB counts whole weeks
     elif unit in _MONTHS:
         name, each = _MONTHS[unit]
         made = " - ".join(f"(year({t}) * {each} + {name}({t}))" for t in (two, one))
@@ -330,7 +326,7 @@ def _date_diff(unit: str, start: SparkValue, end: SparkValue) -> SparkValue:
 
 
 def _in_unit(function: Callable[..., SparkValue]) -> Callable[..., SparkValue]:
-    """Return a function whose first argument is the name of a unit of time, as a literal."""
+    """Return a function whose first argument is the name of a time unit, as a literal."""
     return lambda unit, *given: function(unit.sql.strip("'").lower(), *given)
 
 
@@ -342,7 +338,7 @@ _NAMES = {"A": "EEEE", "a": "EEE", "B": "MMMM", "b": "MMM"}
 
 
 def _format_time(walk: Walk, node: exp.Expr) -> SparkValue:
-    """strftime: by its letters, each a number of so many digits or a name; plain text between them."""
+    """Translate strftime letter by letter, each a number of fixed digits or a name; plain text between them."""
     value = walk.of(node.this)
     at, named, parts = f"CAST({value.sql} AS TIMESTAMP_NTZ)", _moment(value), []
     for text, bare, letter in re.findall(r"([^%]+)|%(-?)(.?)", node.args["format"].name, re.DOTALL):
@@ -365,7 +361,7 @@ _INTERVALS = {
     "MINUTE": ("SECOND", 60), "SECOND": ("SECOND", 1),
 }  # fmt: skip
 _LONGEST = {"MONTH": 12_000, "SECOND": 86400 * 366_000, "": -1}
-"""Years that Spark knows."""
+"""Years supported by Spark."""
 
 
 def _interval(_: Walk, node: exp.Expr) -> SparkValue:
@@ -377,7 +373,7 @@ def _interval(_: Walk, node: exp.Expr) -> SparkValue:
 
 
 def translate_date_arithmetic(word: str, left: SparkValue, right: SparkValue) -> SparkValue:
-    """Dates and intervals, where DuckDB has them; within years that both calendars hold."""
+    """Translate arithmetic on dates and intervals, within years supported by both calendars."""
     if left.type.kind == "INTERVAL" and word == "+":
         left, right = right, left
     kinds = (left.type.kind, right.type.kind)
@@ -433,7 +429,7 @@ _FUNCTIONS: dict[str, Callable[..., SparkValue]] = {
 
 
 def _log_of_base(walk: Walk, node: exp.Expr) -> SparkValue:
-    """LOG2(x) and LOG10(x) are read as LOG with a base."""
+    """Translate LOG2(x) and LOG10(x), which are parsed as LOG with a base."""
     base, x = node.this, node.args.get("expression")
     if x is None:
         return _call("log10", walk.of(base))
@@ -449,7 +445,7 @@ def _trim_side(walk: Walk, node: exp.Expr) -> SparkValue:
 
 
 def _named(name: str, *keys: str) -> Callable[[Walk, exp.Expr], SparkValue]:
-    """Return what reads a node as a call of a function, its arguments under these keys."""
+    """Return a reader of a node as a call of a function, with its arguments under these keys."""
     return lambda walk, node: _call(
         name, *(walk.of(node.args[k]) for k in keys if node.args.get(k) is not None)
     )

@@ -24,11 +24,7 @@ from dpsql.sql.spark.values import (
 
 
 def translate(walk: Walk, node: exp.Expr) -> SparkValue:
-    """Return an expression for Spark.
-
-    Raises:
-        BindError: it has no equal there.
-    """
+    """Translate an expression to Spark; BindError if it has no equivalent."""
     for table in (_NODES, calls.CALL_NODES):
         if type(node) in table:
             return table[type(node)](walk, node)
@@ -57,7 +53,7 @@ def _connect(word: str, left: SparkValue, right: SparkValue) -> SparkValue:
 
 
 def compare(word: str, left: SparkValue, right: SparkValue) -> SparkValue:
-    """Compare in the common type, never in one that Spark would choose."""
+    """Return a comparison in the common type, never in one of Spark's choice."""
     kind = find_common_type((left.type, right.type))
     one, two = write_cast(left, kind), write_cast(right, kind)
     return SparkValue(f"(NOT {one} <=> {two})" if word == "<!>" else f"({one} {word} {two})", BOOLEAN)
@@ -116,7 +112,7 @@ def _case(walk: Walk, node: exp.Expr) -> SparkValue:
 
 
 def _choose(name: str, walk: Walk, node: exp.Expr) -> SparkValue:
-    """COALESCE, LEAST, GREATEST: NULL is skipped, and NaN is the greatest, in both engines."""
+    """Translate COALESCE, LEAST, GREATEST: both engines skip NULL, and NaN is the greatest."""
     parts = [walk.of(place) for place in (node.this, *node.expressions) if place is not None]
     kind = find_common_type(p.type for p in parts)
     if kind.kind in ("LIST", "STRUCT"):
@@ -130,7 +126,7 @@ def _choose(name: str, walk: Walk, node: exp.Expr) -> SparkValue:
     elif name == "least":
         low, high = min(lows) if len(lows) == len(parts) else None, min(highs, default=None)
     known = low is not None and low >= values.MIN_LONG and high is not None and high <= values.MAX_LONG
-    if kind == HUGEINT and known:  # 64 bits are several times quicker than 38 digits
+    if kind == HUGEINT and known:  # 64 bits are several times faster than 38 digits
         return SparkValue(f"CAST({sql} AS BIGINT)", LONG, low, high)
     return SparkValue(sql, kind, low, high)
 
@@ -172,10 +168,10 @@ def _divide(left: SparkValue, right: SparkValue) -> SparkValue:
 
 
 def _divide_whole(left: SparkValue, right: SparkValue) -> SparkValue:
-    """``//``: toward zero. Between floats and decimals it is plain division, as in DuckDB."""
+    """Translate ``//``: toward zero. Between floats and decimals it is plain division, as in DuckDB."""
     divisor = right.constant
     if left.type == HASH and divisor is not None and divisor > 0:
-        # In which of so many equal parts of 64 bits it is: any of them does.
+        # The equal part of 64 bits that contains it: any partition is valid.
         parts = (2**64 - 1) // divisor + 1
         return SparkValue(f"pmod({left.sql}, {parts}L)", LONG, 0, parts - 1)
     if find_common_type((left.type, right.type)).kind != "INTEGER":
@@ -189,7 +185,7 @@ def _divide_whole(left: SparkValue, right: SparkValue) -> SparkValue:
             f"(CASE WHEN {two} = -1L THEN try_subtract(0L, {one}) ELSE {one} div {two} END)", LONG
         )
     wide = write_cast(left, HUGEINT)
-    if divisor == 2:  # Spark's div gives 64 bits; half of what is even is exact in decimals
+    if divisor == 2:  # Spark's div returns 64 bits; half of an even number is exact in decimals
         return SparkValue(f"CAST(({wide} - {wide} % 2BD) * 0.5BD AS DECIMAL(38,0))", HUGEINT)
     if not is_long(right.type):
         raise refusal("// between HUGEINT", "cast to BIGINT first.")
@@ -243,7 +239,7 @@ def _shift(left: SparkValue, right: SparkValue) -> SparkValue:
 
 
 def _try(walk: Walk, node: exp.Expr) -> SparkValue:
-    """TRY around one operation: its own form that gives NULL. What is total here anyway needs none."""
+    """Translate TRY around one operation to its NULL-returning form; total operations need none."""
     inner = node.this.unnest()
     if type(inner) in (*_TRYING, exp.Neg):
         return _NODES[type(inner)](walk, inner, trying=True)
@@ -275,7 +271,7 @@ _STATISTICS: dict[type[exp.Expr], str] = {
     exp.RegrR2: "CASE WHEN s.yy = 0D THEN NULL ELSE CASE WHEN s.xx = 0D THEN 1D ELSE s.xy * s.xy / (s.xx * s.yy) END END",
     exp.RegrAvgx: "s.other / s.n", exp.RegrAvgy: "s.sum / s.n", exp.Sum: "s.sum", exp.Avg: "s.sum / s.n",
 }  # fmt: skip
-"""Aggregates from one pass over the values in their order: how many, sum, means, squares about them."""
+"""Aggregates from one pass over the values in their order: number, sum, means, squares about them."""
 _STEP = {
     "n": "s.n + 1D", "sum": "s.sum + r.x", "other": "s.other + r.y", "mx": "s.mx + (r.x - s.mx) / (s.n + 1D)",
     "my": "s.my + (r.y - s.my) / (s.n + 1D)",
@@ -287,8 +283,9 @@ _BITS = 21
 
 
 def _in_order(formula: str, parts: list[SparkValue], distinct: bool, suffix: str) -> SparkValue:
-    """Aggregates of doubles, added up in the order of the values: Spark adds in the order in which parts of the rows
-    arrive, which depends on other units' rows. A group's values are held by one task.
+    """Return an aggregate of doubles, added in the order of the values, in one task per group.
+
+    Spark adds in the order in which partitions arrive, which depends on other units' rows.
     """
     fields = ", ".join(
         f"'{n}', {write_cast(p, DOUBLE)}" for n, p in zip("xy", [*parts, *parts], strict=False)
@@ -306,7 +303,7 @@ def _in_order(formula: str, parts: list[SparkValue], distinct: bool, suffix: str
 
 
 def _aggregate(walk: Walk, node: exp.Expr, suffix: str = "", window: bool = False) -> SparkValue:
-    """Return an aggregate; ``suffix`` is its FILTER or its window."""
+    """Translate an aggregate; ``suffix`` is its FILTER or its window."""
     place, second = (_unordered(node.args.get(key)) for key in ("this", "expression"))
     distinct = isinstance(place, exp.Distinct)
     if distinct:
@@ -339,7 +336,7 @@ def _aggregate(walk: Walk, node: exp.Expr, suffix: str = "", window: bool = Fals
             raise refusal(f"{node.sql_name()} of {value.type.sql}")
         return SparkValue(f"{node.key}({value.sql}){suffix}", value.type)
     if isinstance(node, exp.Mode):
-        return SparkValue(f"mode({value.sql}, TRUE){suffix}", value.type)  # the least of equals
+        return SparkValue(f"mode({value.sql}, TRUE){suffix}", value.type)  # the least of ties
     if isinstance(node, exp.ArgMax | exp.ArgMin):
         return _arg(walk, node, value, suffix)
     if isinstance(node, exp.Median):
@@ -350,14 +347,14 @@ def _aggregate(walk: Walk, node: exp.Expr, suffix: str = "", window: bool = Fals
 
 
 def _unordered(node: Any) -> Any:
-    """Return ``x`` for ``x ORDER BY x`` inside an aggregate: the order of values is what is taken here anyway."""
+    """Return ``x`` for ``x ORDER BY x`` inside an aggregate, which uses the order of values anyway."""
     return node.this if isinstance(node, exp.Order) else node
 
 
 def _average(value: SparkValue, total: SparkValue, count: str) -> SparkValue:
     counted = f"CAST({count} AS DOUBLE)"
     if value.type.kind == "DECIMAL" and (places := value.type.digits[1]):
-        # One division of two whole numbers, as in DuckDB: the sum's digits without their point.
+        # One division of two integers, as in DuckDB: the sum's digits without their point.
         whole = f"CAST(replace(CAST({total.sql} AS STRING), '.', '') AS DOUBLE)"
         return SparkValue(f"({whole} / nullif({counted} * 1.0E{places}D, 0D))", DOUBLE)
     return SparkValue(f"({values.translate_cast(total, DOUBLE).sql} / nullif({counted}, 0D))", DOUBLE)
@@ -394,11 +391,11 @@ def _arg(walk: Walk, node: exp.ArgMax | exp.ArgMin, value: SparkValue, suffix: s
     name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
     both = f"{value.sql} IS NOT NULL AND {by.sql} IS NOT NULL"
     if order is None:
-        pair = f"struct({by.sql}, {value.sql})"  # of equals, one that does not depend on the order of rows
+        pair = f"struct({by.sql}, {value.sql})"  # of ties, one that does not depend on the order of rows
         return SparkValue(f"{name}({value.sql}, {pair}) FILTER (WHERE {both})", value.type)
     if len(order) != 1 or order[0].this != node.this or order[0].args.get("desc"):
         raise refusal("this order of equals")
-    # the least of equals, beside the greatest: neither max_by nor min_by of a pair; a group's values are held by one task
+    # the least of ties with the greatest key: neither max_by nor min_by of a pair; one task keeps a group's values
     null, missing = (f"CAST(NULL AS {values.spark_type(kind)})" for kind in (by.type, value.type))
     pairs = f"collect_list(CASE WHEN {both} THEN named_struct('b', {by.sql}, 'v', {value.sql}) END)"
     better = f"s.b IS NULL OR r.b {'>' if name == 'max_by' else '<'} s.b OR (r.b = s.b AND r.v < s.v)"
@@ -460,7 +457,7 @@ def _window(walk: Walk, node: exp.Expr) -> SparkValue:
 
 
 def _of_those(node: exp.Filter) -> exp.Expr:
-    """Return an aggregate over the rows that meet a condition: NULL for the others, as Spark has no FILTER in a window."""
+    """Return an aggregate over rows that satisfy a condition: NULL for the others, as Spark has no FILTER in a window."""
     made: exp.Expr = node.this.copy()
     given = made.this if isinstance(made.this, exp.Expr) and not isinstance(made.this, exp.Star) else None
     if isinstance(given, exp.Distinct | exp.Order) or (given is None and not isinstance(made, exp.Count)):
@@ -471,7 +468,7 @@ def _of_those(node: exp.Filter) -> exp.Expr:
 
 
 def write_direction(item: exp.Expr) -> str:
-    """Write the direction of an order with DuckDB's place of NULL: last unless told."""
+    """Return the direction of an order with DuckDB's position of NULL: last by default."""
     word = "FIRST" if item.args.get("nulls_first") else "LAST"
     return f"{' DESC' if item.args.get('desc') else ' ASC'} NULLS {word}"
 

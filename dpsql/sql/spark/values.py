@@ -1,7 +1,7 @@
 """Values of exact queries in Spark's SQL: types, quotes and casts.
 
-The types are DuckDB's. Whole numbers of up to 64 bits are computed as BIGINT and wider ones as DECIMAL(38,0), so
-nothing that DuckDB holds wraps around or is cut; a number of more than 38 digits is missing.
+The types are DuckDB's. Integers of up to 64 bits are computed as BIGINT and wider ones as DECIMAL(38,0), so no DuckDB
+value wraps around or is truncated; a number of more than 38 digits is missing.
 
 ==========================  ==========================================================================================
 DuckDB                      Spark, and why
@@ -51,12 +51,12 @@ _NAMES = {
     "VARCHAR": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP_NTZ", "HASH": "BIGINT", "NULL": "VOID",
 }  # fmt: skip
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(38,0)")
-"""Spark's integer types, the narrower first."""
+"""Spark's integer types, narrowest first."""
 
 
 @dataclass(frozen=True)
 class SparkValue:
-    """Spark SQL that can stand beside any operator, its DuckDB type, and whole numbers that it lies between."""
+    """Spark SQL that can be an operand of any operator, its DuckDB type, and integer bounds."""
 
     sql: str
     type: Type
@@ -65,7 +65,7 @@ class SparkValue:
 
     @property
     def constant(self) -> int | None:
-        """The whole number that it is, where it can be one only."""
+        """Its integer value, if its bounds allow only one."""
         return self.low if self.low == self.high else None
 
 
@@ -73,20 +73,20 @@ SparkColumns = tuple[tuple[str, Type], ...]
 
 
 class Walk(Protocol):
-    """Translates parts of an expression, in the scope at hand."""
+    """Translates parts of an expression in the current scope."""
 
     def of(self, node: exp.Expr) -> SparkValue:
-        """Return an expression for Spark."""
+        """Translate an expression to Spark."""
 
     def column(self, node: exp.Column) -> SparkValue:
-        """Return what a column means."""
+        """Return a column's value."""
 
     def nested(self, node: exp.Expr) -> tuple[str, SparkColumns]:
-        """Return a subquery for Spark, and its columns."""
+        """Translate a subquery to Spark, and return its columns."""
 
 
 def refusal(what: str, hint: str | None = None) -> BindError:
-    """Return the error for what Spark has no equal of."""
+    """Return the error for an expression without equivalent in Spark."""
     return BindError(f"{what} has no equal on Spark.", hint=hint or "compute it in the table, or ask DuckDB.")
 
 
@@ -98,17 +98,13 @@ def backquote(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Return a text literal. Whatever Spark's own reader might take for an escape or a variable is written as a number."""
+    """Return a text literal, with characters that Spark might read as an escape or a variable written as numbers."""
     plain = (c if c.isascii() and c.isprintable() and c not in "\\'$" else f"\\U{ord(c):08X}" for c in text)
     return f"'{''.join(plain)}'"
 
 
 def spark_type(kind: Type) -> str:
-    """Return how Spark spells a type.
-
-    Raises:
-        BindError: it has none that holds the same values.
-    """
+    """Return Spark's name of a type; BindError if none represents the same values."""
     if kind.kind == "DECIMAL":
         return kind.sql
     if kind.kind == "LIST" and kind.element is not None:
@@ -124,7 +120,7 @@ def is_long(kind: Type) -> bool:
 
 
 def find_common_type(kinds: Iterable[Type]) -> Type:
-    """Return the common type, as DuckDB's, up to the width of whole numbers."""
+    """Return the common type, as in DuckDB, up to the width of integers."""
     found = [k for k in dict.fromkeys(kinds) if k.kind != "NULL"]
     if len(found) <= 1:
         return found[0] if found else types.NULL
@@ -143,7 +139,7 @@ def find_common_type(kinds: Iterable[Type]) -> Type:
 
 
 def write_cast(value: SparkValue, kind: Type) -> str:
-    """Return the value in a type that holds it: the implicit casts of DuckDB, written out."""
+    """Return the value in a wider type: DuckDB's implicit casts, made explicit."""
     if value.type.kind == "NULL":
         return f"CAST(NULL AS {spark_type(kind)})" if kind.kind != "NULL" else value.sql
     if spark_type(value.type) == spark_type(kind):
@@ -153,7 +149,7 @@ def write_cast(value: SparkValue, kind: Type) -> str:
 
 
 def widen_number(value: SparkValue) -> SparkValue:
-    """Return a whole number as it is computed with."""
+    """Return an integer in the type used for computation."""
     kind = HUGEINT if value.type.sql in _WIDE else LONG
     return replace(value, sql=write_cast(value, kind), type=kind)
 
@@ -168,15 +164,17 @@ def write_bits(value: SparkValue) -> str:
 
 
 def write_quotient(a: str, b: str) -> str:
-    """Write division as IEEE has it. The sign of a zero is seen by atan2."""
+    """Return IEEE division. The sign of a zero is determined by atan2."""
     infinite = f"{a} * CASE WHEN atan2({b}, -1D) < 0D THEN double('-Infinity') ELSE double('Infinity') END"
     zero = f"CASE WHEN {a} = 0D THEN double('NaN') ELSE {infinite} END"
     return f"(CASE WHEN {b} = 0D THEN {zero} ELSE try_divide({a}, {b}) END)"
 
 
 def write_long_division(a: str, b: str) -> str:
-    """Divide 38 digits by 19, toward zero: first the upper 20 of them, then what is left with the lower 18, for no quotient of
-    Spark's has both so many digits and none after the point. A value that is needed again is the argument of a lambda.
+    """Return 38 digits divided by 19, toward zero, in two steps: the upper 20 digits, then the remainder with the lower 18.
+
+    No quotient of Spark's has that number of digits and none after the point. A value that is used again is the
+    argument of a lambda.
     """
     radix = f"1{'0' * 18}BD"
     upper = f"CAST((s.a - s.a % {radix}) * 0.{'0' * 17}1BD AS DECIMAL(20,0))"
@@ -190,7 +188,7 @@ def write_long_division(a: str, b: str) -> str:
 
 
 def translate_literal(node: exp.Expr) -> SparkValue:
-    """Return a literal, with the value of a whole number."""
+    """Translate a literal, with the value of an integer."""
     text = node.name
     if node.args.get("is_string"):
         return SparkValue(quote_text(text), types.TEXT)
@@ -207,12 +205,12 @@ def translate_literal(node: exp.Expr) -> SparkValue:
 
 
 def translate_constant(text: str, kind: Type) -> SparkValue:
-    """Return a text literal that plan time has read and found good."""
+    """Translate a text literal already validated during planning."""
     text = text.strip()
     if kind.kind == "DATE" and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         return SparkValue(f"DATE'{text}'", kind)
     if kind == TIMESTAMP:
-        # Infinite moments become the ends of what Spark shows.
+        # Infinite timestamps become the ends of Spark's range.
         text = {"-infinity": "0001-01-01", "infinity": "9999-12-31 23:59:59.999999"}.get(text, text)
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:.]+)?", text):
             return SparkValue(f"TIMESTAMP_NTZ'{text}'", kind)
@@ -232,11 +230,11 @@ _PLAIN_CASTS = {
     types.DATE: ("TIMESTAMP",),
     TIMESTAMP: ("DATE",),
 }
-"""Kinds of values that Spark's own CAST to a type takes as DuckDB's does."""
+"""Kinds of values that Spark's own CAST to a type converts as DuckDB's does."""
 
 
 def translate_cast(value: SparkValue, kind: Type) -> SparkValue:
-    """Return a cast. It gives NULL for what does not fit, whether the plan proved that it fits or not."""
+    """Translate a cast, which returns NULL for an invalid value, whether or not the plan excludes these."""
     given, name, made = value.type, spark_type(kind), None
     if given == kind or given.kind == "NULL":
         return replace(value, sql=write_cast(value, kind), type=kind)
@@ -287,9 +285,7 @@ def _to_integer(value: SparkValue, kind: Type, name: str) -> str | None:
 
 
 def _write_huge(sql: str) -> str:
-    """Return a float as a whole number, digit by digit: in two parts of 62 bits, for Spark would take the digits that it is
-    shown with.
-    """
+    """Return a float as an integer, in two parts of 62 bits, since Spark would use its displayed digits."""
     whole, part = f"rint({sql})", f"{2.0**62!r}D"
     high = f"CAST({whole} / {part} AS BIGINT)"  # toward zero, so that the rest is exact
     low = f"CAST({whole} - CAST({high} AS DOUBLE) * {part} AS BIGINT)"
@@ -305,7 +301,7 @@ def _to_decimal(value: SparkValue, kind: Type) -> str | None:
         return f"try_cast({value.sql} AS {kind.sql})"
     if given.kind != "DOUBLE" or places > 18:
         return None
-    # DuckDB scales the float and rounds that; Spark would round the digits that the float is shown with.
+    # DuckDB scales the float and rounds that; Spark would round its displayed digits.
     scaled = f"round({write_cast(value, DOUBLE)} * 1.0E{places}D)"
     whole = f"try_cast(CASE WHEN abs({scaled}) < 9.2E18D THEN {scaled} END AS BIGINT)"
     step = "1BD" if places == 0 else f"0.{'0' * (places - 1)}1BD"

@@ -1,13 +1,12 @@
-"""The exact queries of a plan, in Spark's SQL.
+"""Translates the exact queries of a plan to Spark's SQL.
 
-Plans are written once, in DuckDB's SQL, by this package; nobody else's text comes here. So the translation is a walk
-over the few shapes that plans have, with a type for every expression, and closed by default: a node without a rewrite
-is refused by its name, before anything is paid. The rewrites, each with its reason, are in the tables of
-:mod:`dpsql.sql.spark.values` (operators and casts) and :mod:`dpsql.sql.spark.calls` (functions); here
-are the clauses.
+Plans are generated in DuckDB's SQL by this package alone. So the translation is a walk over the few shapes in plans,
+with a type for every expression, and closed by default: a node without a rewrite is refused by name before payment. The
+rewrites, each with its reason, are in the tables of :mod:`dpsql.sql.spark.values` (operators and casts) and
+:mod:`dpsql.sql.spark.calls` (functions); the clauses are here.
 
-What is written supposes Spark's ANSI mode, in which nothing wraps around: what may not fit is a ``try_`` function,
-which gives NULL like DuckDB's TRY.
+The output assumes Spark's ANSI mode, in which nothing wraps around: an operation that may overflow is a ``try_``
+function, which returns NULL like DuckDB's TRY.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from dpsql.sql.spark.values import (
 )
 
 ColumnTypes = Sequence[tuple[str, str]]
-"""Names of columns, and their types as DuckDB spells them."""
+"""Column names, with DuckDB's types."""
 
 MAX_QUERY_LENGTH = 1 << 20
-"""Characters of a translated query: a value that is needed several times is written several times."""
+"""The most characters of a translated query: a value that is used several times is written several times."""
 
 
 def spark_sql(text: str, relations: Mapping[str, ColumnTypes]) -> str:
-    """Return an exact query of a plan for Spark.
+    """Translate an exact query of a plan to Spark.
 
     Args:
-        text: DuckDB SQL as plans have it, salts filled in.
-        relations: every table and lent relation that it may name, by the last part of the name.
+        text: DuckDB SQL of a plan, with salts filled in.
+        relations: every table and additional relation that it may name, by the last part of the name.
 
     Raises:
-        BindError: Spark has nothing that gives the same rows; the message names what.
+        BindError: Spark has no equivalent, as named in the message.
 
     >>> spark_sql("SELECT COUNT(*) AS n FROM t WHERE x // 2 > 1", {"t": [("x", "INTEGER")]})
     'SELECT count(1) AS `n` FROM `t` AS `t` WHERE ((CAST(`t`.`x` AS BIGINT) div 2L) > 1L)'
@@ -66,7 +65,7 @@ def spark_sql(text: str, relations: Mapping[str, ColumnTypes]) -> str:
 
 
 class SparkQuery(NamedTuple):
-    """Spark SQL, and the columns that it gives."""
+    """Spark SQL, and its columns."""
 
     sql: str
     columns: SparkColumns
@@ -79,7 +78,7 @@ class _Source(NamedTuple):
     columns: SparkColumns
 
     def values(self) -> Iterator[tuple[str, SparkValue]]:
-        """Yield its columns by their names."""
+        """Yield its columns by name."""
         for name, kind in self.columns:
             yield name, SparkValue(f"{backquote(self.alias)}.{backquote(name)}", kind)
 
@@ -96,7 +95,7 @@ _SELECT_PARTS = (
 
 
 def _only(node: exp.Expr, what: str, *known: str) -> None:
-    """Refuse a part of a clause that is not looked at."""
+    """Refuse a part of a clause without a translation."""
     for key, value in node.args.items():
         if key not in known and value not in (None, False, []):
             raise refusal(f"{key.rstrip('_').upper()} in {what}")
@@ -104,7 +103,7 @@ def _only(node: exp.Expr, what: str, *known: str) -> None:
 
 @dataclass
 class _Scope:
-    """One SELECT: the relations that its FROM may name and those that it names, and the SELECT that it stands in."""
+    """One SELECT: the relations that its FROM may name and does name, and the outer SELECT."""
 
     known: dict[str, SparkQuery]
     outer: _Scope | None = None
@@ -118,7 +117,7 @@ class _Scope:
         return _Scope(self.known, self, self.own).query(node)
 
     def column(self, node: exp.Column) -> SparkValue:
-        """Return what a column means, here or in the scope around."""
+        """Return a column's value, in this scope or an outer one."""
         for source in self.sources:
             if fold(node.table) in ("", fold(source.alias)):
                 for name, value in source.values():
@@ -137,7 +136,7 @@ class _Scope:
         return True
 
     def _alias(self) -> str:
-        """Return a name for a relation that the text has beside those of the plan: nothing else is called so."""
+        """Return a new name for a relation, unused in the plan."""
         return f"dpsql_own_{next(self.own)}"
 
     # -- relations ----------------------------------------------------------------------------------------------
@@ -154,7 +153,7 @@ class _Scope:
         return self._select(node)
 
     def _beside(self, node: exp.Expr) -> SparkQuery:
-        """Translate a query that sees the same relations, and not the columns of this one."""
+        """Translate a query with the same relations, but without this one's columns."""
         return _Scope(self.known, self.outer, self.own).query(node)
 
     def _union(self, node: exp.Union) -> SparkQuery:
@@ -173,7 +172,7 @@ class _Scope:
         return SparkQuery((" UNION " if node.args.get("distinct") else " UNION ALL ").join(parts), columns)
 
     def _with(self, with_: exp.Expr | None) -> str:
-        """Return the CTEs as text, and know them from now on."""
+        """Return the CTEs as text, and add them to the scope."""
         if with_ is None:
             return ""
         _only(with_, "WITH", "expressions")
@@ -188,7 +187,7 @@ class _Scope:
         return f"WITH {', '.join(parts)} "
 
     def _relation(self, node: exp.Expr, called: str | None = None) -> tuple[str, _Source]:
-        """Return a part of FROM; ``called``: under another alias than its own."""
+        """Translate a part of FROM; ``called`` replaces its alias."""
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Func):
             made = _numbers(node.this)
         elif isinstance(node, exp.Table):
@@ -245,7 +244,7 @@ class _Scope:
         if distinct and distinct.args.get("on") is not None:
             raise refusal("DISTINCT ON")
         if qualify is not None:
-            # Spark learns QUALIFY only late: the choice becomes a column, and a condition above it.
+            # Older versions of Spark lack QUALIFY: make the choice a column, with a condition above it.
             shown.append(f"{self.of(_number_within_units(qualify.this)).sql} AS `dpsql_chosen`")
         text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(shown)}{text}"
         if qualify is not None:
@@ -282,7 +281,7 @@ class _Scope:
         self.sources.append(source)
         if kind in ("SEMI", "ANTI") and on is not None and not (side or method or lateral):
             test = self.of(on).sql
-            self.sources.pop()  # its columns are seen here alone
+            self.sources.pop()  # its columns are visible only here
             return f" LEFT {kind} JOIN {text} ON {test}"
         sides = ("", "LEFT") if lateral else ("", "LEFT", "RIGHT", "FULL")
         if method or side not in sides or kind not in ("", "INNER", "OUTER", "CROSS"):
@@ -294,7 +293,7 @@ class _Scope:
         return f" {side + ' ' if side else ''}JOIN {text} ON {self.of(on).sql}"
 
     def _lateral(self, node: exp.Expr) -> tuple[str, _Source]:
-        """UNNEST of a list and LATERAL, which look at the row beside them."""
+        """Translate UNNEST of a list and LATERAL, which refer to preceding columns."""
         alias = node.args["alias"]
         name = backquote(alias.name)
         if isinstance(node, exp.Unnest):
@@ -310,8 +309,10 @@ class _Scope:
         return f"LATERAL ({made.sql}) AS {name}", _Source(alias.name, _rename(made.columns, alias))
 
     def _as_of(self, on: exp.Expr, side: str, node: exp.Expr) -> str:
-        """``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``: Spark has none. Each row of t is given its neighbour among those
-        with its k; a row of x then lies between the two. Rows of t are public, and no two have equal k and t.
+        """Translate ``x ASOF JOIN t ON x.k = t.k AND x.x >= t.t``, which Spark lacks.
+
+        Each row of t gets its neighbour among those with its k; a row of x is then between the two. Rows of t are
+        public, and no two have equal k and t.
         """
         text, under = self._relation(node, self._alias())
         source = _Source(node.alias_or_name, under.columns)
@@ -326,7 +327,7 @@ class _Scope:
             )
             kind = find_common_type((mine.type, theirs.type))
             sought = write_cast(lower, kind)
-            if word == "=":  # as they are compared: so that one row at most of each is the nearest
+            if word == "=":  # as compared, so that at most one row of each is the nearest
                 keys.append(sought)
                 tests.append(compare(word, mine, theirs).sql)
             else:
@@ -362,7 +363,7 @@ class _Scope:
 
 
 def _numbers(node: exp.Expr) -> SparkQuery:
-    """range(n), range(m, n): the whole numbers below n, from m on."""
+    """Translate range(n), range(m, n): the integers below n, from m on."""
     if isinstance(node, exp.GenerateSeries) and node.args.get("is_end_exclusive"):
         ends = [node.args[key] for key in ("start", "end") if node.args.get(key) is not None]
         if all(isinstance(end, exp.Literal) for end in ends) and not node.args.get("step"):
@@ -371,7 +372,7 @@ def _numbers(node: exp.Expr) -> SparkQuery:
 
 
 def _read_as_of(part: exp.Expr, source: _Source) -> tuple[exp.Expr, exp.Expr, str]:
-    """Read a comparison of an ASOF JOIN: our side, that of `source`, and the operator between them."""
+    """Return a comparison of an ASOF JOIN: our side, that of `source`, and the operator between them."""
     if type(part) in _AS_OF:
         sides, word = (part.this, part.args["expression"]), _AS_OF[type(part)]
         named = [{fold(column.table) for column in side.find_all(exp.Column)} for side in sides]
@@ -384,7 +385,7 @@ def _read_as_of(part: exp.Expr, source: _Source) -> tuple[exp.Expr, exp.Expr, st
 
 
 def _exchange_alias(node: exp.Expr, alias: str) -> exp.Expr:
-    """Return a column of a relation as that of another alias for it."""
+    """Return a relation's column under another alias of the relation."""
     return exp.column(node.name, alias, quoted=True) if isinstance(node, exp.Column) else node
 
 
@@ -393,7 +394,7 @@ def _list_names(columns: SparkColumns) -> str:
 
 
 def _rename(columns: SparkColumns, alias: exp.Expr | None) -> SparkColumns:
-    """Return columns under the names that an alias gives them, the first of them."""
+    """Return columns with the first ones renamed by an alias."""
     names = [column.name for column in alias.args.get("columns") or []] if alias is not None else []
     return tuple((new, kind) for new, (_, kind) in zip(names, columns, strict=False)) + columns[len(names) :]
 
@@ -402,12 +403,12 @@ def _rename(columns: SparkColumns, alias: exp.Expr | None) -> SparkColumns:
 
 
 def _number_within_units(node: exp.Expr) -> exp.Expr:
-    """Look back in one long sort, which plans are written with, as numbers within each unit.
+    """Rewrite a look back in one long sort, as in plans, as numbers within each unit.
 
-    DuckDB is quick at one long sort; Spark would do it in one task, where every unit can be sorted by itself. That the row
-    n places before is of another u means that fewer than n rows of its u come first; that the first row n groups of
-    peers before is of another u, that fewer than n such groups do. Several columns are another where one of them is;
-    what stands between them in the order is a hash of them.
+    DuckDB is fast at one long sort; Spark would do it in one task, while units can be sorted separately. That the row n
+    places before has another u means that fewer than n rows of its u precede; that the first row n groups of peers
+    before has another u, that fewer than n such groups do. Several columns differ if one of them does; between them in
+    the order is a hash of them.
     """
     node = node.unnest()
     if isinstance(node, exp.And):
@@ -429,7 +430,7 @@ def _number_within_units(node: exp.Expr) -> exp.Expr:
 
 
 class _Look(NamedTuple):
-    """A look back: whether it counts groups of peers, how far it goes, in which order, and for which column."""
+    """A look back: whether it counts groups of peers, its distance, its order, and its column."""
 
     ranks: bool
     places: str
@@ -454,10 +455,11 @@ def _look(node: exp.Expr) -> _Look | None:
 
 
 def _rewrite_quantile(node: exp.Select) -> exp.Select:
-    """Rewrite ``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...``: the first value that p of the rows reach.
+    """Rewrite ``SELECT PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY v) AS q FROM ...`` as the first value that p of the
+    rows reach.
 
-    Spark knows it for doubles only, and would hold all values in one task's memory; sums over the distinct values may
-    spill, and take any type.
+    Spark supports it for doubles only, and would keep all values in one task's memory; sums over the distinct values
+    may spill, and support any type.
     """
     asked = _quantile_of(node.expressions[0].unalias()) if len(node.expressions) == 1 else None
     from_ = node.args.get("from_")
@@ -474,7 +476,7 @@ def _rewrite_quantile(node: exp.Select) -> exp.Select:
 
 
 def _quantile_of(item: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return the value and the share: as plans have it, and ``QUANTILE_DISC(v, p ORDER BY v)``, as it is in normal form."""
+    """Return the value and the share, in a plan's form or in the normal form ``QUANTILE_DISC(v, p ORDER BY v)``."""
     if isinstance(item, exp.WithinGroup) and isinstance(item.this, exp.PercentileDisc):
         return item.expression.expressions[0].this, item.this.this
     if not isinstance(item, exp.PercentileDisc) or not isinstance(item.expression, exp.Order):

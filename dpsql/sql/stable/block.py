@@ -1,12 +1,12 @@
 """SELECT WITH STABLE: medians, quantiles, spreads, modes and trimmed means by inverse sensitivity.
 
-An answer is chosen among public ones by how many rows would have to come or go to make it the exact one. So it is as near
-as the data at hand allow, without a test that may fail: pure epsilon, no delta, never NULL. MEDIAN and the quantiles are
-those of mode DP, whose score, the distance in rank, is minus that number (times a public constant); MODE chooses by
-counts, which only grow with rows, so each row may weigh twice as much.
+An answer is chosen among public ones by the number of rows to add or remove to make it the exact one. So it is as near
+as the data allow, without a test that may fail: pure epsilon, no delta, never NULL. MEDIAN and the quantiles are those
+of mode DP, whose score, the distance in rank, is minus that number (times a public constant); MODE chooses by counts,
+which only grow with rows, so each row may weigh twice as much.
 
-What a block of this mode is else is what a noisy block is: its groups, which must be public, its caps on a unit's rows and
-groups, and the clauses above it.
+Otherwise it is a noisy block: with its groups, which must be public, its caps on a unit's rows and groups, and the
+clauses above it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ STABLE_ANSWER_OPTIONS: opt.Readers = {
     "units": opt.read_whole,
 }  # fmt: skip
 _FINEST = 1 << 15
-"""About so many answers at least between the bounds, of a statistic that lies between values."""
+"""About the least number of answers between the bounds, for a statistic between values."""
 _DELTA = Fraction(1, 10**6)
-"""The delta that EXPLAIN compares with where the policy has none of its own."""
+"""The delta that EXPLAIN compares with if the policy has none."""
 
 
 def _spread(asked: AggregateCall) -> Aggregate:
@@ -54,7 +54,7 @@ def _spread(asked: AggregateCall) -> Aggregate:
 
 
 def _trimmed_mean(asked: AggregateCall) -> Aggregate:
-    """Bind ``TRIMMED_MEAN(x, p)``, which cuts off the part p at each end."""
+    """Bind ``TRIMMED_MEAN(x, p)``, which cuts off the fraction p at each end."""
     asked.call.require(2, "write TRIMMED_MEAN(x, 0.1): a tenth is cut off at each end.")
     place = asked.call.args[1]
     part = opt.read_number(place, "the trimmed part")
@@ -72,7 +72,7 @@ def _trimmed_mean(asked: AggregateCall) -> Aggregate:
 
 
 def _edited(asked: AggregateCall, statistic_on: Callable[[grids.Grid], EditedStatistic]) -> Aggregate:
-    """Bind a statistic whose distances to other answers are known, on the grid of its column."""
+    """Bind a statistic with known distances to other answers, on the grid of its column."""
     call = asked.call
     asked.refuse_distinct()
     asked.refuse_group_bounds()
@@ -100,7 +100,7 @@ STABLE_AGGREGATES: Mapping[str, Callable[[AggregateCall], Aggregate]] = {
     "TRIMMED_MEAN": _trimmed_mean,
     **{name: NOISY_AGGREGATES[name] for name in ("MEDIAN", "QUANTILE_CONT", "QUANTILE_DISC", "MODE")},
 }
-"""The statistics that may be asked for with STABLE: to add one is to add a row."""
+"""The statistics of mode STABLE, one row each."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ class StableBlock(NoisyBlock):
             raise privacy_error(group or self.select, what, hint, around=self.select)
 
     def above(self, node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """Return a list of quantiles as what it is, and all else as any block does."""
+        """Return a list of quantiles unchanged, and other nodes as any block does."""
         call = None if isinstance(node, exp.Window) else opt.call_of(node)
         if call is not None and call.name not in self.known:
             name = call.name
@@ -145,7 +145,7 @@ class StableBlock(NoisyBlock):
         return AggregatingBlock.above(self, node, aliases)
 
     def build_operator(self) -> None:
-        """Make the operator, where there is something to answer."""
+        """Build the operator, if there is anything to answer."""
         if not self.asked:
             hint = f"STABLE knows {', '.join(self.known)}."
             raise privacy_error(self.select, "there is nothing to answer here.", hint)

@@ -35,67 +35,66 @@ from dpsql.sql.subsample.per_block_query import PerBlockQuery
 from dpsql.sql.subsample.vectorised_blocks import BLOCK, Lifter, refuse_many_rows, write_where
 
 _PAIRS_TOGETHER = 10_000_000
-"""About so many pairs of a unit and a run are made at once."""
+"""About the most pairs of a unit and a run processed at once."""
 
 
 class Sampling(Subsample):
-    """The blocks that a row is in: by a secret hash of its unit, whatever other rows there are."""
+    """The blocks of a row: by a secret hash of its unit, independent of other rows."""
 
     total: int
     """The number of runs."""
     together: int | None = None
-    """The number of runs that are made together; None for all."""
+    """The number of runs processed together; None for all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.total = self.blocks * self.rounds
 
     def unit(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return what decides a row's block: its privacy unit, or for rows that are units, all that the row says."""
+        """Return the expression that determines a row's block: its privacy unit or, for rows that are units, all its columns."""
         if unit is not None:
             return to_sql(unit)
         return f"hash({', '.join(to_sql(f.typed.node) for f in relation.fields)})"
 
     def hashed(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the same where it is hashed as it is.
+        """Return that expression if it can be hashed unchanged.
 
-        DuckDB's hashes of -5 in 32 and in 64 bits differ, and the unit is one.
+        DuckDB's hashes of -5 in 32 and in 64 bits differ, but the unit must be one.
         """
         made = self.unit(relation, unit)
         return f"CAST({made} AS BIGINT)" if unit is not None and has_whole_unit(relation) else made
 
     def unit_of(self, bound: From) -> tuple[str, str]:
-        """Return the key of the units of a FROM, and where they are read."""
+        """Return the key of the units of a FROM, and the source to read them from."""
         return self.hashed(find_unit_holder(bound), bound.unit), bound.sql
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the join by which every row takes part in each round: it repeats rows with the rounds' numbers."""
+        """Return the join that repeats every row with the numbers of the rounds."""
         return f" CROSS JOIN range({self.rounds}) AS turns(turn)" if self.rounds > 1 else ""
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the SQL of the block of a row."""
+        """Return the SQL of a row's block."""
         key, blocks = self.unit(relation, unit), self.blocks
         whole, turn = unit is not None and has_whole_unit(relation), "turns.turn" if self.rounds > 1 else None
         block = block_sources.write_block_number(key, blocks, turn, whole, unit is None)
         return f"turns.turn * {blocks} + {block}" if turn else block
 
     def participation(self, found: list[tuple[str, str]]) -> Participation | None:
-        """Return the check that no unit is in too many runs, where their number is left to chance.
+        """Return the check that no unit is in too many runs, if their number is random.
 
-        Args:
-            found: keys of units, and where they are read.
+        ``found`` are keys of units, with the sources to read them from.
         """
         return None
 
     @property
     def sentence(self) -> str:
-        """The words of EXPLAIN for it."""
+        """EXPLAIN's sentence about the blocks."""
         rounds = f", in {self.rounds} rounds" if self.rounds > 1 else ""
         return f"The query runs on {self.blocks} blocks of privacy units{rounds}."
 
 
 class Textbook(Sampling):
-    """Independent random subsamples, with the textbook's q and m; EXPLAIN prices them before they run."""
+    """Independent random subsamples, with the textbook's q and m; EXPLAIN estimates them before they run."""
 
     sentence = "The query runs on independent random subsamples of the privacy units, as the textbook has it."
 
@@ -116,13 +115,13 @@ class Textbook(Sampling):
         self.together = max(1, _PAIRS_TOGETHER // max(1, int(units)))
 
     def _drawn(self, key: str) -> str:
-        """Return a join with the runs that a unit is in, by one hash per pair."""
+        """Return a join with the runs of a unit, by one hash per pair."""
         coin = f"hash(xor(hash(runs.turn), CAST({SALT} AS UBIGINT)))"
         runs = f"(SELECT runs.turn, {coin} AS coin FROM {block_sources.RUNS_RELATION}) AS turns"
         return f" JOIN {runs} ON (hash(xor(hash({key}), turns.coin)) >> 2) < {math.floor(self.q * 2**62)}"
 
     def turns(self, relation: Relation, unit: exp.Expr | None) -> str:
-        """Return the join with the runs that a row's unit is in."""
+        """Return the join with the runs of a row's unit."""
         return self._drawn(self.hashed(relation, unit))
 
     def number(self, relation: Relation, unit: exp.Expr | None) -> str:
@@ -145,16 +144,16 @@ class _Found:
     source: block_sources.BlockSource
     fields: tuple[Field, ...]
     units: list[tuple[str, str]]
-    """Keys of privacy units, and where they are read."""
+    """Keys of privacy units, with the sources to read them from."""
     bound: tuple[From, ...] = ()
-    """Every FROM over private rows, where the query was lifted."""
+    """Every FROM over private rows, if the query was lifted."""
 
 
 def subsample_block(binder: Binder, select: exp.Select, options: Options, env: Env) -> None:
     """Bind SELECT WITH SUBSAMPLE in place.
 
     Raises:
-        PrivacyError: not one row per block, or something that can't run inside a block.
+        PrivacyError: not one row per block, or an expression that can't run inside a block.
     """
     kind = Textbook if options.get("sampling") == "bernoulli" else Sampling
     this = kind(binder, select, options, env)
@@ -182,7 +181,7 @@ def question_block(
 
     Raises:
         BindError: the stream was closed, or there are several outputs.
-        PrivacyError: not one row per block, or something that can't run inside a block.
+        PrivacyError: not one row per block, or an expression that can't run inside a block.
     """
     declared.require_open(options.mode_node)
     values = {**options.values, "blocks": declared.blocks}
@@ -230,10 +229,9 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
 
 
 def _add_work(this: Sampling, found: _Found) -> None:
-    """Count what the blocks take to the size of the statement; the textbook's runs are priced by EXPLAIN and not limited.
+    """Add the blocks' work to the size of the statement; BindError if it is too large.
 
-    Raises:
-        BindError: they are too many.
+    The textbook's runs are estimated by EXPLAIN and not limited.
     """
     if isinstance(this, Textbook):
         return
@@ -243,7 +241,7 @@ def _add_work(this: Sampling, found: _Found) -> None:
 
 
 def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], tuple[str, ...], Amount]:
-    """Deal out the budget; return what combines the block results, the columns, what EXPLAIN adds, and what it may lose."""
+    """Divide the budget; return the operator, its columns, EXPLAIN's additional sentences, and the loss."""
     options, fields = this.options, found.fields
     kinds = [this.combiner_name(f) for f in fields]
     outputs = list(zip(fields, kinds, strict=True))
@@ -277,7 +275,7 @@ def _combine(this: Sampling, found: _Found) -> tuple[Operator, list[Released], t
 
 
 def _has_interval(combiner: Combiner) -> bool:
-    """Say whether a number comes with an interval: a median only where there are blocks enough."""
+    """Return whether a number has an interval: a median only with enough blocks."""
     return not isinstance(combiner, BlockMedian) or combiner.reach is not None
 
 
@@ -286,7 +284,7 @@ def _price(build: Callable[[Fraction], Combiner]) -> Callable[[Fraction], Event]
 
 
 def _exact(this: Sampling) -> _Found:
-    """Return a Python function, or the query: lifted where that can be done, else block by block."""
+    """Return a Python function, or the query: lifted if possible, else block by block."""
     if this.registered is not None:
         return _python(this, *this.registered)
     inputs, limits = dict(this.binder.lent_inputs), len(this.binder.limits)
@@ -360,8 +358,8 @@ def _python(this: Sampling, name: str, call: exp.Expr) -> _Found:
 
 
 def _argument(typed: Typed) -> str:
-    """Return an argument as numpy takes it: numbers beyond 64 bits and exact decimals become doubles."""
-    if typed.type.kind == "DOUBLE":  # one zero, one NaN: the rows of a block are sorted, and equals are not
+    """Return an argument in numpy's types: numbers above 64 bits and exact decimals become doubles."""
+    if typed.type.kind == "DOUBLE":  # one zero, one NaN: the rows of a block are sorted, and ties are not
         return to_sql(unify_zeros(typed).node)
     wide = typed.type.kind == "DECIMAL" or typed.type.sql in ("HUGEINT", "UHUGEINT")
     return f"CAST({to_sql(typed.node)} AS DOUBLE)" if wide else to_sql(typed.node)

@@ -1,7 +1,4 @@
-"""A SUBSAMPLE's options, and how its block results are combined: by the analyst's choice, or by the type of the result.
-
-And ``session.register``: a Python function by name, with the type of what it returns.
-"""
+"""A SUBSAMPLE's options and combiners, chosen by the analyst or by the type of the result; and ``session.register``."""
 
 from __future__ import annotations
 
@@ -40,18 +37,18 @@ _KINDS: dict[str, ReturnKind] = {
 _TYPES = {"DOUBLE": DOUBLE, "BIGINT": BIGINT, "VARCHAR": TEXT, "BOOLEAN": BOOLEAN}
 _LONGEST = 1000
 _SQL_FUNCTIONS = frozenset(DuckDB.Parser.FUNCTIONS) | frozenset(DuckDB.Parser.FUNCTION_PARSERS)
-"""Names that a statement calls SQL's own functions by, whatever was registered."""
+"""Names that always mean SQL's own functions, whatever was registered."""
 _HINT = "write returns='DOUBLE', 'BIGINT', 'VARCHAR' or 'BOOLEAN', or a list of these such as 'VARCHAR[]'."
 
 
 def registered(
     name: str, function: Callable[..., object], returns: Any, length: int | None
 ) -> RegisteredFunction:
-    """Read what ``session.register`` was given.
+    """Return the function given to ``session.register``.
 
     Raises:
-        PolicyError: the name can't be one of a function.
-        BindError: no function, a name that SQL has a function of, or a type or a length that results can't have.
+        PolicyError: the name can't be a function's.
+        BindError: no function, the name of a SQL function, or a type or length that results can't have.
     """
     if not name.isidentifier():
         raise PolicyError(f"{name!r} can't be the name of a function.")
@@ -96,7 +93,7 @@ def sql_type(returns: ReturnType) -> Type:
 
 
 def _read_results(node: exp.Expr, what: str) -> tuple[Any, ...]:
-    """Read a tuple of literals, the results that may win a vote, as Python would: 1 is whole, 1.0 is not."""
+    """Read a tuple of literals, the results that may win a vote, as in Python: 1 is an integer, 1.0 is not."""
     items = node.expressions if isinstance(node, exp.Tuple | exp.Array) else [node]
     found: list[str | int | float] = []
     for item in items:
@@ -133,20 +130,20 @@ _FOR: dict[str, tuple[str, tuple[str, ...]]] = {
     "rounds": ("sampling", ("rounds",)),
     "units": ("sampling", ("bernoulli",)),
 }
-"""Options that mean something with others only: an option that nobody reads is not what was meant."""
+"""Options that require others: an option without effect is a mistake."""
 BLOCKS = 128
-"""Subsample blocks where the analyst does not say: public, and a power of two, which groups fastest."""
+"""The default number of blocks: public, and a power of two, which groups fastest."""
 AUTO_BLOCKS = 512
-"""Subsample blocks where bounds = AUTO: what they agree on is tested, which takes some hundreds at ε = 1."""
+"""The default number of blocks for bounds = AUTO: testing their consensus takes some hundreds at ε = 1."""
 ROUNDS = 4
 _POINTS = 1 << 16
 _UNBOUNDED = GeometricGrid(-30, 64)
-"""The grid of a median of block results whose bounds nobody gave."""
+"""The grid of a median of block results without given bounds."""
 
 
 @dataclass
 class Subsample:
-    """One block being bound: its options, and what combines its outputs."""
+    """One block being bound: its options, and the combiners of its outputs."""
 
     binder: Binder
     select: exp.Select
@@ -157,7 +154,7 @@ class Subsample:
     returns: ReturnType | None = None
     """The declared type of its result."""
     unbounded: bool = field(init=False)
-    """True where numbers are combined without declared bounds."""
+    """Whether numbers are combined without declared bounds."""
 
     def __post_init__(self) -> None:
         options = self.options
@@ -191,17 +188,13 @@ class Subsample:
         return None
 
     def width(self, f: Field) -> int | None:
-        """Return how many coordinates a result has; None where it is no vector of public length."""
+        """Return the number of coordinates of a result; None unless it is a vector of public length."""
         element = f.typed.type.element
         known = self.returns.length if self.returns is not None else None
         return known if element is not None and element.numeric else None
 
     def combiner_name(self, f: Field) -> str:
-        """Return the name of the combiner of one output, which its type must fit.
-
-        Raises:
-            BindError: it does not.
-        """
+        """Return the name of the combiner of one output; BindError if the output's type doesn't fit it."""
         kind, wanted = f.typed.type, self.options.get("combine")
         number = kind.numeric or self.width(f) is not None
         if self.unbounded and wanted in (*NUMERIC, None) and number:
@@ -226,15 +219,15 @@ class Subsample:
         return str(wanted)
 
     def needs_delta(self, f: Field, kind: str) -> bool:
-        """Say whether a combiner needs a share of delta."""
+        """Return whether a combiner needs a share of delta."""
         if kind == "median" and not self.unbounded and "delta" in self.options.values:
-            # of vectors, whose coordinates then share more than equal parts of epsilon
+            # for vectors, whose coordinates then get more than equal parts of epsilon
             return bool(self.options.get("delta")) and self.width(f) is not None
         untold = kind == "noisy_mode" and self._candidates(f) is None
         return kind == "stable_mode" or untold or (kind == "trimmed_mean" and self.unbounded)
 
     def _candidates(self, f: Field) -> tuple[Any, ...] | None:
-        """Return the public results that may win a vote; None where they are not known."""
+        """Return the public results that may win a vote; None if unknown."""
         given = self.options.get("candidates")
         if given is not None:
             known = self.registered is None or (self.returns is not None and not self.returns.many)
@@ -244,7 +237,7 @@ class Subsample:
         return (True, False) if f.typed.type.kind == "BOOLEAN" else None
 
     def _as_results(self, f: Field, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return candidates as blocks will give them: a vote for 1.50 is one for a decimal, and not for a double."""
+        """Return candidates with the blocks' types: a vote for 1.50 is one for a decimal, not for a double."""
         kind = f.typed.type
         parts = ", ".join(f"CAST({exp.Literal.string(str(v)).sql('duckdb')} AS {kind.sql})" for v in given)
         try:
@@ -262,11 +255,7 @@ class Subsample:
     def combiner(
         self, f: Field, kind: str, epsilon: Fraction, delta: Fraction, participation: Participation | None
     ) -> Combiner:
-        """Return the combiner of one output.
-
-        Raises:
-            PrivacyError: it needs a range that was not given.
-        """
+        """Return the combiner of one output; PrivacyError if it needs a range that was not given."""
         accountant = self.binder.catalog.accountant
         if kind == "stable_mode":
             slack = participation.failure if participation is not None else Fraction(0)
@@ -305,14 +294,14 @@ class Subsample:
         return self._numeric(f, kind, grid, epsilon)
 
     def _consensus(self, f: Field, epsilon: Fraction, delta: Fraction) -> ConsensusMean:
-        """Return what combines numbers without bounds: three eighths of epsilon for each test, a quarter for the noise."""
+        """Return the combiner of numbers without bounds: three eighths of epsilon for each test, a quarter for the noise."""
         test = make_stability_test("AUTO", 3 * epsilon / 8, delta / 2)
         return ConsensusMean(
             f.name, test, LaplaceNoise(epsilon / 4, SCALE_STEPS), self._read_trim() or Fraction(1, 4)
         )
 
     def _read_trim(self) -> Fraction | None:
-        """Return the part of results to leave out at either end."""
+        """Return the fraction of results to leave out at either end."""
         part: Fraction | None = self.options.get("trim")
         if part is not None and part >= Fraction(1, 2):
             raise self.options.refuse("trim", "trim must lie below 0.5.", "write trim = 0.1.")
@@ -321,7 +310,7 @@ class Subsample:
     def _numeric(
         self, f: Field, kind: str, grid: results.ResultRange, epsilon: Fraction
     ) -> results.BlockMean | results.BlockMedian | results.WinsorizedMean:
-        """Return what combines numbers, or one coordinate of vectors."""
+        """Return the combiner of numbers, or of one coordinate of vectors."""
         if kind == "median":
             return results.BlockMedian.with_interval(
                 f.name, grid, epsilon, self.blocks, self.options.confidence
@@ -333,7 +322,7 @@ class Subsample:
         return results.BlockMean(f.name, grid, LaplaceNoise(epsilon, _POINTS), trim)
 
     def comparison(self, f: Field, kind: str, epsilon: Fraction) -> tuple[str, ...]:
-        """Return what EXPLAIN says of how the combiners of an output compare."""
+        """Return EXPLAIN's comparison of an output's combiners."""
         bounds = self.options.get("bounds")
         if kind not in NUMERIC or bounds is None or self.unbounded:
             return ()
@@ -343,7 +332,7 @@ class Subsample:
         return (compare_combiners(f.name, kind, grid, share, self.blocks, trim, confidence),)
 
     def feature_votes(self, source: BlockSource, f: Field, epsilon: Fraction) -> FeatureVotes:
-        """Return what counts lists of names: noisy votes for each public name, or the names with most votes."""
+        """Return the combiner of lists of names: noisy votes for each public name, or the names with most votes."""
         features = self.options.get("candidates")
         if features is None or not all(isinstance(name, str) for name in features):
             hint = "write OPTIONS (candidates = ('age', 'income'))."

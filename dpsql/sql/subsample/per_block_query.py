@@ -1,9 +1,8 @@
-"""A query that can't be lifted, for one subsample block after another: over that block's rows and public relations.
+"""A query that can't be lifted, run per subsample block over that block's rows and public relations.
 
-Each private table in it is replaced by the rows of the block, read beforehand; nothing else is within its reach. So
-whatever it computes is a function of the block, and a unit, being in one block, moves one result. It may fail there: a
-failure is the block's result like any other. What is refused is what reaches elsewhere (files, settings, clocks, random
-numbers), by a list of what may stand in it.
+Each private table in it is replaced by the rows of the block, read beforehand; no other data are accessible. So its
+result is a function of the block, and a unit, being in one block, moves one result. A failure is the block's result
+like any other. A closed list of constructs excludes access to anything else (files, settings, clocks, random numbers).
 """
 
 from __future__ import annotations
@@ -65,13 +64,13 @@ _CLASSES: frozenset[type] = frozenset(
     }
 )
 _FROM_FUNCTIONS = ("range", "generate_series", "unnest")
-# Types that come back from Arrow as they went; others go as text.
+# Types unchanged by a round trip through Arrow; others become text.
 _PLAIN = ("BOOLEAN", "DOUBLE", "TEXT", "DECIMAL", "DATE")
 _AS_TEXT = ("UUID", "INTERVAL", "TIME", "TIMESTAMP", "INTEGER")
 
 
 def _lent_as(kind: Type) -> str | None:
-    """Return the type in which a column is lent; None when it can't be."""
+    """Return the type in which a column is passed to the block; None if impossible."""
     if kind.kind in _PLAIN or kind.sql == "TIMESTAMP":
         return kind.sql
     if kind.kind == "INTEGER" and kind.sql not in ("HUGEINT", "UHUGEINT"):
@@ -83,7 +82,7 @@ def _lent_as(kind: Type) -> str | None:
 
 @dataclass
 class PerBlockQuery:
-    """Rewrites one query. ``number`` gives the block of a private row, ``turns`` a join that repeats the rows."""
+    """Rewrites one query. ``number`` returns the block of a private row, ``turns`` a join that repeats the rows."""
 
     binder: Binder
     env: Env
@@ -98,7 +97,7 @@ class PerBlockQuery:
         """Return the SQL for one block, and its outputs.
 
         Raises:
-            PrivacyError: something in it reaches beyond the block, or it does not give one row.
+            PrivacyError: it accesses data outside the block, or does not return one row.
             BindError: names or types that don't fit.
         """
         tree = tree.copy()
@@ -165,10 +164,10 @@ class PerBlockQuery:
     # -- a unit's own rows -------------------------------------------------------------------------------------
 
     def _meeting(self, node: exp.Expr, scope: dict[str, int]) -> int:
-        """Return how many mentions of private rows may meet in a query: they need not be linked by the unit here."""
+        """Return the number of mentions of private rows that a query may join: they need not be linked by the unit here."""
         with_ = node.args.get("with_")
         for cte in with_.expressions if with_ is not None else ():
-            inner = {**scope, fold(cte.alias): 1}  # where it is recursive
+            inner = {**scope, fold(cte.alias): 1}  # if it is recursive
             scope = {**scope, fold(cte.alias): self._meeting(cte.this, inner)}
         found = [self._meeting(child, scope) for child in node.iter_expressions() if child is not with_]
         if isinstance(node, exp.SetOperation):
@@ -186,7 +185,7 @@ class PerBlockQuery:
         return int(private) + sum(found)
 
     def _source(self, relation: Relation) -> exp.Expr:
-        """Return the rows of a private relation; where several meet, a public number of each unit's."""
+        """Return the rows of a private relation; if several are joined, a public number of each unit's."""
         if self._sides < 2 or relation.unit is None:
             return relation.source
         total = max_unit_rows(relation.tables)
@@ -206,7 +205,7 @@ class PerBlockQuery:
     # -- names --------------------------------------------------------------------------------------------------
 
     def _visit(self, node: exp.Expr, scope: dict[str, str]) -> None:
-        """Give every table name its meaning: a CTE of this query, rows of the block, or a public relation."""
+        """Resolve every table name: a CTE of this query, rows of the block, or a public relation."""
         with_ = node.args.get("with_")
         if with_ is not None:
             scope = dict(scope)
@@ -243,7 +242,7 @@ class PerBlockQuery:
         return self._block(relation, alias)
 
     def _relation(self, node: exp.Table) -> Relation | None:
-        """Return a private relation, or None where the name is public."""
+        """Return a private relation, or None if the name is public."""
         cte = self.env.get(fold(node.name))
         if cte is not None:
             name = self.binder.name("source")
@@ -265,7 +264,7 @@ class PerBlockQuery:
         return exp.Subquery(this=inner, alias=alias.copy())
 
     def _block(self, relation: Relation, alias: exp.Expr) -> exp.Expr:
-        """Return the block's rows of a private relation; what is asked twice is read once."""
+        """Return the block's rows of a private relation; repeated mentions are read once."""
         self.private.append(relation)
         items, kept = [f"{self.number(relation, relation.unit)} AS block"], []
         columns: list[tuple[str, str]] = []
@@ -274,12 +273,12 @@ class PerBlockQuery:
             if kind is None or (self._names is not None and fold(f.name) not in self._names):
                 continue
             name = to_sql(exp.to_identifier(f.name, quoted=True))
-            sql = to_sql(unify_zeros(f.typed).node)  # equals have no order to sort them by
+            sql = to_sql(unify_zeros(f.typed).node)  # ties have no order to sort by
             back = kind == f.typed.type.sql
             items.append(f"{sql if back else f'CAST({sql} AS VARCHAR)'} AS {column_name(len(columns))}")
             kept.append(f"{name if back else f'CAST({name} AS {f.typed.type.sql})'} AS {name}")
             columns.append((f.name, kind))
-        if not columns:  # only that there are rows matters
+        if not columns:  # only the existence of rows matters
             items.append(f"TRUE AS {column_name(0)}")
             kept, columns = ["present"], [("present", "BOOLEAN")]
         text = f"SELECT {', '.join(items)} FROM {to_sql(self._source(relation))}{self.turns(relation, relation.unit)}"
@@ -303,7 +302,7 @@ def _label(item: exp.Expr) -> str:
 
 
 def _allow(node: exp.Expr) -> None:
-    """Refuse what is not known to depend on the block's rows alone."""
+    """Refuse constructs not known to depend on the block's rows alone."""
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         if name not in _NAMED and not (
@@ -331,7 +330,7 @@ def _allow(node: exp.Expr) -> None:
 
 
 def _smallest(node: exp.Expr) -> None:
-    """Choose among equals the smallest value, as where the query is lifted; else the first of the block's sorted rows."""
+    """Choose the smallest of tied values, as in a lifted query; otherwise the first of the block's sorted rows."""
     ordered = isinstance(node.parent, exp.WithinGroup) or node.find(exp.Order)
     if ordered or isinstance(node.this, exp.Distinct):
         return
@@ -367,7 +366,7 @@ def _one_row(select: exp.Select) -> None:
 
 
 def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
-    """Refuse units of several types: without equal hashes one unit would be in two blocks."""
+    """Refuse units of several types: with unequal hashes one unit would be in two blocks."""
     kinds = {("whole" if has_whole_unit(r) else r.unit_type.sql) for r in private if r.unit_type is not None}
     if len(kinds) > 1:
         what = "the privacy units of these tables have different types."
@@ -376,7 +375,7 @@ def _one_kind_of_unit(private: list[Relation], tree: exp.Expr) -> None:
 
 
 def _one_kind_of_row(private: list[Relation], tree: exp.Expr) -> None:
-    """Refuse rows that are their own units read with other columns: one row would be in two blocks."""
+    """Refuse rows that are their own units read with different columns: one row would be in two blocks."""
     kinds: dict[str, tuple[str, ...]] = {}
     for relation in (r.renamed("same", "same") for r in private if r.unit is None):
         said = (to_sql(relation.source), *(to_sql(f.typed.node) for f in relation.fields))

@@ -1,8 +1,7 @@
-"""Any query, for every subsample block at once: each level groups by the block besides what it groups by itself.
+"""Any query, for every subsample block at once: each level also groups by the block.
 
-A lifted query carries the number of the block as its first column. Rows get it from the hash of their privacy unit; an
-aggregation keeps it as a key; ORDER BY ... LIMIT chooses within it. What comes out has one row per block wherever the
-query has one row.
+A lifted query has the number of the block as its first column. Rows get it from the hash of their privacy unit; an
+aggregation keeps it as a key; ORDER BY ... LIMIT applies within it. The result has one row per block if the query has one row.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from dpsql.sql.relations.relation import Field, From, Names, Relation, column, c
 from dpsql.sql.relations.unit_rows import find_unit_holder
 
 BLOCK = "dpsql_block"
-"""No column of the analyst's is called so, and no name of a level above may be taken for it: it is always qualified."""
+"""The block's column: no analyst's column has this name, and it is always qualified against names of outer levels."""
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A query whose first column is the block, and its other columns: in SQL they are called by their places."""
+    """A query whose first column is the block; its other columns have positional names in SQL."""
 
     sql: str
     fields: tuple[Field, ...]
     single: bool
-    """One row per block, by its form."""
+    """Whether it has one row per block, by its form."""
 
     def relation(self, alias: str, name: str) -> Relation:
-        """Return it as a relation of a query around it."""
+        """Return it as a relation of an outer query."""
         fields = tuple(
             replace(f, typed=replace(f.typed, node=column(column_name(place), name)))
             for place, f in enumerate(self.fields)
@@ -47,14 +46,13 @@ class Lifted:
 
 
 RowSql = Callable[[Relation, exp.Expr | None], str]
-"""SQL of something about a private row, from its relation and its privacy unit."""
+"""Returns SQL about a private row, given its relation and privacy unit."""
 
 
 def write_where(unit: exp.Expr | None, select: exp.Select, names: Names, *more: str) -> str:
     """Return the WHERE of a query inside a block: its own, and that a unit owns the row.
 
-    A row that an outer join kept without a unit is there because no unit matches it: it would carry what one unit does into
-    a block that is not that unit's.
+    An outer join keeps a row without a unit because no unit matches it: it would carry one unit's influence into another block.
     """
     conditions = [f"{to_sql(unit)} IS NOT NULL"] if unit is not None else []
     where = select.args.get("where")
@@ -68,15 +66,15 @@ _UNLIFTABLE = {
     "qualify": "QUALIFY", "windows": "WINDOW", "offset": "OFFSET", "sample": "USING SAMPLE", "distinct": "DISTINCT",
 }  # fmt: skip
 Ctes = dict[str, tuple[exp.Expr, "Ctes"]]
-"""Names that WITH gave: a query, and the names that it can see itself."""
+"""Names defined by WITH: a query, and the names visible in it."""
 
 
 @dataclass
 class Lifter:
     """Lifts one query.
 
-    ``number`` gives the SQL of the block of a private row, and ``turns`` a join that repeats the rows, where a unit is
-    in several blocks. ``blocks``: how many there are, with or without rows.
+    ``number`` returns the SQL of the block of a private row, and ``turns`` a join that repeats the rows of a unit in
+    several blocks. ``blocks`` is the number of blocks, with or without rows.
     """
 
     binder: Binder
@@ -84,7 +82,7 @@ class Lifter:
     turns: RowSql
     blocks: int
     bound: list[From] = field(default_factory=list)
-    """Every FROM over private tables, for whoever needs their units."""
+    """Every FROM over private tables, for users of their units."""
 
     def query(self, tree: exp.Expr, env: Env, ctes: Ctes) -> Lifted:
         """Lift a query that can see these names.
@@ -120,9 +118,10 @@ class Lifter:
     def _from(
         self, tree: exp.Select, env: Env, ctes: Ctes
     ) -> tuple[Names, str, str, exp.Expr | None, bool, bool]:  # fmt: skip
-        """Return the scope, FROM as SQL, the block of a row, the unit that must own it, and whether each block has one row.
+        """Return the scope, FROM as SQL, a row's block, its required unit, whether blocks have one row, and whether
+        rows may be read twice.
 
-        The last says whether the rows may be read twice: those of tables, not those that a query below makes.
+        Rows of tables may be read twice, those of a subquery may not.
         """
         from_ = tree.args.get("from_")
         if from_ is None:
@@ -161,7 +160,7 @@ class Lifter:
         items = [f"{to_sql(f.typed.node)} AS {column_name(place)}" for place, f in enumerate(fields)]
         text = f"SELECT {', '.join([f'{block} AS {BLOCK}', *items])} FROM {source}"
         limit, order = tree.args.get("limit"), tree.args.get("order")
-        if limit is None:  # an order without a limit says nothing about rows that are aggregated above
+        if limit is None:  # order without a limit is irrelevant to rows aggregated above
             return Lifted(text, tuple(fields), False)
         by = []
         for node in order.expressions if order is not None else ():
@@ -170,9 +169,9 @@ class Lifter:
             by.append(f"{to_sql(total_expressions.make_total(node.this, names).node)} {_direction(node)}")
         if not by:
             raise privacy_error(limit, "LIMIT inside SUBSAMPLE needs ORDER BY.")
-        for f in fields:  # among equals, not the first that comes
+        for f in fields:  # break ties by value, not by order of arrival
             by += _all_of(to_sql(f.typed.node), f.typed)
-        # The block as an expression of this FROM: by its name it would be that of the level above, seen sideways.
+        # The block as an expression of this FROM: its name would mean the outer level's, by lateral reference.
         return Lifted(text + _cut(block, by, limit), tuple(fields), _is_one(limit))
 
     def _groups(self, tree: exp.Select, names: Names, source: str, block: str, twice: bool) -> Lifted:
@@ -202,7 +201,7 @@ class Lifter:
             ordered.append(f"{to_sql((typed or above.total(place)).node)} {_direction(node)}")
         self.binder.limits += [limit for moments in above.moments.values() for limit in moments.limits]
         grouped = f"({above.inner(block, BLOCK, source)}) AS g"
-        if not above.keys:  # one row even where no row is left: what the query gives of nothing
+        if not above.keys:  # one row even without rows: the query's result for no rows
             also = []
             for sql, typed in above.made.values():
                 name = typed.node.name
@@ -220,7 +219,7 @@ class Lifter:
 
 
 def _cut(block: str, by: list[str], limit: exp.Expr) -> str:
-    """Return what keeps as many rows of each block as LIMIT says."""
+    """Return the condition that keeps LIMIT's number of rows of each block."""
     order = ", ".join(by) or "1"
     count = int(limit.expression.name)
     return f" QUALIFY row_number() OVER (PARTITION BY {block} ORDER BY {order}) <= {count}"
@@ -231,7 +230,7 @@ def _is_one(limit: exp.Expr) -> bool:
 
 
 def _all_of(sql: str, typed: Typed) -> list[str]:
-    """Return what a value is sorted by; how it is written, too, where equals may look different."""
+    """Return a value's sort keys, including its text if equal values may print differently."""
     return [sql, f"CAST({sql} AS VARCHAR)"] if typed.type.two_faced else [sql]
 
 
@@ -241,7 +240,7 @@ def _direction(node: exp.Expr) -> str:
 
 
 def refuse_many_rows(select: exp.Select) -> PrivacyError:
-    """Return the refusal of a query that may give more than one row."""
+    """Return the refusal of a query that may return more than one row."""
     return privacy_error(
         select.args.get("group"),
         "a query inside SUBSAMPLE must give one row.",

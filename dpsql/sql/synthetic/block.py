@@ -1,12 +1,12 @@
-"""``CREATE SYNTHETIC TABLE``: a SELECT of columns with public values, and the rows that a model of its marginals gives.
+"""``CREATE SYNTHETIC TABLE``: a SELECT of columns with public values, and rows of a model of its marginals.
 
-Columns are keys, as of GROUP BY. Each is over public values of its own: declared ones, booleans, whole numbers and days
-between declared bounds, and what is computed from these. The exact query counts the combinations that occur, with the caps
-on a unit's rows; rows outside of the public values are left out before that.
+Columns are keys, as in GROUP BY, each with its public values: declared ones, booleans, integers and days between
+declared bounds, and expressions of these. The exact query counts the combinations that occur, with the caps on a unit's
+rows, after dropping rows with other values.
 
-Above the block stands plain SQL. A release holds each combination with how many rows of the model have it, and the
-statement asks for n rows of these: the k-th part of all, by running totals, rounded down. So each combination has its share
-to within one row, any n is free once the block is paid, and where n is the model's own number the rows are its own.
+Above the block is plain SQL. A release has each combination with its number of model rows, and the statement asks for n
+rows of these: the k-th part of all, by running totals, rounded down. So each combination has its share to within one
+row, any n is free once the block is paid, and for the model's own number the rows are the model's.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ SYNTHETIC_OPTIONS: Readers = {
     "max_rows_per_group": read_whole,
     "rows": read_whole,
 }
-"""The options of a synthetic table; ``rows`` is what ROWS says."""
+"""The options of a synthetic table; ``rows`` is ROWS."""
 
 MAX_COLUMN_VALUES = 10_000
 """The most public values of one column."""
 MAX_COLUMNS = 64
 """The most columns of a synthetic table."""
 MAX_ROUNDS = 32
-"""The most marginals of several columns that are measured."""
+"""The most measured marginals of several columns."""
 CHOICE_SHARE = Fraction(1, 10)
-"""The part of the whole that choices are given."""
+"""The fraction of the total for choices."""
 SINGLE_SHARE = Fraction(1, 2)
-"""The share of a single column's marginal, in parts of a chosen one's."""
+"""The share of a single column's marginal, relative to a chosen one's."""
 
 
 def count_rounds(columns: int, candidates: int) -> int:
-    """Return how many marginals are measured after those of single columns: two for each column, or all there are.
+    """Return the number of marginals measured after the single columns': two per column, or all there are.
 
     >>> count_rounds(1, 0), count_rounds(3, 4), count_rounds(4, 10), count_rounds(40, 9_880)
     (0, 4, 8, 32)
@@ -73,10 +73,10 @@ def count_rounds(columns: int, candidates: int) -> int:
 
 
 def parse_synthetic(text: str, params: Params | None = None, rows: int | None = None) -> list[Statement]:
-    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, as one for synthetic rows.
+    """Return the one statement of a text, a SELECT or a CREATE SYNTHETIC TABLE, marked for synthetic rows.
 
     Raises:
-        ParseError, BindError: it is no such statement, or the number of rows can't be made.
+        ParseError, BindError: it is no such statement, or the number of rows is out of range.
     """
     if rows is not None:
         synthetic_table.check_rows(rows)
@@ -97,7 +97,7 @@ def parse_synthetic(text: str, params: Params | None = None, rows: int | None = 
 
 @dataclass(frozen=True)
 class _MeasurementMaker(NoiseMaker):
-    """A maker of the noise of measurements, each of which one unit moves by ``reach``."""
+    """Makes the noise of measurements, each with sensitivity ``reach``."""
 
     names: tuple[str, ...]
     amounts: tuple[Amount, ...]
@@ -139,7 +139,7 @@ class SyntheticBlock(NoisyBlock):
         self._make_rows()
 
     def _refuse_clauses(self) -> None:
-        """Refuse what chooses or combines rows: a synthetic table is made of rows' columns."""
+        """Refuse clauses that choose or combine rows: a synthetic table consists of rows' columns."""
         hint = "ask for it of the table, which is public once it is there: SELECT ... FROM it."
         names = {
             "group": "GROUP BY",
@@ -174,11 +174,7 @@ class SyntheticBlock(NoisyBlock):
             raise bind_error(self.select.expressions[MAX_COLUMNS], many, "choose those that are needed.")
 
     def _find_values(self, pair: tuple[GroupKey, Typed]) -> PublicGroups:
-        """Return the public values of a column.
-
-        Raises:
-            PrivacyError: it has none, or too many.
-        """
+        """Return the public values of a column; PrivacyError if it has none, or too many."""
         key, typed = pair
         place = self.key_sources[key.name]
         found = find_public_groups(self, [pair], MAX_COLUMN_VALUES)
@@ -210,7 +206,7 @@ class SyntheticBlock(NoisyBlock):
         return [*keys, Released(WEIGHT, "BIGINT"), Released(TOTAL, "BIGINT")]
 
     def build_operator(self) -> None:
-        """Deal the budget to choices and measurements, and give the block to the plan."""
+        """Divide the budget among choices and measurements, and add the block to the plan."""
         assert self.partial is not None
         keys = tuple(self.keys.values())
         sizes = tuple(domain.size or 1 for domain in self.domains)
@@ -254,7 +250,7 @@ class SyntheticBlock(NoisyBlock):
 
     @staticmethod
     def _rest(share: BudgetShare, choices: int) -> Amount:
-        """Return what measurements share, of which choices take their part."""
+        """Return the loss left for measurements after the choices'."""
         whole = share.amounts[0]
         return Amount(whole.currency, whole.total * (1 - CHOICE_SHARE)) if choices else whole
 
@@ -264,7 +260,7 @@ class SyntheticBlock(NoisyBlock):
     # -- the statement above ------------------------------------------------------------------------------------------
 
     def _make_rows(self) -> None:
-        """Let the statement read rows in place of combinations: as many as it asks for, or as are estimated."""
+        """Make the statement read rows instead of combinations: the requested or the estimated number."""
         names = ", ".join(key.name for key in self.keys.values())
         rows = self.options.get("rows")
         asked = str(rows) if rows is not None else f"LEAST({TOTAL}, {MAX_SYNTHETIC_ROWS})"
@@ -281,7 +277,7 @@ class SyntheticBlock(NoisyBlock):
 
 
 def _advise_on_values(name: str, typed: Typed) -> str:
-    """Return how to make values public that are not."""
+    """Return the hint on making values public."""
     kind = typed.type.kind
     if kind in ("INTEGER", "DOUBLE", "DECIMAL"):
         return f"band it, as FLOOR({name} / 10)::INTEGER AS band, where the owner declares bounds; or ask for declared values."
