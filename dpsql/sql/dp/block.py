@@ -16,9 +16,9 @@ from dpsql.errors import BindError, PrivacyError
 from dpsql.sql import normalize
 from dpsql.sql.dp.budget_split import refuse_elsewhere
 from dpsql.sql.exact.exact_query import GroupKey, PublicGroups
+from dpsql.sql.expressions.declared_values import list_values
 from dpsql.sql.expressions.exits import come_back, leave
 from dpsql.sql.expressions.types import Type, Typed
-from dpsql.sql.expressions.declared_values import list_values
 from dpsql.sql.normalize import Released, install
 from dpsql.sql.parse.advice import nearest_aggregate
 from dpsql.sql.parse.dialect import bind_error, privacy_error, table_named, to_sql, write_name
