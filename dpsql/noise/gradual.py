@@ -6,7 +6,8 @@ independent noise, so all together tell no more than the last (after Koufogianni
 
 With ``p = exp(-1 / fine)`` and ``q = exp(-1 / coarse)`` the generating functions of the two noises are
 ``(1 - p)^2 / ((1 - p z)(1 - p / z))`` and this expression in q. Their quotient is
-``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))`` with ``s = (p / q) ((1 - q) / (1 - p))^2``: the added noise is 0 with probability s, else noise of the coarse scale.
+``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))`` with ``s = (p / q) ((1 - q) / (1 - p))^2``: the added noise
+is 0 with probability s, else noise of the coarse scale.
 """
 
 from __future__ import annotations
