@@ -9,7 +9,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,21 @@ def read_long_tests(text: str) -> dict[str, int]:
     return {name: 0 if cases == "none" else int(cases.removeprefix("1/")) for _, cases, name in rows}
 
 
+def find_long(names: Iterable[str], long: Mapping[str, int]) -> list[bool]:
+    """Return for each test, in the order of collection, whether it is long.
+
+    >>> find_long(["a.py::f[1]", "a.py::f[2]", "a.py::f[3]", "a.py::g", "b.py::h"], {"a.py::f": 2, "b.py": 0})
+    [False, True, False, False, True]
+    """
+    found, seen = [], Counter[str]()
+    for name in names:
+        test = name.partition("[")[0]
+        key = test if test in long else test.partition("::")[0]
+        found.append(key in long and (long[key] == 0 or seen[key] % long[key] > 0))
+        seen[key] += 1
+    return found
+
+
 def _names_a_file(config: pytest.Config) -> bool:
     return any(".py" in argument for argument in config.args)
 
@@ -50,16 +65,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the long tests. A file or a test that the command line names runs whole."""
     if _names_a_file(config) and config.option.markexpr == config.getini("addopts")[-1]:
         return
-    long, seen = read_long_tests(LONG.read_text(encoding="utf-8")), Counter[str]()
-    for item in items:
-        if any(map(item.get_closest_marker, APART)):
-            continue
-        name = item.nodeid.partition("[")[0]
-        name = name if name in long else name.partition("::")[0]
-        if name in long:
-            if long[name] == 0 or seen[name] % long[name]:
-                item.add_marker("long")
-            seen[name] += 1
+    known = [item for item in items if not any(map(item.get_closest_marker, APART))]
+    long = read_long_tests(LONG.read_text(encoding="utf-8"))
+    for item, is_long in zip(known, find_long((item.nodeid for item in known), long), strict=True):
+        if is_long:
+            item.add_marker("long")
 
 
 @pytest.hookimpl(tryfirst=True)

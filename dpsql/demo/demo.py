@@ -1,4 +1,4 @@
-"""The command ``dpsql demo``: cells of the quick start, run one after another, with what a notebook would show."""
+"""The command ``dpsql demo``: cells of the quick start, one after another, with their displays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Cell:
     """A cell of the quick start.
 
     Args:
-        about: what it is about.
-        text: what it runs.
+        about: its subject.
+        text: its statement.
         refused: whether it shows an error.
     """
 
@@ -86,7 +86,7 @@ FROM visits GROUP BY plan ORDER BY people DESC""",
 
 
 def run_demo(ledger: Path) -> Iterator[str]:
-    """Run the cells, and yield what they show piece by piece."""
+    """Run the cells, and yield their displays piece by piece."""
     from dpsql.notebook import sessions
     from dpsql.session import open_session
 

@@ -21,10 +21,10 @@ _QUESTION = (
 
 
 def prepare_served_demo(folder: Path) -> tuple[Path, str]:
-    """Write what an owner needs into a folder: a policy over the demo's data, an analyst, and a new token for them.
+    """Write an owner's files into a folder: a policy over the demo's data, an analyst, and a new token for them.
 
     Args:
-        folder: made where it is missing; nobody else may enter it. The ledger of an earlier time stays.
+        folder: created if missing, and private. The ledger of an earlier run stays.
 
     Returns:
         The policy file, and the token, which is also in the file ``ada.token``.
@@ -46,7 +46,7 @@ def prepare_served_demo(folder: Path) -> tuple[Path, str]:
 
 
 def serve_demo(folder: Path, listen: str, out: TextIO = sys.stdout) -> int:
-    """Serve the demo's data until the process is told to end, and say how to ask from another terminal."""
+    """Serve the demo's data until the process ends, and print how to ask from another terminal."""
     policy, token = prepare_served_demo(folder)
     places = [ServedFiles(policy, ":memory:", place_ledger(policy))]
     print(f"the token of {DEMO_ANALYST}, shown this once: {token}", file=out)

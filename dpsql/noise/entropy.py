@@ -66,7 +66,7 @@ class Entropy:
     def below(self, bound: int, n: int) -> NDArray[Any]:
         """Draw ``n`` uniform integers in ``[0, bound)``, without modulo bias.
 
-        Returns an int64 array where ``bound <= 2**63``, else an object array of Python ints.
+        Returns an int64 array if ``bound <= 2**63``, else an object array of Python ints.
 
         >>> Entropy().below(1, 3).tolist()
         [0, 0, 0]
@@ -82,7 +82,7 @@ class Entropy:
         return out
 
     def _bits(self, bits: int, n: int, narrow: bool) -> NDArray[Any]:
-        """Draw ``n`` integers of ``bits`` uniform bits: int64 where they are ``narrow``, else Python integers."""
+        """Draw ``n`` integers of ``bits`` uniform bits: int64 if they are ``narrow``, else Python integers."""
         if narrow:
             return (self.words(n) & np.uint64((1 << bits) - 1)).astype(np.int64)
         width = -(-bits // 64)
@@ -101,7 +101,7 @@ class Entropy:
 
 
 class Uniform:
-    """A uniform real in [0, 1), some leading bits of which are known; further ones are drawn on demand."""
+    """A uniform real in [0, 1) with some known leading bits; further bits are drawn on demand."""
 
     def __init__(self, known: int, bits: int, entropy: Entropy) -> None:
         self.known = known

@@ -1,12 +1,13 @@
-"""Discrete Laplace noise that is taken away step by step, so that only the last step costs.
+"""Discrete Laplace noise that is removed step by step, so that only the last step costs.
 
-Noise of a coarse scale is noise of a finer scale plus something independent. Draw the finest noise first and add what
-makes it coarser; then show the coarsest, and take away again what was added. Each answer shown is the next one plus
+Noise of a coarse scale is noise of a finer scale plus something independent. Draw the finest noise first and add
+further noise; then show the coarsest answer, and remove the added noise step by step. Each answer shown is the next one plus
 independent noise, so all together tell no more than the last (after Koufogiannis, Han and Pappas 2015; here on integers).
 
 With ``p = exp(-1 / fine)`` and ``q = exp(-1 / coarse)`` the generating functions of the two noises are
-``(1 - p)^2 / ((1 - p z)(1 - p / z))`` and the same in q. Their quotient is ``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))``
-with ``s = (p / q) ((1 - q) / (1 - p))^2``: what is added is 0 with probability s, else noise of the coarse scale.
+``(1 - p)^2 / ((1 - p z)(1 - p / z))`` and this expression in q. Their quotient is
+``s + (1 - s) (1 - q)^2 / ((1 - q z)(1 - q / z))`` with ``s = (p / q) ((1 - q) / (1 - p))^2``: the added noise
+is 0 with probability s, else noise of the coarse scale.
 """
 
 from __future__ import annotations

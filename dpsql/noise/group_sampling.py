@@ -1,8 +1,7 @@
-"""The groups of each privacy unit, chosen at random, vectorised.
+"""The groups kept for each privacy unit: a random sample, vectorised.
 
-A unit with more groups than it may have keeps a uniform sample of them, chosen by random numbers that belong to the unit
-alone. So no other unit takes part in the choice: one unit more or less in the data moves its own groups, and never the
-choice of another.
+A unit with too many groups keeps a uniform sample of them, chosen by random numbers that belong to the unit alone. So one
+unit more or less in the data moves its own groups, and never the choice of another unit.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ IntegerArray = NDArray[np.int64]
 
 _TICKET_BITS = 63
 _FEW_GROUPS = 8
-"""The most groups that are drawn one by one; beyond, a unit's groups are shuffled."""
+"""Greatest number of groups that are drawn one by one; for more, a unit's groups are shuffled."""
 _WORD = 1 << 32
 _RUN_BLOCK = 1 << 16
 
 
 def find_runs(ordered: IntegerArray, shift: int = 0) -> IntegerArray:
-    """Find where each run of integers begins that are equal but for their ``shift`` lowest bits."""
+    """Return the start of each run of integers that are equal except for their ``shift`` lowest bits."""
     if not len(ordered):
         return np.empty(0, dtype=np.int64)
     change = np.empty(len(ordered), dtype=bool)
     change[0] = True
-    for start in range(0, len(ordered) - 1, _RUN_BLOCK):  # what fits a core's cache is shifted at no cost
+    for start in range(
+        0, len(ordered) - 1, _RUN_BLOCK
+    ):  # blocks within a core's cache are shifted at no cost
         part = ordered[start : start + _RUN_BLOCK + 1]
         part = part >> shift if shift else part
         np.not_equal(part[1:], part[:-1], out=change[start + 1 : start + len(part)])
@@ -59,7 +60,7 @@ def choose_groups(units: IntegerArray, groups: int, entropy: Entropy) -> NDArray
 
 
 def share_rows(units: IntegerArray, rows: IntegerArray, budget: int, entropy: Entropy) -> IntegerArray | None:
-    """Return how many rows of each unit and group count, at most ``budget`` of a unit; None where all do.
+    """Return the number of rows of each unit and group that count, at most ``budget`` of a unit; None if all do.
 
     A unit's groups are filled one after another, in an order that is uniform and independent of other units.
 

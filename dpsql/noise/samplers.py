@@ -1,17 +1,16 @@
 """Exact vectorised samplers over the integers, by inversion of a uniform real.
 
-Every function draws from exactly the distribution that its docstring states: parameters are rationals,
-floats are trusted only outside a certified error band, and what falls inside it is settled with intervals
-that shrink until the answer is certain (interval refining, after Haney et al. 2022). Results are int64
-arrays, or object arrays of Python ints where a value may not fit. Running time depends on the parameters
-and on the noise.
+Every function draws from exactly the distribution in its docstring. Parameters are rationals, and floats are
+trusted only outside a certified error band. Draws inside it are decided with intervals that shrink until the
+answer is certain (interval refining, after Haney et al. 2022). Results are int64 arrays, or object arrays of
+Python ints if a value may not fit. Running time depends on the parameters and on the noise.
 
 A distribution gives two views of the same function ``U -> floor(x(U))``: ``estimate``, in floats with an error band, and
 ``exact``, on an interval of U. The band decides all but a few draws in a million.
 
 For an integer A, ``A + round(N) = round(A + N)``: releasing it is post-processing of the continuous Gaussian
-mechanism, so it has that mechanism's guarantee whole. (The discrete Gaussian, with ``Pr[k]`` proportional to
-``exp(-k**2 / 2 sigma**2)``, has not: its trade-off curve crosses the Gaussian one.)
+mechanism, so it has that mechanism's whole guarantee. (The discrete Gaussian, with ``Pr[k]`` proportional to
+``exp(-k**2 / 2 sigma**2)``, does not: its trade-off curve crosses the Gaussian one.)
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def draw_floor(
     estimate: Callable[[Floats], tuple[Floats, Floats]],
     exact: Callable[[Interval, int], tuple[int, int]],
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Draw ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit beside each.
+    """Draw ``n`` values of ``floor(x(U))``, U uniform in (0, 1), ``x >= 0``, and a fair bit with each.
 
     Args:
         estimate: gives ``x(u)`` and a bound of its error over all U within 2**-53 of ``u``, for u >= TINY.
@@ -116,7 +115,7 @@ def draw_accepted(
 
 
 WIDEST = 1 << 22
-"""The deviation from which draws have two digits: a float would leave too many of them undecided."""
+"""Draws of a larger deviation have two digits: a float would leave too many of them undecided."""
 
 QUANTILE = 2.0**-44
 """The relative error granted to the quantile; the tests find the true one below a sixteenth of it."""
@@ -166,7 +165,7 @@ def draw_rounded_gaussian(sigma: Fraction, n: int, entropy: Entropy) -> NDArray[
     """Draw ``n`` times from ``round(N(0, sigma**2))``, for any positive ``sigma``.
 
     Returns:
-        An int64 array, or an object array of Python integers where a value may not fit.
+        An int64 array, or an object array of Python integers if a value may not fit.
 
     >>> draw_rounded_gaussian(Fraction(1, 10**6), 3, Entropy()).tolist()
     [0, 0, 0]
@@ -287,7 +286,7 @@ FASTEST = 1 << 60
 def draw_bernoulli(
     p: Sequence[Fraction], entropy: Entropy, index: NDArray[np.intp] | None = None
 ) -> NDArray[np.bool_]:
-    """Draw independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` where an index is given.
+    """Draw independent booleans, TRUE with probability ``p[i]``, or ``p[index[i]]`` with an index.
 
     >>> draw_bernoulli([Fraction(0), Fraction(1)], Entropy()).tolist()
     [False, True]
@@ -353,7 +352,7 @@ def draw_bernoulli_exp(values: NDArray[Any], rate: Fraction, entropy: Entropy) -
 
 
 def _floats(values: NDArray[Any], rate: Fraction) -> Floats:
-    """Compute ``values * rate`` in floats, within 4 units in the last place (or at least 1e300, where it is more)."""
+    """Compute ``values * rate`` in floats, within 4 units in the last place (or at least 1e300, if it is more)."""
     if values.dtype == object:
         n, d = rate.numerator, rate.denominator
         cap = 10**300 * d // n + 1

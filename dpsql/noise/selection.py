@@ -1,12 +1,12 @@
 """Exact private choices among many candidates, vectorised: the randomness of the selection mechanisms.
 
 Scores are integers (int64, or Python integers in an object array when they may not fit). A *rate* is the exact
-``Fraction`` by which one step of score changes a log-weight. Floats only ever decide what they can decide for
-certain: each comparison carries a proved error band, and a draw that falls inside the band is continued with
-further random bits against integers computed to as many digits as it takes. So the laws are exact, not
-approximate, and there is no candidate whose probability is rounded to nought (Ilvento 2020; Haney et al. 2022).
+``Fraction`` by which one step of score changes a log-weight. Floats decide comparisons only
+with a proved error band. A draw inside the band continues with further random bits, against integers of
+sufficient precision. So the laws are exact, and no candidate's probability is rounded to zero (Ilvento 2020;
+Haney et al. 2022).
 
-Candidates far below the best are only counted, and examined one by one when a draw falls on them. The number of near ones
+Candidates far below the best are only counted, and examined one by one when a draw selects them. The number of near ones
 depends on the scores; the winner changes the work only then.
 """
 
@@ -27,12 +27,12 @@ from dpsql.noise.samplers import draw_discrete_laplace, draw_geometric
 from dpsql.numerics.exact_numbers import SAFE, Integers, add_integers, to_integers
 
 _LANES = 4  # 16-bit lanes in a random word: enough to decide all but about three in 65,536 comparisons
-_BLOCK = 1 << 15  # candidates per pass: what stays in the cache of one core
+_BLOCK = 1 << 15  # candidates per pass, within the cache of one core
 _BLOCKS_EACH = 1 << 8  # blocks of scores for each of the best: two of them are seldom in one
 
 
 def measure_gaps(scores: Integers) -> Integers:
-    """Compute how far each score lies below the best: non-negative integers of a type that holds them."""
+    """Compute the gap of each score below the best: non-negative integers of a sufficient type."""
     scores = to_integers(scores)
     top, low = int(scores.max()), int(scores.min())
     if scores.dtype != object and top - low >= 2 * SAFE:
@@ -104,7 +104,7 @@ class CandidateGaps:
     """The gaps of candidates below the best; those far below are only counted.
 
     ``near`` are the indices of some candidates, ascending, the best among them (None: all of the ``size``), and ``gaps``
-    how far below the best each is. All others are more than ``reach`` below it; how far says ``gap_of``, of an index.
+    their gaps below the best. All others are more than ``reach`` below it; ``gap_of`` gives the gap of an index.
     ``gone`` are the indices of those that were chosen already, ascending: they take no part.
     """
 
@@ -117,7 +117,7 @@ class CandidateGaps:
 
     @classmethod
     def of(cls, scores: Integers, rate: Fraction, top: int = 1) -> CandidateGaps:
-        """Measure scores: candidates are near unless they are improbable beyond :data:`FAR_BITS` bits.
+        """Measure scores: candidates are near unless their probability is below :data:`FAR_BITS` bits.
 
         They stay so when ``top - 1`` candidates, whichever, are chosen and taken away (:meth:`without`).
         """
@@ -170,7 +170,7 @@ class CandidateGaps:
 
     @classmethod
     def below_level(cls, short: Integers, rate: Fraction) -> CandidateGaps:
-        """Tell candidates apart by how far each is ``short`` of a level, at most 0 where it is reached."""
+        """Return the gaps for candidates that are ``short`` of a level by these amounts; at most 0 if they reach it."""
         reach = compute_reach(rate)
         if len(short) < FEW_CANDIDATES or short.dtype != np.int64 or reach >= SAFE:
             return cls(len(short), short)
@@ -185,7 +185,7 @@ FEW_CANDIDATES = 1 << 12
 
 
 def compute_reach(rate: Fraction) -> int:
-    """Compute the gap beyond which a weight is below ``2**-FAR_BITS`` of the best one's (ln 2 < 7/10)."""
+    """Compute the gap above which a weight is below ``2**-FAR_BITS`` of the best one's (ln 2 < 7/10)."""
     return math.ceil(Fraction(7 * FAR_BITS, 10) / rate)
 
 
@@ -197,7 +197,7 @@ def _bound_nth_best(scores: Integers, n: int) -> int:
 
 
 def _none_of(coins: int, bits: int) -> Callable[[int], tuple[int, int]]:
-    """Enclose the probability that none of so many independent coins of chance ``2**-bits`` shows heads.
+    """Enclose the probability that none of these independent coins of chance ``2**-bits`` shows heads.
 
     By inclusion and exclusion: the partial sums of ``(-1)**k C(coins, k) 2**(-bits k)`` lie above and below it in turn.
     """
@@ -220,7 +220,7 @@ def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
     """Return which of independent coins, each of chance ``2**-bits``, show heads: exactly, and without tossing each.
 
     Whether any does is one coin. The first that does is the j-th with a chance proportional to ``(1 - 2**-bits)**j``:
-    drawn evenly, and kept with that probability. What comes after it is independent of what came before.
+    drawn evenly, and kept with that probability. Later coins are independent of earlier ones.
     """
     found: list[int] = []
     start = 0
@@ -237,8 +237,8 @@ def toss_rare_coins(coins: int, bits: int, entropy: Entropy) -> list[int]:
 def find_heads(field: CandidateGaps, rate: Fraction, entropy: Entropy) -> NDArray[np.intp]:
     """Flip one coin ``exp(-rate * gap)`` for each candidate, and return those that show heads.
 
-    A far candidate's coin is one of chance ``2**-FAR``, which hardly ever shows heads (:func:`toss_rare_coins`), and then one
-    of what is left of its own chance: together ``exp(-rate * gap)``, as it must be.
+    A far candidate's coin is a rare one of chance ``2**-FAR_BITS`` (:func:`toss_rare_coins`), and then one of the remaining
+    chance: together ``exp(-rate * gap)``.
     """
     heads = np.flatnonzero(flip_coins(field.gaps, rate, entropy))
     heads, others = heads if field.near is None else field.near[heads], list[int]()
@@ -273,8 +273,8 @@ def choose_exponential(
 
     Exact rejection: an index is proposed from integer weights that are proved to be no smaller than the true
     ones, and kept with the exact ratio of the two. The integers are so close that the first proposal is kept
-    all but about once in 2**(41 - 2 log2 n) times, whatever the scores. ``sizes`` (positive integers below
-    2**100; default 1) is the number of equal candidates that an entry stands for.
+    all but about once in 2**(41 - 2 log2 n) times, for all scores. ``sizes`` (positive integers below
+    2**100; default 1) is the number of equal candidates in an entry.
 
     All far candidates are proposed with one weight, mostly the integer 1, which is above their own.
     """
@@ -328,9 +328,9 @@ def _log(value: int) -> float:
 def choose_noisy_max(scores: Integers | CandidateGaps, scale: Fraction, entropy: Entropy) -> int:
     """Choose the largest score after exact discrete Laplace noise of ``scale`` steps; ties are broken evenly.
 
-    A far candidate's noise is drawn only where it is at least half the reach, which it hardly ever is
-    (:func:`_draw_great`). Without that it stays below the best, whose own noise is hardly ever so far below 0; and where
-    it is, the noise of all others is drawn too, from what is below half the reach.
+    A far candidate's noise is drawn only if it is at least half the reach, which is rare (:func:`_draw_great`). Otherwise the
+    candidate stays below the best one, unless the best one's noise is very negative. In that case the noise of all others is
+    drawn too, conditioned on being below half the reach.
     """
     rate = 1 / scale
     field = scores if isinstance(scores, CandidateGaps) else CandidateGaps.of(scores, rate)
@@ -355,10 +355,10 @@ def choose_noisy_max(scores: Integers | CandidateGaps, scale: Fraction, entropy:
 
 
 def _draw_great(n: int, least: int, rate: Fraction, entropy: Entropy) -> dict[int, int]:
-    """Draw which of ``n`` discrete Laplace variables are at least ``least`` (1 or more), and these.
+    """Draw which of ``n`` discrete Laplace variables are at least ``least`` (1 or more), and their values.
 
-    The chance is ``exp(-rate * least) / (1 + exp(-rate))``: that of a rare coin (:func:`toss_rare_coins`), and then of one
-    that keeps what is left of it. What is beyond is geometric, for this has no memory.
+    The chance is ``exp(-rate * least) / (1 + exp(-rate))``: a rare coin (:func:`toss_rare_coins`), and then a coin of the
+    remaining chance. The excess over ``least`` is geometric, since a geometric variable has no memory.
     """
     exponent = rate * least
     bits = min(FAR_BITS, math.floor(exponent * Fraction(10, 7)))  # 2**-bits is no smaller, as ln 2 < 7/10
@@ -375,7 +375,7 @@ def _draw_great(n: int, least: int, rate: Fraction, entropy: Entropy) -> dict[in
 
 
 def _draw_small(bound: int, scale: Fraction, n: int, entropy: Entropy) -> list[int]:
-    """Draw ``n`` discrete Laplace variables of those that are below ``bound``, which is 1 or more."""
+    """Draw ``n`` discrete Laplace variables conditioned on being below ``bound``, which is 1 or more."""
     noise = draw_discrete_laplace(scale, n, entropy)
     great = np.flatnonzero(noise >= bound)
     while len(great):  # fewer than half are drawn again

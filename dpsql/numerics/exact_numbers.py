@@ -1,9 +1,8 @@
-"""Exact numbers: integers in arrays and columns, and fractions rounded to where privacy loses nothing.
+"""Exact numbers: integers in arrays and columns, and fractions rounded in favour of privacy.
 
-Arrays hold int64 where all values fit with room to add, else Python integers. A loss is a
-:class:`~fractions.Fraction`, rounded up; what is left of a budget is rounded down. Transcendental functions are
-evaluated by :mod:`decimal`, whose exp and ln are correctly rounded, with so many digits that the margin added before
-rounding is wider than anything lost on the way.
+Arrays have int64 values if all fit with room to add, else Python integers. A loss is a :class:`~fractions.Fraction`, rounded
+up; a remaining budget is rounded down. :mod:`decimal` evaluates transcendental functions, with correctly rounded exp and
+ln. Its digits suffice for a margin, added before rounding, that exceeds the error.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LAST_DOUBLE = Fraction(sys.float_info.max)
 
 
 def to_integers(values: Sequence[int] | Integers) -> Integers:
-    """Make a one-dimensional integer array: int64 where all values lie within ±2**62, else Python integers.
+    """Return a one-dimensional integer array: int64 if all values are within ±2**62, else Python integers.
 
     Raises:
         TypeError: a value is no integer.
@@ -51,7 +50,7 @@ def to_integers(values: Sequence[int] | Integers) -> Integers:
         array = array.astype(np.int64, copy=False)
         fits = not array.size or -SAFE < int(array.min()) <= int(array.max()) < SAFE
         return array if fits else array.astype(object)
-    # numpy mixes 0 and 2**63 as floats: what was given decides, not what numpy made of it
+    # numpy mixes 0 and 2**63 as floats, so the given values decide
     wide = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         try:
@@ -62,7 +61,7 @@ def to_integers(values: Sequence[int] | Integers) -> Integers:
 
 
 def multiply_integers(a: Integers | int, b: Integers | int) -> Any:
-    """Multiply numbers or arrays of one length, in int64 where all of it certainly fits.
+    """Multiply numbers or arrays of one length, in int64 if all products certainly fit.
 
     >>> multiply_integers(to_integers([3, 4]), 1 << 60).tolist() == [3 << 60, 4 << 60]
     True
@@ -79,7 +78,7 @@ def multiply_integers(a: Integers | int, b: Integers | int) -> Any:
 
 
 def add_integers(a: Integers | int, b: Integers | int) -> Any:
-    """Add numbers or arrays of one length, in int64 where all of it certainly fits."""
+    """Add numbers or arrays of one length, in int64 if all sums certainly fit."""
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     if isinstance(a, int) and a == 0:
@@ -109,11 +108,11 @@ def _objects(v: Integers | int) -> Any:
 _NUMBERS = {pa.int64(): np.int64, pa.int32(): np.int32, pa.float64(): np.float64}
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _FEW = 8
-"""Values that Python reads sooner than Arrow casts them."""
+"""Number of values up to which reading in Python is faster than a cast in Arrow."""
 
 
 def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Read an exact column as integers: int64 where all fit, else Python integers; NULL is 0.
+    """Read an exact column as integers: int64 if all fit, else Python integers; NULL is 0.
 
     Raises:
         TypeError: the column holds neither whole numbers nor decimals without places, so the plan is wrong.
@@ -136,22 +135,22 @@ def read_integers(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def make_doubles(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Make a column of floats, NULL where they are not ``present``."""
+    """Return a column of floats, NULL unless ``present``."""
     return _make_column(values.astype(np.float64), pa.float64(), present)
 
 
 def make_longs(values: Integers, present: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Make a column of 64-bit integers, NULL where they are not ``present``."""
+    """Return a column of 64-bit integers, NULL unless ``present``."""
     return _make_column(values.astype(np.int64), pa.int64(), present)
 
 
 def to_mask(values: NDArray[np.bool_]) -> pa.Array:
-    """Make a column of truth values."""
+    """Return a column of truth values."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _pack(values)])
 
 
 def make_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Make a column of Python's values: integers, doubles, truth values, texts, or integers as decimals of 38 digits.
+    """Return a column of Python's values: integers, doubles, truth values, texts, or integers as decimals of 38 digits.
 
     Raises:
         OverflowError: an integer has more bits, or more digits.
@@ -188,7 +187,7 @@ def _pack(values: NDArray[np.bool_]) -> pa.Buffer:
 
 
 def _make_column(values: NDArray[Any], kind: pa.DataType, present: NDArray[np.bool_] | None) -> pa.Array:
-    """Make an Arrow column over numpy's memory. ``pa.array`` would import pandas first: 30 MiB, and half a second."""
+    """Return an Arrow column over numpy's memory. ``pa.array`` would import pandas first: 30 MiB, and half a second."""
     held = None if present is None else _pack(present)
     return pa.Array.from_buffers(kind, len(values), [held, pa.py_buffer(np.ascontiguousarray(values))])
 
@@ -215,7 +214,7 @@ def parse_amount(text: object) -> Fraction:
 
 
 def write_short(value: Fraction, rounding: Context = NEAR) -> str:
-    """Write a number as people do, to four digits: what was spent is rounded ``UP``, what is left ``DOWN``.
+    """Write a number to four digits: spent amounts are rounded ``UP``, remaining ones ``DOWN``.
 
     >>> write_short(Fraction(1, 10)), write_short(Fraction(3)), write_short(Fraction(1, 3), UP)
     ('0.1', '3', '0.3334')
@@ -232,7 +231,7 @@ def write_pair(epsilon: Fraction, delta: Fraction, rounding: Context = NEAR) -> 
 
 @lru_cache(maxsize=1024)
 def write_number(value: Fraction, digits: int = 4, *, up: bool = True) -> str:
-    """Write a number as people do: exact when it is a short decimal, else rounded (up, unless told otherwise).
+    """Write a number exactly if it is a short decimal, else rounded (up by default).
 
     >>> write_number(Fraction(1, 10)), write_number(Fraction(3)), write_number(Fraction(1, 10**7))
     ('0.1', '3', '1e-07')
@@ -297,7 +296,7 @@ def shorten(value: Fraction) -> Fraction:
 
 
 def compute_root(value: Fraction) -> Fraction:
-    """Compute the square root, rounded up; exact where it is rational.
+    """Compute the square root, rounded up; exact if it is rational.
 
     >>> compute_root(Fraction(9, 4))
     Fraction(3, 2)
@@ -309,7 +308,7 @@ def compute_root(value: Fraction) -> Fraction:
 
 
 def round_significant(value: Fraction, digits: int = 4, *, up: bool = False) -> Fraction:
-    """Round ``value`` down (or up) to so many significant decimal digits.
+    """Round ``value`` down (or up) to a number of significant decimal digits.
 
     >>> round_significant(Fraction(2, 3)), round_significant(Fraction(2, 3), 2, up=True)
     (Fraction(3333, 5000), Fraction(67, 100))
@@ -321,7 +320,7 @@ def round_significant(value: Fraction, digits: int = 4, *, up: bool = False) -> 
 
 
 def hold_to_doubles(value: Fraction) -> float:
-    """Return the nearest double; the last one where a number is beyond them.
+    """Return the nearest double, or the largest one for larger numbers.
 
     >>> hold_to_doubles(Fraction(1, 2)), hold_to_doubles(Fraction(-(10**400)))
     (0.5, -1.7976931348623157e+308)
@@ -330,7 +329,7 @@ def hold_to_doubles(value: Fraction) -> float:
 
 
 def pack_integers(values: Integers) -> pa.Array:
-    """Make a column of integers of any size: of text where some take more than 64 bits."""
+    """Return a column of integers of any size: of text if some take more than 64 bits."""
     if values.dtype == np.int64:
         return make_longs(values)
     return pa.array([str(int(v)) for v in values], pa.string())

@@ -1,9 +1,9 @@
-"""Intervals that contain a real number, for samplers, for noisy moments and for the calibration of Gaussian noise.
+"""Intervals around real numbers, for samplers, noisy moments and the calibration of Gaussian noise.
 
-The samplers decide almost every draw in floating point, with a margin. What falls inside the margin is decided here,
-with intervals that shrink until the answer is certain, so the result has exactly the stated distribution. Endpoints are
-mpmath's raw floats: exact dyadic numbers with an unlimited exponent (``exp(-1e12)`` is no trouble). The functions keep
-no state, so threads may share them.
+The samplers decide almost every draw in floating point, with a margin. Draws inside the margin are decided here, with
+intervals that shrink until the answer is certain, so the result has exactly the stated distribution. Endpoints are
+mpmath's raw floats: exact dyadic numbers with an unlimited exponent, even ``exp(-1e12)``. The functions keep no state, so
+threads may share them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Interval = tuple[Raw, Raw]
 _EXACT = 1 << 53
 
 GUARD_BITS = 16
-"""Bits of every transcendental value that are not relied on (mpmath promises all but about one)."""
+"""Bits of every transcendental value that are not relied on (mpmath guarantees all except about one)."""
 
 
 def dyadic(mantissa: int, exponent: int) -> Raw:
@@ -120,9 +120,9 @@ def fraction(x: Raw) -> Fraction:
 
 _BITS = 96
 _KEPT_BITS = 32
-"""Bits of an end that are kept: outward rounding to so few leaves room for an engine's own rounding."""
+"""Bits of a rounded end, few enough to leave room for an engine's own rounding."""
 _LARGEST_EXPONENT = Fraction(200)
-"""The largest power of e that is enclosed: noise for values beyond it would hide everything."""
+"""The largest power of e that is enclosed: noise for larger values would hide everything."""
 _MOST_FACTORS = 16
 Enclosure = tuple[Fraction, Fraction]
 
@@ -140,7 +140,7 @@ def round_outward(found: Enclosure) -> Enclosure:
 
 
 def enclose_logarithm(x: Fraction, base: Fraction | None = None) -> Enclosure | None:
-    """Enclose the logarithm to a base above 1, or the natural one; there is none of what is not positive."""
+    """Enclose the logarithm to a base above 1, or the natural one, of a positive number or interval."""
     if x <= 0:
         return None
     low, high = (fraction(end) for end in log(rational(x, _BITS), _BITS))
@@ -152,7 +152,7 @@ def enclose_logarithm(x: Fraction, base: Fraction | None = None) -> Enclosure | 
 
 
 def enclose_exponential(x: Fraction, most: Fraction | None = None) -> Enclosure | None:
-    """Enclose the exponential of a number, or of all from it to another; None where it is too large."""
+    """Enclose the exponential of a number, or of an interval; None if it is too large."""
     most = x if most is None else most
     if most > _LARGEST_EXPONENT:
         return None
@@ -163,7 +163,7 @@ def enclose_exponential(x: Fraction, most: Fraction | None = None) -> Enclosure 
 
 
 def enclose_power(x: Fraction, exponent: Fraction) -> Enclosure | None:
-    """Enclose a positive power of what is not negative; None where it is too large."""
+    """Enclose a positive power of a non-negative number or interval; None if it is too large."""
     ends = enclose_logarithm(x)
     if ends is None:
         return Fraction(0), Fraction(0)
@@ -201,7 +201,7 @@ def calibrate_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
             most = middle
         else:
             least = middle
-    return 2 * most - least  # a step to spare, so that a check with another rounding agrees
+    return 2 * most - least  # one more step, so that a check with another rounding agrees
 
 
 def _hides(s: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
@@ -252,7 +252,7 @@ def divide_steps(values: Integers, steps: Fraction) -> Floats:
 class FloatIntervals:
     """Intervals with floats for ends, one per element, and the arithmetic that encloses a formula of them.
 
-    The ends are rounded to nearest: whoever shows them widens them by more than that adds up to.
+    The ends are rounded to nearest; displays widen them by more than the sum of these errors.
     """
 
     low: Floats
@@ -260,7 +260,7 @@ class FloatIntervals:
 
     @classmethod
     def around(cls, values: Integers, width: float, steps: Fraction = Fraction(1)) -> FloatIntervals:
-        """Return ``(values ± width) / steps``, rounded outward where a float can't hold the integers."""
+        """Return ``(values ± width) / steps``, rounded outward if a float can't represent the integers."""
         whole = int(width)
         if values.dtype == object or (len(values) and int(np.abs(values).max()) >= _EXACT) or whole >= _EXACT:
             wide = values.astype(object)
@@ -297,5 +297,5 @@ class FloatIntervals:
         return FloatIntervals(np.clip(self.low, low, high), np.clip(self.high, low, high))
 
     def invert(self, known: NDArray[np.bool_]) -> FloatIntervals:
-        """Return the reciprocals where the interval is ``known`` to be positive, else 1."""
+        """Return the reciprocals of intervals ``known`` to be positive, else 1."""
         return FloatIntervals(1 / np.where(known, self.high, 1.0), 1 / np.where(known, self.low, 1.0))

@@ -1,1 +1,11 @@
-"""The owner's report, and the displays of budget and ledger."""
+"""The owner's report, and the displays of budget and ledger.
+
+data.py         the report as plain data: remaining budget, statements, guarantee, assumptions
+sums.py         one pass over the ledger: sums by person, by day and over time
+charges.py      the distinct events of a ledger with their counts
+figures.py      curves, errors, groups and accountants side by side
+entry_chain.py  the explanation of one statement's charge, for the owner
+pages.py        the report as HTML, text, JSON or CSV
+charts.py       axes, lines and marks as inline SVG
+tables.py       tables and the budget panel, as text and HTML
+"""

@@ -1,6 +1,6 @@
-"""The charges of all statements of a ledger, each event once with the number of its statements.
+"""The distinct events that a ledger's statements were charged, each with the number of its statements.
 
-A ledger of a million statements has few different prices, so that figures are made of them without walking it again.
+A ledger of a million statements has few distinct prices, so figures are computed from them without walking it again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Charges:
-    """The events that statements were charged, and how many statements each of them: the order decides no sum.
+    """Charged events with the number of statements each. No sum depends on their order.
 
     Args:
-        counts: how often each event was charged, the first one first.
-        last: the newest of them; None where there is none.
+        counts: the number of charges of each event, the oldest event first.
+        last: the newest event; None if there is none.
     """
 
     counts: Mapping[Event, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Charges:
 
     @property
     def first(self) -> Event | None:
-        """The oldest of them; None where there is none."""
+        """The oldest event; None if there is none."""
         return next(iter(self.counts), None)
 
     def add_up(self, cost: Callable[[Event], Fraction]) -> Fraction:
@@ -51,7 +51,7 @@ class Charges:
         return Charges(counts, None if self.last is None else rule.charge(self.last))
 
     def fold(self, rule: Accountant) -> Spent:
-        """Return an accountant's sums of all of them."""
+        """Return an accountant's sums of all charges."""
         spent = rule.start
         for event, times in self.counts.items():
             spent = rule.add(spent, event, times)
@@ -59,7 +59,7 @@ class Charges:
 
 
 def count_charges(ledger: Ledger) -> Charges:
-    """Count what all statements of a ledger were charged, in one pass over it."""
+    """Count the charges of all statements of a ledger, in one pass."""
     counts: Counter[Event] = Counter()
     last = None
     for entry in ledger.walk(1, ledger.count):

@@ -24,7 +24,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 26, 18, 48
 
 @dataclass(frozen=True)
 class Scale:
-    """A range of values, its ticks, and what it shows. ``ticks`` are (value, label)."""
+    """A range of values, its ticks, and its label. ``ticks`` are (value, label)."""
 
     label: str
     low: float
@@ -34,7 +34,7 @@ class Scale:
 
     @classmethod
     def linear(cls, label: str, low: float, high: float, unit: str = "") -> Scale:
-        """Make an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
+        """Return an axis with about five ticks at round numbers; ``unit`` ``"%"`` shows fractions as percent."""
         high = high if high > low else low + 1
         step = _round_step((high - low) / 5)
         first = math.ceil(low / step - 1e-9)
@@ -43,13 +43,13 @@ class Scale:
 
     @classmethod
     def counts(cls, label: str, high: int) -> Scale:
-        """Make an axis from 0 to ``high``, with ticks at whole numbers only."""
+        """Return an axis from 0 to ``high``, with ticks at whole numbers only."""
         step = max(1, round(_round_step(high / 6)))
         return cls(label, 0, high, tuple((float(v), str(v)) for v in range(0, high + 1, step)))
 
     @classmethod
     def powers(cls, label: str, low: float, high: float) -> Scale:
-        """Make a logarithmic axis with ticks at powers of ten."""
+        """Return a logarithmic axis with ticks at powers of ten."""
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         every = max(1, (last - first) // 4)
         ticks = tuple((10.0**k, "1" if k == 0 else f"10{_raised(k)}") for k in range(last, first - 1, -every))
@@ -103,7 +103,7 @@ class Picture:
                   height=max(0.5, bottom - top), rx=3)  # fmt: skip
 
     def dot(self, x: float, y: float, kind: str = "first", hollow: bool = False, title: str = "") -> None:
-        """Draw a mark; hollow for what did not happen. Browsers show ``title`` on pointing at it."""
+        """Draw a mark; hollow for refused statements. Browsers show ``title`` as a tooltip."""
         px, py = self.at(x, y)
         inner = tag("title", title) if title else ""
         if hollow:
@@ -114,7 +114,7 @@ class Picture:
 
     def label(self, x: float, y: float, text: str, *, kind: str = "", anchor: str = "start",
               dx: float = 6, dy: float = -6) -> None:  # fmt: skip
-        """Write text beside a point."""
+        """Write text next to a point."""
         px, py = self.at(x, y)
         self._write(f"label {kind}", px + dx, py + dy, text, anchor)
 
@@ -225,11 +225,11 @@ def draw_burn_down(data: dict[str, Any]) -> Picture:
 
 
 def draw_privacy_profile(data: dict[str, Any], left: dict[str, Any]) -> Picture:
-    """Draw delta as a function of epsilon, for the promise and for what was spent."""
+    """Draw delta as a function of epsilon, for the promise and for the charges."""
     limit = left["limit"]
     text = (
         "How likely (δ, logarithmic) the loss of one unit may exceed each ε: for the whole budget, and "
-        "for what was charged so far. Lower is more private."
+        "for the charges so far. Lower is more private."
     )
     x, y = Scale.linear("ε", 0, data["epsilon"][-1]), Scale.powers("δ", _FLOOR, 1)
     picture = Picture("Privacy profile", text, x, y)

@@ -1,7 +1,7 @@
-"""The owner's report as plain data: what is left, who asked what at what cost, what it means.
+"""The owner's report as plain data: the remaining budget, the statements with their costs, and the guarantee.
 
-The page and the text are two ways to write it down. The figures are floats on purpose, for people to look at: a
-charge is decided by the filters, in exact fractions.
+The page and the text are two formats of it. The figures are floats, for display; the filters decide charges by exact
+fractions.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ FORMAT = 1
 _DAYS = 400
 """Rows of the sums by day and person."""
 SECTIONS = ("left", "asked", "refused", "guarantee", "assumptions", "pictures")
-"""The parts of a report, in the order in which an owner asks for them."""
+"""The parts of a report, in their order."""
 
 
 def make_report(ledger: Ledger, policy: Policy | None = None, *, page: int = 1) -> dict[str, Any]:
     """Return the report as plain data: numbers, texts, lists and dictionaries only.
 
     Args:
-        ledger: an open ledger, or :meth:`Ledger.read` of one (with another accountant, if that is the
-        question). policy: the policy to state the assumptions from; by default the one that the ledger was
-        last opened with.
-        page: which statements are told one by one: 1, the newest. All sums are of all statements.
+        ledger: an open ledger, or :meth:`Ledger.read` of one (or its copy under another accountant).
+        policy: the policy with the assumptions; by default the one that the ledger was last opened with.
+        page: the page of single statements: 1 has the newest. All sums are over all statements.
 
     Raises:
         LedgerError: the ledger can't be read or trusted.
@@ -91,7 +90,7 @@ def list_pictures(ledger: Ledger, what: str) -> dict[str, Any]:
 
     Args:
         ledger: an open ledger.
-        what: ``"budget"``: what is left after each charge. ``"tradeoff"``: what is promised and what was spent, as curves.
+        what: ``"budget"``: the remaining budget after each charge. ``"tradeoff"``: the curves of the promise and of the charges.
 
     Raises:
         BindError: there is no picture of that name.
@@ -213,7 +212,7 @@ def _guarantee(ledger: Ledger, sums: LedgerSums, whole: BudgetState, policy: Pol
 
 
 def _say_promise(promise: BudgetLoss, whole: BudgetState, unit: str) -> str:
-    """Say what somebody can find out at most."""
+    """Return the sentence about the most that an attacker can find out."""
     knows = "omebody who sees every answer, and knows all the other rows,"
     sure, even = promise.certainty, "if they gave it even odds before."
     if sure > 0.999:
@@ -237,14 +236,14 @@ def _say_amount(promise: BudgetLoss, whole: BudgetState) -> str:
 
 
 def _say_spent(spent: BudgetLoss) -> str:
-    """Say the same of what was spent, in a session that speaks its own currency."""
+    """Return the sentence about the certainty after the charges so far, in a session with its own currency."""
     if spent.currency == "epsilon":
         return ""
     return f" What was asked so far allows {certainty_text(spent.certainty)}."
 
 
 def _say_formal(promise: BudgetLoss, whole: BudgetState) -> str:
-    """Name the guarantee as the literature does."""
+    """Return the guarantee in the terms of the literature."""
     if promise.currency == "epsilon":
         return f"({write_pair(whole.limit_epsilon, whole.limit_delta)})-differentially private"
     amount = f"{promise.amount:.4g}"
@@ -268,7 +267,7 @@ def _group(loss: BudgetLoss, k: int, at_delta: float) -> dict[str, Any]:
 
 
 def _parts(whole: BudgetState) -> str:
-    """Say what delta is for, where it is for two things."""
+    """Return the sentence about the two parts of delta, if it has two."""
     if not 0 < whole.mechanism_delta < whole.limit_delta:
         return ""
     rest = whole.limit_delta - whole.mechanism_delta
@@ -310,7 +309,7 @@ def _assumptions(policy: Policy | None) -> dict[str, Any]:
 
 
 def _say_server(policy: Policy) -> list[str]:
-    """Say who pays for stored answers, where there are shares, and that no grid holds answers back, where it is off."""
+    """Return sentences about the price of stored answers, if there are shares, and about missing answer times."""
     said = []
     if policy.analysts and policy.budget.answers == "own":
         said.append(
@@ -378,7 +377,7 @@ def _draw_curve(loss: BudgetLoss, epsilon: float) -> list[tuple[float, float]]:
 
 
 def _attacker(whole: BudgetState, promise: BudgetLoss, spent: BudgetLoss) -> dict[str, Any]:
-    """Compute the attacker's certainty along the currency of the promise, and where the session stands."""
+    """Compute the attacker's certainty along the currency of the promise, and the session's place on it."""
     limit, now = promise.amount, spent
     if promise.currency == "epsilon":
         now = BudgetLoss("epsilon", min(limit, float(whole.limit_epsilon - whole.left_epsilon)), 0.0)
@@ -418,6 +417,6 @@ def _groups(count: int | None) -> str:
 
 
 def _unit_text(table: Table) -> str | None:
-    """Return the column or path that decides whose row it is, with what parts it."""
+    """Return the column or path of the privacy unit, with its period."""
     period = "" if table.period is None else f" {table.period.words}"
     return None if table.unit_text is None else f"{table.unit_text}{period}"

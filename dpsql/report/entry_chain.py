@@ -1,6 +1,6 @@
-"""The chain behind one statement of a ledger, for the owner: who is protected, where the charge comes from, what would cost less.
+"""The explanation of one statement's charge, for the owner: the protected unit, the parts of the cost, cheaper options.
 
-It is told from the ledger and the policy alone, without the data: a report can be made where these are not.
+It uses the ledger and the policy, not the data, so a report can be made without access to them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _ENDINGS = {
     "written off": "It was charged after a backup was made, and counts in full.",
     "debited": "Nothing was drawn: stored answers were shown.",
 }
-"""The meaning of an outcome for the charge; an answer that was released needs no word."""
+"""Sentences about outcomes; a released answer needs none."""
 
 
 def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -> list[str]:
-    """Tell the chain behind a statement in sentences.
+    """Return the explanation of a statement, in sentences.
 
     Args:
         entry: a statement of the ledger.
         accountant: the ledger's.
-        policy: the owner's; None where the ledger's can't be read any more.
+        policy: the owner's; None if the ledger's can't be read any more.
     """
     refused = entry.outcome == "refused"
     event = entry.asked if refused else entry.event or entry.asked
@@ -51,13 +51,13 @@ def explain_entry(entry: Entry, accountant: Accountant, policy: Policy | None) -
 
 
 def _find_tables(text: str, policy: Policy | None) -> list[Table]:
-    """Return the private tables that a statement's text names."""
+    """Return the private tables whose names occur in a statement."""
     private = [] if policy is None else [table for table in policy.tables.values() if not table.public]
     return [table for table in private if re.search(rf"(?i)\b{re.escape(table.name)}\b", text)]
 
 
 def _say_charge(entry: Entry, accountant: Accountant) -> Iterator[str]:
-    """Say how a charge was settled, and how it counts."""
+    """Yield sentences on how a charge was settled, and how it counts."""
     yield from filter(
         None,
         [
@@ -81,14 +81,14 @@ _DISTINCT = re.compile(r"(?i)\bCOUNT\s*\(\s*DISTINCT\s+(?:\w+\.)?\"?(\w+)\"?\s*\
 
 
 def _counts_units_alone(text: str, table: Table) -> bool:
-    """Tell whether all that a statement asks for are numbers of units, whose noise has nothing to do with their rows."""
+    """Return whether a statement asks for numbers of units only; their noise does not depend on caps of rows."""
     unit = table.unit_path[-1].column.lower() if table.unit_path else ""
     rest = _DISTINCT.sub(lambda found: "" if found[1].lower() == unit else found[0], text)
     return rest != text and _AGGREGATES.search(rest) is None
 
 
 def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterator[str]:
-    """Say what in the policy would let such statements cost less or err less."""
+    """Yield changes of the policy by which such statements would cost less or err less."""
     for table in tables if event is not None else ():
         cap = "max_rows" if table.max_rows is not None else "max_rows_per_group"
         most = getattr(table, cap)
@@ -100,11 +100,11 @@ def _advise_owner(event: Event | None, tables: list[Table], text: str) -> Iterat
 
 
 def explain_statement(ledger: Ledger, number: int, policy: Policy | None = None) -> str:
-    """Return the chain behind a statement of a ledger, for a terminal.
+    """Return the explanation of a statement of a ledger, for a terminal.
 
     Args:
         ledger: an open one.
-        number: the statement's, as SHOW LEDGER and the CSV have it.
+        number: the statement's number, as in SHOW LEDGER and the CSV.
         policy: the owner's; by default the one that the ledger was last opened with.
 
     Raises:

@@ -1,8 +1,8 @@
-"""The figures of a budget: what is promised and what was spent, as curves, errors, groups and sums side by side.
+"""The figures of a budget: the promise and the charges, as curves, errors, groups and sums side by side.
 
-They speak the currency of the session: of a budget in mu, or in a session that only the Gaussian rule can admit, the curve is
-``G_mu`` itself, k people together have k times mu, and rho grows with the square of k. Everything here is for people to look
-at: floats, worked out of exact sums. What is charged is decided by the filters.
+They use the currency of the session. For a budget in mu, or a session that only the Gaussian rule can admit, the curve is
+``G_mu`` itself, k people together have k times mu, and rho grows with the square of k. All figures are floats for display,
+computed from exact sums; the filters decide charges.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def gaussian_profile(mu: float) -> PrivacyProfile:
 
 
 def spent_profile(charged: Charges) -> PrivacyProfile:
-    """Return the best of the sums over what was charged: pure, zCDP, Gaussian."""
+    """Return the best profile of three sums over the charges: pure, zCDP, Gaussian."""
     epsilon, both = charged.add_up_pairs()
     profiles = [approximate_profile(epsilon, min(1.0, both))]
     delta = float(charged.add_up(lambda e: e.delta))
@@ -104,7 +104,7 @@ def compute_certainty(epsilon: float) -> float:
 
 
 def certainty_text(share: float) -> str:
-    """Format a certainty as people write it; never rounded up to 100%.
+    """Format a certainty for display; never rounded up to 100%.
 
     >>> certainty_text(0.731), certainty_text(0.9526), certainty_text(0.99999)
     ('73%', '95.3%', 'over 99.9%')
@@ -129,11 +129,11 @@ def compute_group_loss(epsilon: float, delta: float, size: int) -> tuple[float, 
 
 
 ALPHAS = (0.01, 0.05, 0.1)
-"""The type I errors for which reports say the least type II error."""
+"""The type I errors with a least type II error in reports."""
 PEOPLE = 5
-"""Groups of up to so many privacy units are shown."""
+"""Largest group of privacy units in reports."""
 _MOST_EPSILON = 500.0
-"""An epsilon beyond which nothing is hidden, and curves are drawn as of this one."""
+"""Larger epsilons hide nothing; their curves are drawn at this one."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class BudgetLoss:
     Args:
         currency: ``"epsilon"``, ``"mu"`` or ``"rho"``.
         amount: the epsilon, mu or rho.
-        delta: outside which it holds.
-        profile: the least profile that is known of it, where that is more than the amount says.
+        delta: probability of the event outside which the loss holds.
+        profile: a sharper profile than the amount's, if one is known.
     """
 
     currency: str
@@ -154,7 +154,7 @@ class BudgetLoss:
 
     @property
     def curve(self) -> TradeOff:
-        """The trade-off curve: ``G_mu`` in closed form, of others what their profile gives."""
+        """The trade-off curve: ``G_mu`` in closed form, other currencies by their profile."""
         if self.currency == "mu":
             curve = gaussian(self.amount)
             return BesideDelta(curve, self.delta) if self.delta else curve
@@ -165,7 +165,7 @@ class BudgetLoss:
 
     @property
     def profile_span(self) -> float:
-        """About the epsilon beyond which little happens."""
+        """The epsilon up to which the profile changes noticeably."""
         return self.amount if self.currency == "epsilon" else self.amount + math.sqrt(2 * self.amount)
 
     def find_profile(self) -> PrivacyProfile:
@@ -182,7 +182,7 @@ class BudgetLoss:
     def group(self, k: int) -> BudgetLoss:
         """Return the loss of k units together: k epsilon, k mu, k squared rho.
 
-        Outside a delta, only the curve says what a group has; see :meth:`group_curve`.
+        With a delta, only the curve of a group is known; see :meth:`group_curve`.
         """
         if self.currency == "epsilon":
             epsilon, delta = compute_group_loss(self.amount, self.delta, k)
@@ -198,17 +198,17 @@ class BudgetLoss:
     def certainty(self) -> float:
         """The highest certainty about one unit after even odds.
 
-        Of an epsilon, the posterior e^ε / (1 + e^ε). Under mu and rho single answers may betray more, however rarely: so it
-        is the probability with which the best test is right, 1/2 + TV/2, which is Φ(μ/2).
+        For an epsilon it is the posterior e^ε / (1 + e^ε). Under mu and rho rare answers may reveal more, so it is the
+        probability that the best test is right, 1/2 + TV/2, which is Φ(μ/2).
         """
         if self.currency == "epsilon":
             return compute_certainty(self.amount)
         return min(1.0, 0.5 + self.find_profile()(0.0) / 2)
 
     def pair(self, k: int, at_delta: float) -> tuple[float | None, float | None]:
-        """Return an epsilon and a delta of k units together; ``at_delta`` is what a mu or rho is converted at.
+        """Return an epsilon and a delta of k units together; mu and rho are converted at ``at_delta``.
 
-        Of several units where a delta is set aside, only the curve is known.
+        For several units with a delta set aside, only the curve is known.
         """
         together = self.group(k)
         if self.currency == "epsilon":
@@ -224,11 +224,11 @@ class BudgetLoss:
 
 
 def find_promise(ledger: Ledger, charges: Charges) -> BudgetLoss:
-    """Return what the whole budget promises.
+    """Return the loss that the whole budget promises.
 
-    A budget in mu or rho promises that. So does gdp where the first statement had no pure loss: it was chosen before
-    there was an answer, and after it the plain sum admits nothing in any continuation, so that the session is one of the
-    rule alone. Otherwise the pair (epsilon, delta) is what is proved.
+    A budget in mu or rho promises that amount. So does gdp if the first statement had no pure loss: it was chosen before any
+    answer, and after it the plain sum admits nothing in any continuation, so only the rule admits statements. Otherwise the
+    pair (epsilon, delta) is proved.
     """
     held = ledger.accountant
     first = charges.first
@@ -239,7 +239,7 @@ def find_promise(ledger: Ledger, charges: Charges) -> BudgetLoss:
 
 
 def find_rule_curve(ledger: Ledger, promise: BudgetLoss) -> TradeOff | None:
-    """Return the curve of what the rule may spend, beside a promise of another kind; None where it is the promise."""
+    """Return the curve of the rule's limit, if the promise is of another kind; else None."""
     held = ledger.accountant
     if not held.speaks or not isinstance(held, RuleAccountant) or promise.currency == held.currency:
         return None
@@ -247,7 +247,7 @@ def find_rule_curve(ledger: Ledger, promise: BudgetLoss) -> TradeOff | None:
 
 
 def find_spent(ledger: Ledger, charges: Charges) -> BudgetLoss:
-    """Return what was charged so far in the session's currency, as a list fixed in advance would have lost it."""
+    """Return the charges so far in the session's currency, as the loss of a list fixed in advance."""
     held = ledger.accountant
     charged = charges.counted_by(held)
     if held.speaks:
@@ -274,7 +274,7 @@ def list_curve(ledger: Ledger, spent: bool) -> tuple[tuple[str, ...], list[tuple
 
 
 def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | int | float | None, ...]]]:
-    """Return columns and rows of ``SHOW GROUPS``: one to five units together, of the whole budget and of what was spent."""
+    """Return columns and rows of ``SHOW GROUPS``: one to five units together, for budget and charges."""
     names = (
         "loss",
         "units",
@@ -296,7 +296,7 @@ def list_unit_groups(ledger: Ledger) -> tuple[tuple[str, ...], list[tuple[str | 
 
 
 def find_conversion_delta(ledger: Ledger) -> float:
-    """Return the delta at which the rule's currency is shown as an epsilon: the part of the budget's that converts it."""
+    """Return the delta at which the rule's currency is shown as an epsilon: the rule's part of the budget's delta."""
     held = ledger.accountant
     return float(held.delta - held.mechanism_delta or ledger.terms.at_delta)
 
@@ -312,24 +312,24 @@ def describe_group(loss: BudgetLoss, k: int, at_delta: float) -> Iterator[float 
 
 
 def _guess(loss: BudgetLoss, k: int) -> float:
-    """Return the certainty about k units where a delta is set aside, of which their number grows."""
+    """Return the certainty about k units with a delta set aside, which grows with their number."""
     if loss.currency == "epsilon":
         return loss.group(k).certainty
     return min(1.0, 0.5 + loss.group_curve(k).total_variation / 2)
 
 
 _SIDE_BY_SIDE = ("basic", "zcdp", "gdp")
-"""The accountants that are shown beside the session's own."""
+"""Accountants shown together with the session's own."""
 
 
 def list_accountants(
     ledger: Ledger, charges: Charges | None = None
 ) -> tuple[tuple[str, ...], list[tuple[str | int | float | bool | None, ...]]]:
-    """Return columns and rows of ``SHOW ACCOUNTANTS``: what was asked so far, as each way of adding up has it.
+    """Return columns and rows of ``SHOW ACCOUNTANTS``: the charges so far under each accountant.
 
-    ``epsilon`` is at the budget's delta: what a session with these losses comes to. ``left_epsilon`` is the largest pure
-    epsilon of one more statement, ``more_like_last`` how many more like the last one would be admitted. ``pld`` is the
-    loss distribution of the same list, had it been declared before the first answer: no session may count so.
+    ``epsilon`` is at the budget's delta: the loss of a session with these charges. ``left_epsilon`` is the largest pure epsilon
+    of one more statement, ``more_like_last`` the number of further statements like the last one that would be admitted. ``pld``
+    is the loss distribution of this list if it had been declared before the first answer; no session may count so.
     """
     names = ("accountant", "session", "spent", "epsilon", "delta", "within", "left_epsilon", "more_like_last")
     terms, own = ledger.terms, ledger.accountant.name
@@ -357,7 +357,7 @@ def _pair(
 
 
 def _say_spent(held: Accountant, events: Charges) -> str:
-    """Say the sum in the accountant's own currency."""
+    """Return the sum in the accountant's own currency."""
     if held.currency == "mu":
         return f"μ={write_number(compute_root(events.add_up(lambda e: e.mu**2)))}"
     if held.currency == "rho":
@@ -368,7 +368,7 @@ def _say_spent(held: Accountant, events: Charges) -> str:
 
 
 def _at_delta(name: str, events: Charges, delta: Fraction) -> Fraction | None:
-    """Return the epsilon of a list of events at a delta, as one way of adding up has it; None where it has none."""
+    """Return the epsilon of a list of events at a delta under one accountant; None if it has none."""
     if name == "basic" or not events.counts:
         return events.add_up(lambda e: e.basic[0])
     rest = delta - events.add_up(lambda e: e.delta)
@@ -403,12 +403,10 @@ def _describe_plan(
         return None, float(delta), False, 0.0, 0
     if now > limit:
         return float(now), float(delta), False, 0.0, 0
-    if limit > _MOST_EPSILON or len(events) > _MOST_EVENTS:  # it would take long, and say nothing
+    if limit > _MOST_EPSILON or len(events) > _MOST_EVENTS:  # slow and uninformative
         return float(now), float(delta), True, None, None
     base = compute_loss(events or [PureDP(limit / 64)], points=_COARSE)
-    coarse = (
-        2 * float(limit) / _COARSE
-    )  # what fits is about as wide as the limit, however small each event is
+    coarse = 2 * float(limit) / _COARSE  # a fitting list is about as wide as the limit, even for small events
     if base.step < coarse:
         base = compute_loss(events or [PureDP(limit / 64)], step=coarse)
     most, at = float(limit), math.nextafter(float(delta), 0.0)
@@ -431,7 +429,7 @@ def _describe_plan(
 
 
 def _count_more(fits: Callable[[Event, int], bool], last: Event) -> int:
-    """Count how many more like the last event a list would have had room for; at most so many."""
+    """Count further events like the last one for which a list would have had room, up to a limit."""
     low, high = 0, 1
     while high <= _MOST_REPEATS and fits(last, high):
         low, high = high, 2 * high

@@ -68,23 +68,23 @@ def _write_left(data: dict[str, Any]) -> Html:
 
 
 def write_bar(share: float, label: str) -> Html:
-    """Write a bar of what is gone of a budget.
+    """Return a bar of the spent part of a budget.
 
     Args:
         share: from 0 to 1.
-        label: what a screen reader calls it.
+        label: for screen readers.
     """
     percent = 100 * min(1.0, max(0.0, share))
     return fill("bar.html", percent=f"{percent:.0f}", width=f"{percent:.1f}", label=label)
 
 
 def write_table(headings: str, rows: list[tuple[Any, ...]], caption: str, numbers: str = "") -> Html:
-    """Write a table with a caption, which scrolls where it is too wide; also by the keyboard.
+    """Return a table with a caption, which scrolls if it is too wide, also by the keyboard.
 
     Args:
         headings: of the columns, with ``|`` between them.
-        rows: the cells; what is no :class:`Html` is escaped.
-        caption: what the table is about.
+        rows: the cells; all but :class:`Html` are escaped.
+        caption: the subject of the table.
         numbers: the headings of columns of numbers.
     """
     table = Sheet.of(headings.split("|"), rows, numbers.split("|"), caption=(caption,), caption_style=None)
@@ -120,7 +120,7 @@ def write_sums(asked: dict[str, Any]) -> Html:
 
 
 def write_statements(entries: list[dict[str, Any]], caption: str) -> Html:
-    """Write statements that were charged: when, who, what it cost, how it ended, and its text."""
+    """Return a table of charged statements: time, analyst, charge, outcome, text."""
     rows = [
         (
             e["when_text"],
@@ -141,7 +141,7 @@ _TEXT_WIDTH = 600
 
 
 def _say_page(pages: dict[str, Any]) -> str:
-    """Say which statements are told; empty where all are."""
+    """Return the range of statements on a page; empty if all are on it."""
     if pages["of"] == 1:
         return ""
     more = (
@@ -206,13 +206,13 @@ def write_guarantee(told: dict[str, Any]) -> Html:
 
 
 def _write_charge(entry: dict[str, Any]) -> Html:
-    """Write the charge, and the same in the accountant's own currency."""
+    """Return the charge, and its price in the accountant's own currency."""
     price = "" if entry["price"] == entry["charge"] else entry["price"]
     return tag("span", entry["charge"]) + (tag("span", price, class_="reason") if price else Html())
 
 
 def _write_why(entry: dict[str, Any]) -> Html:
-    """Write where a charge comes from, folded away."""
+    """Return the explanation of a charge, folded."""
     if not entry["why"]:
         return Html()
     return tag("details", tag("summary", "why") + tag("ul", join(tag("li", told) for told in entry["why"])))
@@ -234,7 +234,7 @@ REFUSALS = (
 
 
 def write_refusals(refused: list[dict[str, Any]], caption: str) -> Html:
-    """Write statements that were refused: when, who, what they asked for, their texts and the reasons."""
+    """Return a table of refused statements: time, analyst, requested cost, text and reason."""
     rows = [
         (e["when_text"], e["who"], e["asked"] or "—",
          tag("code", clip_text(e["text"], _TEXT_WIDTH))

@@ -1,7 +1,7 @@
 """The sums of a ledger for the owner's report, in one pass over its statements: by person, by day, and over time.
 
-Nothing here grows with the number of statements but for the days on which somebody asked, so a ledger of a million takes
-no more memory than one of a thousand. One page of the statements themselves is kept.
+Memory grows with the number of days with statements only, so a ledger of a million statements takes no more than one of a
+thousand. One page of the statements is kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dpsql.report.charges import Charges
 from dpsql.report.tables import clip_text, name_of
 
 STATEMENTS_ON_A_PAGE = 1000
-"""Statements of which a page of the report says each one."""
+"""Statements on one page of the report."""
 BURN_DOWN_STEPS = 400
-"""Points of the curve of what was left."""
+"""Points of the curve of the remaining budget."""
 
 _NOTHING = Fraction(0)
 
@@ -35,12 +35,12 @@ class Tally:
     epsilon: Fraction = _NOTHING
     delta: Fraction = _NOTHING
     debits: int = 0
-    """Statements that showed stored answers of others, for a debit of the share alone."""
+    """Statements with stored answers of others, debited to the share only."""
     debited: Fraction = _NOTHING
     """The epsilon of these debits."""
 
     def add(self, event: Event | None, debit: Event | None = None) -> None:
-        """Count one statement: what it was charged, and what the share alone was; None and None where it was refused."""
+        """Count one statement: its charge, and the debit of the share; both are None if it was refused."""
         if debit is not None:
             self.debits += 1
             self.debited += debit.basic[0]
@@ -59,7 +59,7 @@ class LedgerSums:
 
     Args:
         ledger: an open ledger.
-        page: which page of statements is kept: 1 has the newest.
+        page: number of the kept page of statements: 1 has the newest.
     """
 
     ledger: Ledger
@@ -96,12 +96,12 @@ class LedgerSums:
 
     @property
     def charges(self) -> int:
-        """The number of statements that were charged."""
+        """The number of charged statements."""
         return sum(tally.statements for tally in self.people.values())
 
 
 class _BurnDown:
-    """The cost that one more statement might have had after each charge; refused ones stand at the level that they asked for."""
+    """The greatest cost of one more statement after each charge, and the level that each refused statement asked for."""
 
     def __init__(self, ledger: Ledger, count: int) -> None:
         self._rule = ledger.accountant
@@ -154,12 +154,12 @@ class _BurnDown:
 
 
 def find_cost_of(rule: Accountant, event: Event) -> Fraction:
-    """Return what an event costs, in the session's currency."""
+    """Return the cost of an event, in the session's currency."""
     return rule.own_cost(event) if rule.speaks and isinstance(rule, RuleAccountant) else event.basic[0]
 
 
 def find_left(rule: Accountant, spent: Spent) -> Fraction:
-    """Return what one more statement may have, in the session's currency."""
+    """Return the greatest cost of one more statement, in the session's currency."""
     own = rule.own_room(spent)
     if own is not None:
         return own.left
@@ -167,9 +167,9 @@ def find_left(rule: Accountant, spent: Spent) -> Fraction:
 
 
 def sum_days(days: dict[tuple[str, str], Tally], most: int) -> list[tuple[str, str, Tally]]:
-    """Return the sums by day and person, the newest first; by month or year where there would be more than ``most``.
+    """Return the sums by day and person, the newest first; by month or year if there are more than ``most`` rows.
 
-    What is beyond that is one last row.
+    Rows that still exceed the number are joined into the last one.
     """
     for length in (10, 7, 4):
         found: dict[tuple[str, str], Tally] = {}

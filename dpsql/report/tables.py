@@ -78,21 +78,21 @@ def join(parts: Iterable[Html]) -> Html:
 
 
 class Display:
-    """A text and HTML that say the same: IPython shows one of them."""
+    """A display as text and as HTML; IPython shows one of them."""
 
     def text(self) -> str:
-        """Return what a terminal shows."""
+        """Return the text for a terminal."""
         raise NotImplementedError
 
     def html(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Return the text and the HTML as plain ``str``: marimo's serialiser takes no class of ours for a text."""
+        """Return the text and the HTML as plain ``str``, since marimo does not accept subclasses."""
         return {"text/plain": str(self.text()), "text/html": str(self.html())}
 
 
@@ -106,10 +106,10 @@ class SheetColumn(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Sheet(Display):
-    """A table of finished cells, and lines that belong under it.
+    """A table of formatted cells, and lines below it.
 
-    ``gap`` is the number of the shown row above which rows were left out; None when all are shown. ``caption_style`` is
-    the caption's in HTML; None leaves it and the cells to the page's style sheet, by classes.
+    ``gap`` is the number of the row above which rows were omitted; None if all are shown. ``caption_style`` is the HTML style of
+    the caption; None leaves caption and cells to the page's style sheet, by classes.
     """
 
     columns: tuple[SheetColumn, ...]
@@ -125,7 +125,7 @@ class Sheet(Display):
         numbers: Collection[str] = (),
         **rest: Any,
     ) -> Sheet:
-        """Make a sheet of finished rows; ``numbers`` are the headings of columns that align to the right."""
+        """Return a sheet of formatted rows; ``numbers`` are the headings of right-aligned columns."""
         cells = list(zip(*rows, strict=True)) or [()] * len(headings)
         return cls(
             tuple(SheetColumn(h, c, h in numbers) for h, c in zip(headings, cells, strict=True)), **rest
@@ -151,7 +151,7 @@ class Sheet(Display):
         return "\n".join([*shown, *(" " + line for line in fold_lines(self.caption))])
 
     def html(self) -> Html:
-        """Return one HTML table, readable with styles off, whose caption holds what the text has under it."""
+        """Return one HTML table, readable without styles; its caption has the lines below the text table."""
         aligns = [self._align_html(column) for column in self.columns]
         rows = [
             tag("tr", join(tag("td", cell, **align) for cell, align in zip(row, aligns, strict=True)))
@@ -173,16 +173,16 @@ class Sheet(Display):
         """Return the attributes of a column's cells."""
         if self.caption_style is None:
             return {"class_": "number" if column.right else None}
-        # the space is said here, since front ends whose style takes all of it away would let columns run together
+        # explicit padding, since some front ends remove it and columns would run together
         return {"style": f"text-align: {'right' if column.right else 'left'}; padding-right: 1em"}
 
 
 CELL_WIDTH = 60
-"""Terminal columns of one line of a cell; a longer text goes on below."""
+"""Terminal columns of one line of a cell; longer texts are wrapped."""
 
 
 def wrap_cell(text: str) -> list[str]:
-    """Write a cell on lines of at most :data:`CELL_WIDTH`, broken between words where there are any.
+    """Return a cell as lines of at most :data:`CELL_WIDTH`, broken between words if there are any.
 
     >>> wrap_cell("short")
     ['short']
@@ -206,7 +206,7 @@ def measure_width(text: str) -> int:
 
 
 def fold_lines(parts: Sequence[str]) -> list[str]:
-    """Write a caption on as few lines as the terminal allows, broken only between its parts."""
+    """Return a caption as few lines as the terminal allows, broken only between its parts."""
     room = max(60, min(120, shutil.get_terminal_size((110, 24)).columns - 2))
     lines: list[str] = []
     for part in parts:
@@ -222,15 +222,15 @@ LEDGER_COLUMNS = (
 )  # fmt: skip
 """The columns of ``SHOW LEDGER``."""
 LEDGER_TEXT = 60
-"""Characters of a text or a reason that its display shows; the value has them all."""
+"""Characters of a text or a reason in its display; the value has all of them."""
 
 
 def list_entries(
     entries: list[Entry], accountant: Accountant
 ) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
-    """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, as the accountant charges.
+    """Return columns and rows of ``SHOW LEDGER``, in the session's time zone, with the accountant's charges.
 
-    ``mu`` under gdp and ``rho`` under zcdp are what the rule adds up (mu by squares); NULL under other accountants.
+    ``mu`` under gdp and ``rho`` under zcdp are the rule's summands (mu by squares); NULL under other accountants.
     """
     rows: list[tuple[_Value, ...]] = []
     for entry in entries:
@@ -243,7 +243,7 @@ def list_entries(
 
 
 def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, float | None]:
-    """Return the mu and the rho that a statement costs, where the accountant counts in them; of others where it speaks them."""
+    """Return the mu and the rho of a statement, if the accountant counts in them; for others' totals if it displays them."""
     event = entry.charged(accountant)
     if entry.outcome == "others" and not accountant.speaks:
         return None, None
@@ -256,7 +256,7 @@ def _own_costs(entry: Entry, accountant: Accountant) -> tuple[float | None, floa
 def list_budget(state: BudgetState, lasting: bool = True) -> tuple[tuple[str, ...], list[tuple[_Value, ...]]]:
     """Return columns and rows of ``SHOW BUDGET``: the whole, and the analyst's own share where there is one.
 
-    What is left of a share is what its own limit leaves: a statement needs room in both rows.
+    The remaining amount of a share is that of its own limit: a statement needs room in both rows.
 
     ``answers`` is, beside a share, who pays for a stored answer that another analyst paid for: nobody (``shared``), or the
     share alone (``own``). ``lasts`` says whether a ledger keeps the budget, or only this process.
@@ -282,9 +282,9 @@ def list_budget(state: BudgetState, lasting: bool = True) -> tuple[tuple[str, ..
 
 
 class Charge(NamedTuple):
-    """One of the latest statements of a ledger: when it was asked, what it was charged, how it ended, and its text.
+    """One of the latest statements of a ledger: its time, charge, outcome and text.
 
-    ``cell`` is the identifier of the notebook's cell that asked it, where that is known.
+    ``cell`` is the identifier of the notebook's cell that asked it, if known.
     """
 
     when: str
@@ -299,11 +299,11 @@ class BudgetPanel(Display):
     """The budget as a bar, and the latest charges, in the reader's time zone.
 
     Args:
-        state: what is left.
+        state: the remaining budget.
         charges: the latest statements.
-        count: how many there are in all.
-        lasting: False where the budget lasts for one process only.
-        notices: sentences for whoever reads the budget.
+        count: the number of all statements.
+        lasting: False if the budget lasts for one process only.
+        notices: sentences for readers of the budget.
     """
 
     state: BudgetState
@@ -331,7 +331,7 @@ class BudgetPanel(Display):
         return "\n".join([*lines, *(f"note: {notice}" for notice in self.notices)])
 
     def html(self) -> str:
-        """Return the same as HTML, readable with styles off."""
+        """Return the bar and the table as HTML, readable without styles."""
         parts = []
         for s in _states(self.state):
             used = float(s.share)
@@ -349,7 +349,7 @@ class BudgetPanel(Display):
         return tag("div", join(parts), class_=f"dpsql-budget {NO_MATH}")
 
     def _latest(self, width: int, linked: bool = False) -> Sheet:
-        """Return the table of the charges; linked texts lead to their cells, as JupyterLab and nbconvert address them."""
+        """Return the table of the charges; linked texts lead to their cells in JupyterLab and nbconvert."""
         from dpsql.privacy.records import format_local_time
 
         def write(charge: Charge) -> str:
@@ -361,7 +361,7 @@ class BudgetPanel(Display):
 
 
 def _say_answers(state: BudgetState) -> list[str]:
-    """Say who pays for stored answers, where the analyst has a share."""
+    """Return the sentence about the price of stored answers, if the analyst has a share."""
     if state.whole is None:
         return []
     pays = "are free" if state.answers == "shared" else f"are debited to {state.analyst}'s share, once each"
@@ -369,12 +369,12 @@ def _say_answers(state: BudgetState) -> list[str]:
 
 
 def name_of(entry: Entry) -> str:
-    """Return the analyst's name; without one the user of the operating system."""
+    """Return the analyst's name, or the user of the operating system."""
     return entry.analyst or entry.user
 
 
 def clip_text(text: str, width: int) -> str:
-    """Write a text on one line, of at most this width."""
+    """Return a text on one line, of at most this width."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 3].rstrip() + "..."
 
