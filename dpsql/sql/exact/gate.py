@@ -349,7 +349,9 @@ class Gate:
         if key not in self._typed:
             filled = fill_parameters(text, STAND_INS)
             given = [replace(claimed, text=text) for claimed in mine]
-            self._lock.prove_typed(filled, given, others, shaped, lambda asked: plan(asked, tables), late=True)
+            self._lock.prove_typed(
+                filled, given, others, shaped, lambda asked: plan(asked, tables), late=True
+            )
             if len(self._typed) >= MAX_KEPT:
                 self._typed.clear()
             self._typed[key] = None

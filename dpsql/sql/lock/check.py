@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from dpsql.mechanisms.base import ClaimedText, CodesClaim, PackingClaim, RowsClaim, UnitPlace
 from dpsql.sql.lock import tree
 from dpsql.sql.lock.caps import cap_of
-from dpsql.sql.lock.exits import is_held
 from dpsql.sql.lock.duckdb_reader import read_tree
+from dpsql.sql.lock.exits import is_held
 from dpsql.sql.lock.expressions import Env, Expressions
 from dpsql.sql.lock.facts import Facts, Kind, Number, Relation, Set, Symbol, Value, add, least
 from dpsql.sql.lock.joins import both_ways, same_type
