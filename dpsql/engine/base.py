@@ -234,8 +234,14 @@ class Engine(abc.ABC):
     def public(self, table: Table) -> pa.Table:
         """Return all rows of a public table, for SQL over releases."""
         assert table.public, "only public tables are read whole"
-        wide = {c: written for c, kind in self.schema(table).items() if (written := write_exit_type(kind)) != kind}
-        casts = ", ".join(f"CAST({quoted} AS {kind}) AS {quoted}" for c, kind in wide.items() if (quoted := sandbox.quote_identifier(c)))
+        wide = {
+            c: written for c, kind in self.schema(table).items() if (written := write_exit_type(kind)) != kind
+        }
+        casts = ", ".join(
+            f"CAST({quoted} AS {kind}) AS {quoted}"
+            for c, kind in wide.items()
+            if (quoted := sandbox.quote_identifier(c))
+        )
         columns = f"* REPLACE ({casts})" if casts else "*"
         return self.execute(f"SELECT {columns} FROM {self.relation(table)}")
 

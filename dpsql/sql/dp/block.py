@@ -354,7 +354,9 @@ class AggregatingBlock(ABC):
             key = self.keys.get(self.spelling(node))
         except BindError:
             return None
-        return None if key is None else come_back(relation.column(key.name), self.own_types[key.name], key.type)
+        return (
+            None if key is None else come_back(relation.column(key.name), self.own_types[key.name], key.type)
+        )
 
     def aggregate(self, call: Call) -> exp.Expr:
         """Return what stands for a call above the block; equal calls are one aggregate."""

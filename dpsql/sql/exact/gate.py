@@ -228,9 +228,10 @@ class Gate:
         Raises:
             Unproved: one may.
         """
-        text = self.exact(query, lent)
+        text, shaped = self._write(*self._whole(query, lent))
         mine, others = self._find_claims(text, lent, self._list_claims(operator))
-        self._lock.prove_typed(filled, [replace(claimed, text=text) for claimed in mine], others, plan)
+        given = [replace(claimed, text=text) for claimed in mine]
+        self._lock.prove_typed(filled, given, others, shaped, plan)
 
     def _list_claims(self, operator: object) -> tuple[ClaimedText, ...]:
         """Return an operator's claims as :meth:`prove` found them: they are asked for several times for each statement."""
@@ -348,7 +349,9 @@ class Gate:
         if key not in self._typed:
             filled = fill_parameters(text, STAND_INS)
             given = [replace(claimed, text=text) for claimed in mine]
-            self._lock.prove_typed(filled, given, others, lambda asked: plan(asked, tables), late=True)
+            self._lock.prove_typed(
+                filled, given, others, shaped, lambda asked: plan(asked, tables), late=True
+            )
             if len(self._typed) >= MAX_KEPT:
                 self._typed.clear()
             self._typed[key] = None

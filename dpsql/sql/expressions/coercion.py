@@ -155,7 +155,9 @@ def meet_public(left: types.Typed, there: types.Typed, what: str) -> tuple[exp.E
     """
     mine, other = left.type, there.type
     if mine == other or "NULL" in (mine.kind, other.kind):
-        made = there.node if other.kind != "NULL" or mine.kind == "NULL" else types.make_cast(exp.Null(), mine)
+        made = (
+            there.node if other.kind != "NULL" or mine.kind == "NULL" else types.make_cast(exp.Null(), mine)
+        )
         return left.node, made, is_not_null(made)
     if mine.numeric and other.numeric and "DOUBLE" in (mine.kind, other.kind):
         kind = _common(mine, other)
@@ -513,7 +515,9 @@ def take_value(typed: types.Typed, node: exp.Expr) -> types.Typed:
         raise privacy_error(node, f"{written} is of type {kind.sql}, whose values can't be used.")
     made = typed.node.copy()
     if kind.kind == "LIST" and kind.element is not None and not kind.sql.endswith("[]"):
-        whole = types.Type("LIST", f"{kind.element.sql}[]", kind.element)  # of a fixed size, which others would be cast to
+        whole = types.Type(
+            "LIST", f"{kind.element.sql}[]", kind.element
+        )  # of a fixed size, which others would be cast to
         return mark_length(replace(typed, node=types.make_cast(made, whole), type=whole, plain=None))
     if kind.sql == "ENUM":
         return mark_length(

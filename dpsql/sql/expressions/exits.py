@@ -49,7 +49,9 @@ def leave(typed: Typed) -> Typed:
     kind = find_exit_type(typed.type)
     if kind == typed.type or (typed.span is not None and _HELD.holds(typed.span)):
         return made
-    return Typed(make_cast(made.node, kind), kind, None, typed.constant, nullable=typed.nullable, place=typed.place)
+    return Typed(
+        make_cast(made.node, kind), kind, None, typed.constant, nullable=typed.nullable, place=typed.place
+    )
 
 
 def come_back(node: exp.Expr, kind: Type, left: str) -> exp.Expr:
@@ -72,7 +74,9 @@ def hold(typed: Typed) -> Typed:
         return typed
     if typed.type.sql not in _WIDE:
         kind = find_exit_type(typed.type, decimal(38, 0))
-        return replace(typed, node=make_cast(typed.node, kind, trying=True), type=kind, nullable=True, plain=None)
+        return replace(
+            typed, node=make_cast(typed.node, kind, trying=True), type=kind, nullable=True, plain=None
+        )
     sql = to_sql(typed.node)
     if typed.type == HUGEINT:
         made = f"LEAST(GREATEST({sql}, -{MOST}), {MOST})"

@@ -29,21 +29,21 @@ _WRITABLE = frozenset(("BOOLEAN", "UUID", "ENUM", "DATE", "INTERVAL", "DECIMAL",
 _NESTED = ("STRUCT", "TUPLE")
 
 
-def prove_casts(text: str, plan: Plan) -> None:
-    """Prove that no cast which DuckDB adds to a text can fail.
+def prove_casts(text: str, plan: Plan) -> list[tuple[str, Node]]:
+    """Prove that no cast which DuckDB adds to a text can fail, and return the names and types of the text's outputs.
 
     Raises:
         Unproved: one can, or there is no plan to read.
     """
     try:
-        found = json.loads(plan(write_attempts(text)))
-    except ValueError:
+        (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
+        outputs = [(str(item["alias"]), item["return_type"]) for item in root["expressions"]]
+    except (ValueError, LookupError, TypeError):
         refuse("no plan of the text")
-    if not isinstance(found, dict) or found.get("error") or not found.get("plans"):
-        refuse("no plan of the text")
-    for child, target in _list_casts(found["plans"]):
+    for child, target in _list_casts(root):
         if not _fits(child, target):
             refuse(f"a cast of {_name(child)} to {_word(target)} that DuckDB adds, and that may fail")
+    return outputs
 
 
 def write_attempts(text: str) -> str:

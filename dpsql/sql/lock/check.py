@@ -52,8 +52,8 @@ def check(claimed: ClaimedText, known: tree.Known, serialise: Serialise) -> froz
 
 def check_pattern(
     claimed: ClaimedText, known: tree.Known, serialise: Serialise, names: frozenset[str]
-) -> None:
-    """Prove that no text of a pattern does more than its claim.
+) -> frozenset[str] | None:
+    """Prove that no text of a pattern does more than its claim, and return the same as :func:`check`.
 
     Args:
         claimed: the pattern, as a text with parameters.
@@ -67,7 +67,7 @@ def check_pattern(
     query = read_tree(serialise(claimed.text))
     if tree.varied(query) != names:
         refuse("a pattern that is read otherwise")
-    check_tree(query, claimed, known)
+    return check_tree(query, claimed, known)
 
 
 def check_tree(query: tree.Query, claimed: ClaimedText, known: tree.Known) -> frozenset[str] | None:

@@ -6,11 +6,9 @@ have at most 38 digits, and lists, structs and maps must not hold one.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpsql.sql.lock.casts import Plan, write_attempts
 from dpsql.sql.lock.facts import Value
 from dpsql.sql.lock.tree import refuse
 
@@ -42,36 +40,22 @@ def is_held(value: Value) -> bool:
     )
 
 
-def prove_exits(text: str, plan: Plan, held: frozenset[str]) -> None:
-    """Prove that every value which a text may give can leave the engine.
+def list_wide_outputs(outputs: Iterable[tuple[str, Mapping[str, Any]]]) -> frozenset[str]:
+    """Return the outputs of a text that are integers of 128 bits, which may have more than 38 digits.
 
     Args:
-        text: the query.
-        plan: gives DuckDB's bound plan of a text.
-        held: the outputs that are proved to be integers of at most 38 digits.
+        outputs: their names, and their types in DuckDB's plan.
 
     Raises:
-        Unproved: one may not, or there is no plan to read.
+        Unproved: another output may have no way out.
     """
-    for name, kind in list_outputs(text, plan):
-        if kind.get("id") in _WIDE and name in held:
-            continue
-        if not _leaves(kind):
+    wide = set()
+    for name, kind in outputs:
+        if kind.get("id") in _WIDE:
+            wide.add(name)
+        elif not _leaves(kind):
             refuse(f"an output of the type {kind.get('id')}, whose values may have no way out")
-
-
-def list_outputs(text: str, plan: Plan) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the names and types of the outputs of a text.
-
-    Raises:
-        Unproved: there is no plan to read.
-    """
-    try:
-        (root,) = json.loads(plan(f"SELECT * FROM ({write_attempts(text)}) AS outputs"))["plans"]
-        found = [(item["alias"], item["return_type"]) for item in root["expressions"]]
-    except (ValueError, LookupError, TypeError):
-        refuse("no plan of the text")
-    return found
+    return frozenset(wide)
 
 
 def _leaves(kind: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from dpsql.mechanisms.fast.candidate_scores import CANDIDATE_PLACE
 from dpsql.policy.model import Table, fold
 from dpsql.sql.lock.casts import Plan, prove_casts
 from dpsql.sql.lock.check import Serialise, check, check_pattern, check_tree
-from dpsql.sql.lock.exits import prove_exits
+from dpsql.sql.lock.exits import list_wide_outputs
 from dpsql.sql.lock.patterns import Patterns, ShapedText
 from dpsql.sql.lock.spark_reader import read_spark
 from dpsql.sql.lock.tree import Base, Hop, Known, Lent, Unproved, refuse
@@ -62,18 +62,27 @@ class Lock:
         if shaped is not None and self._patterns.cover(shaped, rests_on):
             return
         known = self._known(lent)
-        self._remember_held(claimed, check(claimed, known, self.serialise))
+        self._remember_held(key, check(claimed, known, self.serialise))
         self._remember(key)
         if shaped is None or not shaped.values:
             return
 
         def prove(pattern: str, names: frozenset[str]) -> None:
-            check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
+            found = check_pattern(replace(claimed, text=pattern), known, self.serialise, names)
+            place = (shaped.shape, rests_on)
+            before = self._held.get(place, found)
+            self._remember_held(place, found if before is None or found is None else before & found)
 
         self._patterns.learn(shaped, rests_on, prove)
 
     def prove_typed(
-        self, text: str, mine: Sequence[ClaimedText], lent: Columns, plan: Plan, late: bool = False
+        self,
+        text: str,
+        mine: Sequence[ClaimedText],
+        lent: Columns,
+        shaped: ShapedText,
+        plan: Plan,
+        late: bool = False,
     ) -> None:
         """Prove that no value of a text's columns can end it: by a cast that DuckDB adds, or on the way out of the engine.
 
@@ -81,29 +90,42 @@ class Lock:
             text: the text, with values for its parameters.
             mine: the claims that are made for it.
             lent: the columns of what is lent to it besides what its operator lends.
+            shaped: the text with its parameters, as its shape and values.
             plan: gives DuckDB's bound plan of a text.
             late: whether an operator wrote it as it ran. What it gives is read in Python alone, which has every integer.
 
         Raises:
             Unproved: one may.
         """
-        prove_casts(text, plan)
-        known: Known | None = None
-        for claimed in mine:
-            key = (claimed.text, *_key(claimed))
-            if key not in self._held:  # a pattern covered it
-                known = known or self._known(lent)
-                self._remember_held(claimed, check(claimed, known, self.serialise))
-            held = self._held[key]
-            if held is not None:
-                prove_exits(text, plan, held)
-        if not mine and not late:
-            prove_exits(text, plan, frozenset())
+        outputs = prove_casts(text, plan)
+        if late:
+            return
+        wide = list_wide_outputs(outputs)
+        for claimed in mine if wide else ():
+            held = self._find_held(claimed, lent, shaped, wide)
+            if held is not None and not wide <= held:
+                refuse("an output that is an integer of more than 38 digits, which has no way out")
+        if wide and not mine:
+            refuse("an output of a text that no claim is made for")
 
-    def _remember_held(self, claimed: ClaimedText, held: frozenset[str] | None) -> None:
+    def _find_held(
+        self, claimed: ClaimedText, lent: Columns, shaped: ShapedText, wide: frozenset[str]
+    ) -> frozenset[str] | None:
+        """Return the outputs of a proved text that have at most 38 digits; None where all are numbers packed into one."""
+        key = (claimed.text, *_key(claimed))
+        for place in (key, (shaped.shape, _rests_on(claimed, lent))):
+            if place in self._held:
+                held = self._held[place]
+                if held is None or wide <= held:
+                    return held
+        held = check(claimed, self._known(lent), self.serialise)
+        self._remember_held(key, held)
+        return held
+
+    def _remember_held(self, key: tuple[object, ...], held: frozenset[str] | None) -> None:
         if len(self._held) >= MAX_PROVED:
             self._held.clear()
-        self._held[(claimed.text, *_key(claimed))] = held
+        self._held[key] = held
 
     def prove_late(
         self, text: str, claims: Sequence[ClaimedText], lent: Columns, shaped: ShapedText | None = None

@@ -168,7 +168,12 @@ def subsample_block(binder: Binder, select: exp.Select, options: Options, env: E
     binder.add_block(name, operator, released, (), (this.sentence, *said), options.confidence, asked)
     own = {f.name: f.typed.type for f in bound.fields}
     shown = [
-        (r.name, column(r.name) if r.type == "DOUBLE" else come_back(column(r.name), own.get(r.name, TEXT), r.type))
+        (
+            r.name,
+            column(r.name)
+            if r.type == "DOUBLE"
+            else come_back(column(r.name), own.get(r.name, TEXT), r.type),
+        )
         for r in released
     ]
     install(select, table_named(name), shown, also=("order", "limit", "with_", "qualify", "distinct"))
@@ -210,7 +215,8 @@ def _leave(found: _Found, numbers: Sequence[bool]) -> _Found:
     """Return a query whose outputs leave the engine in a form that has a way out: as numbers, or as values that are compared."""
     alias, source = "leaving", found.source
     named = [
-        Field(f.name, replace(f.typed, node=column(column_name(i), alias))) for i, f in enumerate(found.fields)
+        Field(f.name, replace(f.typed, node=column(column_name(i), alias)))
+        for i, f in enumerate(found.fields)
     ]
     wide = [find_exit_type(f.typed.type) != f.typed.type for f in named]
     if not any(wide):

@@ -1,0 +1,191 @@
+"""How a statement ends does not depend on one person: with the extremes of every type in that person's rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from tests.support.endings import EXTREME, Neighbours, compose, tables
+
+PAIRS, MANY = 2_000, int(os.environ.get("DPSQL_ENDINGS", "50000"))
+
+
+def _compare(folder: Path, seeds: range) -> Neighbours:
+    neighbours = Neighbours(folder)
+    try:
+        neighbours.check(compose(seeds))
+        neighbours.compare_ledgers()
+    finally:
+        neighbours.close()
+    return neighbours
+
+
+@pytest.mark.timeout(900)
+def test_no_statement_ends_otherwise(tmp_path: Path) -> None:
+    found = _compare(tmp_path, range(PAIRS))
+    assert found.different == []
+    assert found.answered > PAIRS // 8
+
+
+@pytest.mark.stochastic
+@pytest.mark.timeout(20_000)
+def test_no_statement_of_many_ends_otherwise(tmp_path: Path) -> None:
+    found = _compare(tmp_path, range(PAIRS, PAIRS + MANY))
+    assert found.different == []
+
+
+# -- what was found ------------------------------------------------------------------------------------------------
+
+RARE = "CASE WHEN diag = 'rare' THEN 1 ELSE 0 END"
+HUGE = f"({RARE})::HUGEINT * 9223372036854775807 * 9223372036854775807 * 2"
+FOUND = (
+    f"SELECT {HUGE} AS k, COUNT(*) FROM p GROUP BY k",
+    f"SELECT DISTINCT {HUGE} AS k FROM p",
+    f"SELECT {HUGE} AS k, COUNT(*) FROM p GROUP BY GROUPING SETS ((k), ())",
+    f"SELECT [{HUGE}] AS k, COUNT(*) FROM p GROUP BY k",
+    f"SELECT k, COUNT(*) FROM (SELECT uid, MAX({HUGE}) AS k FROM p GROUP BY uid) GROUP BY k",
+    f"SELECT WITH PTR MODE({HUGE}) FROM p",
+    f"SELECT WITH PTR MEDIAN({HUGE}) FROM p",
+    f"SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) MAX({HUGE}) FROM p",
+    f"SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MAX({HUGE}) FROM p",
+    f"SELECT WITH DP OPTIONS (max_groups_contributed = AUTO) CAST({HUGE} AS UHUGEINT) AS k, COUNT(*) FROM p GROUP BY k",
+    f"SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) [{HUGE}] AS k, COUNT(*) FROM p GROUP BY k",
+    "SELECT h, COUNT(*) FROM p GROUP BY h",
+    "SELECT u, COUNT(*) FROM p GROUP BY u",
+    "SELECT COUNT(*) FROM p WHERE age IN (SELECT CAST(1 AS DECIMAL(38, 37)))",
+    "SELECT COUNT(*) FROM p WHERE age NOT IN (SELECT CAST(1 AS DECIMAL(38, 37)))",
+    "SELECT COUNT(*) FROM p WHERE (age, 1) IN (SELECT CAST(1 AS DECIMAL(38, 37)), 1)",
+    f"SELECT COUNT(*) FROM p WHERE {RARE} * 99 + 1 IN (SELECT 1.0000000000000000000000000000000000001)",
+    "SELECT COUNT(*) FROM p WHERE age IN (SELECT x FROM (VALUES (CAST(0.5 AS DECIMAL(38, 38)))) v(x))",
+    "SELECT COUNT(*) FROM p WHERE age IN (WITH w AS (SELECT CAST(1 AS DECIMAL(38, 37)) AS x) SELECT x FROM w)",
+    "SELECT COUNT(*) FROM p WHERE age IN (SELECT UNNEST([CAST(1 AS DECIMAL(38, 37))]))",
+    "SELECT COUNT(*) FROM p WHERE age IN (SELECT x FROM other)",
+    "SELECT COUNT(*) FROM p WHERE (CASE WHEN diag = 'rare' THEN [1, 2] ELSE [1] END) = (SELECT [1]::INTEGER[1])",
+    "SELECT COUNT(*) FROM p WHERE (CASE WHEN diag = 'rare' THEN [1, 2] ELSE [1] END) IN (SELECT [1]::INTEGER[1])",
+    "SELECT COUNT(*) FROM p JOIN (SELECT [1]::INTEGER[1] AS l) AS o ON (CASE WHEN diag = 'rare' THEN [1, 2] ELSE [1] END) = o.l",
+    f"SELECT COUNT(*) FROM p WHERE [{RARE} * 99 + 1] IN ((SELECT [CAST(1 AS DECIMAL(38, 37))]), [2])",
+    "SELECT COUNT(*) FROM p WHERE age = (SELECT CAST(1 AS DECIMAL(38, 37)))",
+)
+POLICY = """
+[budget]
+epsilon = 1e15
+delta = 0.5
+accountant = "basic"
+default_epsilon = 20
+default_delta = 1e-15
+[tables.p]
+privacy_unit = "uid"
+max_rows = 2
+max_groups = 2
+[tables.other]
+public = true
+"""
+MOST = 2**127 - 1
+
+
+def _open(*statements: str) -> dpsql.Session:
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE p AS SELECT i AS uid, 'flu' AS diag, 1 AS age, 1::HUGEINT AS h, 1::UHUGEINT AS u FROM range(300) r(i)"
+    )
+    con.execute("CREATE TABLE other AS SELECT CAST(1 AS DECIMAL(38, 37)) AS x")
+    for statement in statements:
+        con.execute(statement)
+    return dpsql.connect(con, policy=dpsql.Policy.loads(POLICY))
+
+
+PERSON = f"INSERT INTO p VALUES ({EXTREME}, 'rare', 77, {MOST}, {2**128 - 1})"
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> Iterator[list[dpsql.Session]]:
+    sessions = [_open(), _open(PERSON)]
+    yield sessions
+    for session in sessions:
+        session.close()
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_a_statement_that_one_person_ended(neighbours: list[dpsql.Session], text: str) -> None:
+    said = []
+    for session in neighbours:
+        try:
+            result = session.sql(text)
+            said.append(("answer", *result.columns, *map(str, result.to_arrow().schema.types)))
+        except dpsql.Error as error:
+            assert not isinstance(error, dpsql.EngineError), text
+            said.append(("error", type(error).__name__, error.message))
+    assert said[0] == said[1]
+
+
+EXACT = (
+    ("age IN (SELECT CAST(1 AS DECIMAL(38, 37)))", 300),
+    ("age NOT IN (SELECT CAST(1 AS DECIMAL(38, 37)))", 1),
+    ("age IN (SELECT CAST(77 AS DOUBLE))", 1),
+    ("age IN (SELECT 0.5)", 0),
+    ("age NOT IN (SELECT 0.5)", 301),
+    ("h IN (SELECT CAST(1 AS UTINYINT))", 300),
+    ("u IN (SELECT CAST(-1 AS TINYINT))", 0),
+    (f"h IN (SELECT {MOST})", 1),
+    ("[age] IN (SELECT [CAST(77 AS BIGINT)])", 1),
+    ("[age] IN (SELECT CAST([77] AS INTEGER[1]))", 1),
+    ("(age, diag) IN (SELECT CAST(77 AS DECIMAL(38, 30)), 'rare')", 1),
+)
+
+
+@pytest.mark.parametrize(("condition", "rows"), EXACT)
+def test_a_membership_means_what_it_means_in_duckdb(
+    neighbours: list[dpsql.Session], condition: str, rows: int
+) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) COUNT(*) FROM p WHERE {condition}"
+    assert neighbours[1].sql(text).fetchall() == [(rows,)]
+
+
+def test_integers_of_39_digits_are_released_as_they_are() -> None:
+    more = (
+        f"CREATE OR REPLACE TABLE p AS SELECT i AS uid, CASE WHEN i < 150 THEN {MOST} ELSE -{MOST} - 1 END AS h, "
+        f"CAST('{2**128 - 1}' AS UHUGEINT) AS u, {{'a': u}} AS st FROM range(300) r(i)"
+    )
+    with _open(more) as session:
+
+        def ask(text: str) -> list[object]:
+            return session.sql(text.replace("SELECT", "SELECT WITH DP OPTIONS (epsilon = 1e9)", 1)).fetchall()
+
+        assert ask("SELECT h, COUNT(*) FROM p GROUP BY h ORDER BY h") == [(-MOST - 1, 150), (MOST, 150)]
+        assert ask("SELECT u, COUNT(*) FROM p GROUP BY u") == [(2**128 - 1, 300)]
+        assert ask("SELECT [u] AS k, COUNT(*) FROM p GROUP BY k") == [([2**128 - 1], 300)]
+        assert ask("SELECT st AS k, COUNT(*) FROM p GROUP BY k") == [({"a": 2**128 - 1}, 300)]
+        assert session.sql("SELECT WITH PTR OPTIONS (epsilon = 1e6) MODE(u) FROM p").fetchall() == [
+            (2**128 - 1,)
+        ]
+
+
+@pytest.mark.parametrize("column", ["h", "u"])
+def test_a_histogram_of_128_bits_is_answered(neighbours: list[dpsql.Session], column: str) -> None:
+    text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) HISTOGRAM({column}, [CAST(1 AS UTINYINT)]) FROM p"
+    ((found,),) = neighbours[0].sql(text).fetchall()
+    assert {int(key): count for key, count in found.items()} == {
+        1: 300,
+        MOST if column == "h" else 2**128 - 1: 0,
+    }
+
+
+def test_public_integers_of_39_digits_are_read() -> None:
+    made = f"CREATE OR REPLACE TABLE other AS SELECT {MOST} AS x, CAST('{2**128 - 1}' AS UHUGEINT) AS y"
+    with _open(PERSON, made) as session:
+        assert session.sql("SELECT x, y FROM other").fetchall() == [(MOST, 2**128 - 1)]
+        where = "h IN (SELECT x FROM other) AND u IN (SELECT y FROM other)"
+        text = f"SELECT WITH DP OPTIONS (epsilon = 1e9) COUNT(*) FROM p WHERE {where}"
+        assert session.sql(text).fetchall() == [(1,)]
+
+
+def test_the_tables_differ_in_one_person_alone() -> None:
+    opened: Callable[[bool], duckdb.DuckDBPyConnection] = tables
+    with opened(True) as there, opened(False) as away:
+        query = f"SELECT COUNT(*) FROM t WHERE uid = {EXTREME}"
+        assert [con.execute(query).fetchall() for con in (there, away)] == [[(6,)], [(0,)]]

@@ -1,0 +1,522 @@
+"""How statements end on two databases that differ in one person, whose rows hold the extremes of every type.
+
+An ending is all that an analyst or an owner sees but for the noise: an answer or an error, its class and words, the names and
+types of the columns, the notes, the charge, the lines of the ledger, the files that are left. No two may differ.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+import dpsql
+from tests.support.nasty import COLUMNS
+
+PEOPLE, EXTREME = 240, 5000
+POLICY = """
+[budget]
+epsilon = 1e12
+delta = 0.5
+accountant = "basic"
+default_epsilon = 20
+default_delta = 1e-15
+[tables.t]
+privacy_unit = "uid"
+max_rows = 8
+max_groups = 4
+[tables.t.columns]
+num = { bounds = [0, 10] }
+ward = { values = ["a", "b"] }
+hb = { bounds = [0, 5] }
+hv = { values = [0, 1] }
+[tables.other]
+privacy_unit = "uid"
+max_rows = 8
+max_groups = 4
+[tables.pub]
+public = true
+"""
+_MOST, _MOST_UNSIGNED = 2**127 - 1, 2**128 - 1
+_FURTHER: dict[str, tuple[str, list[str]]] = {
+    "uti2": ("USMALLINT", ["0", "65535"]),
+    "hb": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),
+    "hv": ("HUGEINT", [str(_MOST), f"-{_MOST}", str(10**38)]),
+    "wd": ("DECIMAL(38,38)", [f"'0.{'9' * 38}'", f"'-0.{'9' * 38}'"]),
+    "wk": ("DECIMAL(38,37)", [f"'9.{'9' * 37}'", "0"]),
+    "lh": ("HUGEINT[]", [f"[{_MOST}]", "[]", f"[NULL, -{_MOST}]"]),
+    "lu": (
+        "UHUGEINT[]",
+        [f"[CAST('{_MOST_UNSIGNED}' AS UHUGEINT)]", f"[CAST('{2**127}' AS UHUGEINT), CAST(1 AS UHUGEINT)]"],
+    ),
+    "lw": ("DECIMAL(38,37)[]", ["[9.5]", "[0.1, NULL]"]),
+    "lb": ("BIGINT[]", [f"[{2**63 - 1}]", "[77, 1]"]),
+    "ld": ("DATE[]", ["['infinity'::DATE]", "['5877642-06-25 (BC)'::DATE]"]),
+    "ar": ("INTEGER[2]", ["[77, 2147483647]", "[NULL, 1]"]),
+    "sh": (
+        "STRUCT(a HUGEINT, b UHUGEINT)",
+        [f"{{'a': {_MOST}, 'b': {_MOST_UNSIGNED}}}", "{'a': NULL, 'b': 1}"],
+    ),
+    "sn": ("STRUCT(a STRUCT(b HUGEINT[]))", [f"{{'a': {{'b': [-{_MOST}, {_MOST}]}}}}"]),
+    "en": ("ENUM('a', 'rare', '77')", ["'rare'", "'77'"]),
+    "tms": ("TIMESTAMP_MS", ["'294247-01-10 04:00:54'", "'290309-12-22 (BC) 00:00:00'", "'infinity'"]),
+    "tz": ("TIMESTAMPTZ", ["'294247-01-10 04:00:54+00'", "'-infinity'"]),
+    "ttz": ("TIMETZ", ["'24:00:00+15:59:59'", "'00:00:00-15:59:59'"]),
+    "bt": ("BIT", ["'1'", "'0'"]),
+    "bl": ("BLOB", ["''", "'\\xFF\\x00'"]),
+    "mp": ("MAP(VARCHAR, HUGEINT)", [f"MAP {{'a': {_MOST}}}"]),
+}
+KEYS: dict[str, tuple[str, list[str]]] = {**COLUMNS, **_FURTHER}
+"""The columns of the private table: a type, and its extremes as SQL."""
+_MILD = {
+    "BOOLEAN": ("true", "false"),
+    "VARCHAR": ("'a'", "'b'"),
+    "UUID": (f"'{'0' * 32}'", f"'{'1' * 32}'"),
+    "DATE": ("'2020-01-01'", "'2020-01-02'"),
+    "TIME": ("'01:00:00'", "'02:00:00'"),
+    "TIMETZ": ("'01:00:00+00'",) * 2,
+    "INTERVAL": ("'1 day'", "'2 days'"),
+    "BIT": ("'1'",) * 2,
+    "BLOB": ("'a'", "'b'"),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMP_S", "TIMESTAMP_MS"), ("'2020-01-01'", "'2020-01-02'")
+    ),
+    "TIMESTAMPTZ": ("'2020-01-01 00:00:00+00'",) * 2,
+    "ENUM('a', 'rare', '77')": ("'a'",) * 2,
+    "DECIMAL(38,38)": ("'0.1'", "'0.2'"),
+    "INTEGER[]": ("[1]", "[1, 2]"),
+    "VARCHAR[]": ("['a']", "['b']"),
+    "HUGEINT[]": ("[1]", "[2]"),
+    "UHUGEINT[]": ("[1]", "[2]"),
+    "DECIMAL(38,37)[]": ("[1]", "[2]"),
+    "BIGINT[]": ("[1]", "[2]"),
+    "DATE[]": ("['2020-01-01'::DATE]",) * 2,
+    "INTEGER[2]": ("[1, 2]", "[2, 1]"),
+    "STRUCT(a HUGEINT, b UHUGEINT)": ("{'a': 1, 'b': 2}", "{'a': 2, 'b': 1}"),
+    "STRUCT(a STRUCT(b HUGEINT[]))": ("{'a': {'b': [1]}}",) * 2,
+    "MAP(VARCHAR, HUGEINT)": ("MAP {'a': 1}",) * 2,
+    'STRUCT(a INTEGER, "b c" VARCHAR, d DOUBLE[])': ("{'a': 1, 'b c': 'x', 'd': [1.5]}",) * 2,
+}
+_RARE = "(who = 'rare')"
+
+
+def _cast(value: str, kind: str) -> str:
+    return f"CAST({value} AS {kind})"
+
+
+def tables(person: bool) -> duckdb.DuckDBPyConnection:
+    """Open the database, with the person whose rows hold the extremes or without."""
+    con = duckdb.connect(config={"threads": 1})
+    con.execute("SET TimeZone = 'UTC'")
+    kinds = {name: kind for name, (kind, _) in KEYS.items()}
+    listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    for table in ("t", "other"):
+        con.execute(f"CREATE TABLE {table} (uid INTEGER, who VARCHAR, num INTEGER, ward VARCHAR, {listed})")
+        mild = ", ".join(_mild_of(kind, "i % 2 = 0") for kind in kinds.values())
+        con.execute(
+            f"INSERT INTO {table} SELECT i, 'flu', i % 7, 'ab'[1 + i % 2], {mild} FROM range({PEOPLE}) r(i)"
+        )
+        for place in range(6 if person else 0):
+            cells = [
+                _cast(values[place], kind) if place < len(values) else "NULL"
+                for kind, values in KEYS.values()
+            ]
+            con.execute(f"INSERT INTO {table} SELECT {EXTREME}, 'rare', 3, 'a', {', '.join(cells)}")
+    con.execute(
+        f"CREATE TABLE pub AS SELECT {', '.join(f'{_mild_of(k, chr(116))} AS {c}' for c, k in kinds.items())}, "
+        "'x' AS word FROM (VALUES (true), (false)) r(t)"
+    )
+    return con
+
+
+def _mild_of(kind: str, which: str) -> str:
+    first, second = _MILD.get(kind, ("1", "0"))
+    return f"CASE WHEN {which} THEN {_cast(first, kind)} ELSE {_cast(second, kind)} END"
+
+
+# -- statements ---------------------------------------------------------------------------------------------------
+
+_KEY_FORMS = (
+    "SELECT {k} AS k, COUNT(*) AS c FROM t GROUP BY k",
+    "SELECT DISTINCT {k} AS k FROM t",
+    "SELECT {k} AS k, ward, COUNT(*) FROM t GROUP BY GROUPING SETS (({k}), (ward))",
+    "SELECT {k} AS k, ward, COUNT(*) FROM t GROUP BY CUBE ({k}, ward)",
+    "SELECT k, COUNT(*) FROM (SELECT uid, MAX({k}) AS k FROM t GROUP BY uid) GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT uid, MIN({k}) AS k FROM t GROUP BY uid) GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT uid, LIST({k}) AS k FROM t GROUP BY uid) GROUP BY k",
+    "SELECT k, SUM(num) FROM (SELECT uid, num, FIRST_VALUE({k}) OVER (PARTITION BY uid ORDER BY num) AS k FROM t) GROUP BY k",
+    "SELECT {k} AS k, ward, SUM(num), AVG(num) FROM t GROUP BY ALL",
+    "SELECT {k} AS k, MEDIAN(num) FROM t GROUP BY k",
+    "SELECT WITH DP OPTIONS (max_groups_contributed = AUTO) {k} AS k, COUNT(*) FROM t GROUP BY k",
+    "SELECT WITH DP OPTIONS (max_rows_contributed = AUTO) {k} AS k, SUM(num) FROM t GROUP BY k",
+    "SELECT COUNT(DISTINCT {k}) FROM t",
+    "SELECT MODE({k}) FROM t",
+    "SELECT HISTOGRAM({k}) FROM t",
+    "SELECT SUM({k}, contribution_bounds_per_row => (0, 10)) FROM t",
+    "SELECT AVG({k}, contribution_bounds_per_row => (0, 10)) FROM t",
+    "SELECT SUM({k}, contribution_bounds_per_row => AUTO) FROM t",
+    "SELECT MEDIAN({k}, contribution_bounds_per_row => (0, 10)) FROM t",
+    "SELECT QUANTILE({k}, 0.9, contribution_bounds_per_row => AUTO) FROM t",
+    "SELECT MAX({k}, contribution_bounds_per_row => (0, 10)) FROM t",
+    "SELECT ward, VAR_POP({k}, contribution_bounds_per_row => (0, 10)) FROM t GROUP BY ward",
+    "SELECT HISTOGRAM({k}, [1, 2]) FROM t",
+    "SELECT HISTOGRAM_EXACT({k}, ['a']) FROM t",
+    "SELECT WITH PTR MODE({k}) FROM t",
+    "SELECT WITH PTR MEDIAN({k}), QUANTILE_DISC({k}, 0.3) FROM t",
+    "SELECT WITH PTR ward, MODE({k}) FROM t GROUP BY ward",
+    "SELECT WITH PTR ARG_MAX({k}, COUNT(*)) FROM t",
+    "SELECT WITH PTR IQR({k}) FROM t",
+    "SELECT WITH PTR MEDIAN({k}, local_sensitivity => 1) FROM t",
+    "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) MAX({k}) FROM t",
+    "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MODE({k}) FROM t",
+    "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) {k} AS x FROM t ORDER BY x LIMIT 1",
+    "SELECT WITH SUBSAMPLE OPTIONS (combine = 'stable_mode', blocks = 20) MIN(x) FROM (SELECT DISTINCT {k} AS x FROM t)",
+    "SELECT WITH SUBSAMPLE OPTIONS (bounds = AUTO, blocks = 20) SUM({k}) FROM t",
+    "SELECT EXPMECH(COUNT(*) FILTER (WHERE {k} = pub.h)) OVER pub FROM t",
+    "SELECT EXPMECH(COUNT(*) FILTER (WHERE {k} = pub.{c}), answer => TRUE) OVER pub FROM t",
+    "SELECT ABOVE_THRESHOLD(COUNT(*) FILTER (WHERE {k} = pub.{c}), 5, epsilon => 2) OVER pub FROM t",
+    "SELECT EXPMECH(MAX({k})) FROM t",
+    "SELECT EXPMECH(MEDIAN({k})) FROM t",
+    "SELECT COUNT(*) FROM t WHERE {k} IS NOT NULL AND {k} = {k}",
+    "SELECT w2, COUNT(*) FROM (SELECT uid, CAST({k} AS VARCHAR) AS w2 FROM t) GROUP BY w2",
+    "SELECT y, COUNT(*) FROM t, UNNEST([{k}]) AS u(y) GROUP BY y",
+    "SELECT y, COUNT(*) FROM t, UNNEST({k}) AS u(y) GROUP BY y",
+    "SELECT PIVOTED.a FROM (SELECT {k} AS a, COUNT(*) FROM t GROUP BY 1) AS PIVOTED ORDER BY 1 LIMIT 3",
+    "SELECT k, COUNT(*) FROM (SELECT uid, {k} AS k FROM t UNION SELECT uid, {k} FROM other) GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT uid, {k} AS k FROM t INTERSECT SELECT uid, {k} FROM other) GROUP BY k",
+)
+"""Every way in which a value leaves."""
+_MEETINGS = (
+    "{a} = {b}",
+    "{a} <> {b}",
+    "{a} < {b}",
+    "{a} IS DISTINCT FROM {b}",
+    "{a} IN ({b}, {a})",
+    "{a} NOT IN ({b})",
+    "{a} BETWEEN {b} AND {a}",
+    "{b} BETWEEN {a} AND {b}",
+    "{a} IN (SELECT {p})",
+    "{a} NOT IN (SELECT {p})",
+    "{a} IN (SELECT x FROM (VALUES ({p})) y(x))",
+    "{a} IN (WITH y AS (SELECT {p} AS x) SELECT x FROM y)",
+    "{a} IN (SELECT UNNEST([{p}]))",
+    "{a} IN (SELECT {q} FROM pub)",
+    "({a}, 1) IN (SELECT {p}, 1)",
+    "(uid, {a}) IN (SELECT uid, {q} FROM other)",
+    "{a} IN (SELECT {q} FROM other WHERE other.uid = t.uid)",
+    "{a} = (SELECT {p})",
+    "{a} = (SELECT MAX({q}) FROM pub)",
+    "{a} < (SELECT {p})",
+    "[{a}] = [{b}]",
+    "[{a}] = (SELECT [{p}])",
+    "[{a}, {b}] = [{a}, {b}]",
+    "[{a}] IN ((SELECT [{p}]), [{b}])",
+    "[{a}] IN (SELECT [{p}])",
+    "{a} IN (SELECT [{p}])",
+    "{a} = (SELECT CAST([1] AS INTEGER[1]))",
+    "list_contains([{a}], {b})",
+    "list_contains({a}, {b})",
+    "{b} = ANY([{a}])",
+    "CASE WHEN {r} THEN {a} ELSE {b} END = {b}",
+    "CASE {a} WHEN {b} THEN true END",
+    "COALESCE({a}, {b}) = {b}",
+    "GREATEST({a}, {b}) = {a}",
+    "LEAST({a}, {b}) < {b}",
+    "NULLIF({a}, {b}) IS NULL",
+    "IF({r}, {a}, {b}) = {b}",
+    "IFNULL({a}, {b}) IS NULL",
+    "{a} + {b} > {b}",
+    "{a} * {b} = {a}",
+    "{a} / {b} > {b}",
+    "{a} // {b} = {a}",
+    "{a} % {b} = {a}",
+    "{a} || {b} = 'a'",
+    "concat({a}, {b}) = 'a'",
+    "({a}, {b}) = ({b}, {a})",
+    "EXISTS (SELECT 1 FROM pub WHERE pub.{c} = {a})",
+    "EXISTS (SELECT 1 FROM other WHERE other.uid = t.uid AND other.{c} = {a})",
+    "(SELECT COUNT(*) FROM pub WHERE pub.{c} <= {a}) > 0",
+    "{{'a': {a}}} = {{'a': {b}}}",
+    "date_diff('day', {a}, {b}) > 1",
+    "round({a}, 2) = {b}",
+    "CAST({a} AS {kind}) = {b}",
+    "TRY_CAST({a} AS {kind}) IN (SELECT {p})",
+)
+"""Every place in which two types meet; ``a`` is private, ``b`` of either kind, ``p`` and ``q`` public or of another table."""
+_MEETING_FORMS = (
+    "SELECT k, COUNT(*) FROM (SELECT uid, {a} AS k FROM t UNION ALL SELECT uid, {q} FROM other) GROUP BY k",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t UNION SELECT uid, {q} FROM other)",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t INTERSECT SELECT uid, {q} FROM other)",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t EXCEPT SELECT uid, {q} FROM other)",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t) JOIN (SELECT {p} AS k) AS z USING (k)",
+    "SELECT k, COUNT(*) FROM (SELECT uid, {a} AS k FROM t) LEFT JOIN (SELECT {p} AS k) AS z USING (k) GROUP BY k",
+    "SELECT k, COUNT(*) FROM (SELECT uid, {a} AS k FROM t) FULL JOIN (SELECT uid, {q} AS k FROM other) AS z USING (uid, k) "
+    "GROUP BY k",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t) AS y JOIN (SELECT {q} AS k FROM pub) AS z ON y.k = z.k",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t) AS y ASOF JOIN (SELECT {q} AS k FROM pub) AS z ON y.k >= z.k",
+    "SELECT COUNT(*) FROM (SELECT uid, {a} AS k FROM t) AS y JOIN (SELECT uid, {q} AS k FROM other) AS z ON y.uid = z.uid "
+    "AND y.k = z.k",
+    "SELECT COUNT(*) FROM t AS t SEMI JOIN pub ON {a} = pub.{c}",
+    "SELECT COUNT(*) FROM t, UNNEST([{a}, {b}]) AS u(y) WHERE y = {b}",
+    "SELECT WITH SUBSAMPLE OPTIONS (bounds = (0, 10), blocks = 20) COUNT(*) FROM t WHERE {a} IN (SELECT {p})",
+    "SELECT WITH PTR MODE(CASE WHEN {a} = {b} THEN 1 ELSE 0 END) FROM t",
+)
+_LITERALS = (
+    ("1", "INTEGER"),
+    ("1.5", "DECIMAL(2,1)"),
+    ("CAST(1 AS DECIMAL(38, 37))", "DECIMAL(38,37)"),
+    ("CAST(0.5 AS DECIMAL(38, 38))", "DECIMAL(38,38)"),
+    (f"1.{'0' * 36}1", "DECIMAL(38,37)"),
+    ("CAST(1 AS HUGEINT)", "HUGEINT"),
+    ("CAST(1 AS UHUGEINT)", "UHUGEINT"),
+    ("CAST(1 AS UTINYINT)", "UTINYINT"),
+    ("CAST(1 AS TINYINT)", "TINYINT"),
+    ("CAST(1 AS UBIGINT)", "UBIGINT"),
+    ("CAST(1.5 AS DOUBLE)", "DOUBLE"),
+    ("CAST(1.5 AS FLOAT)", "FLOAT"),
+    ("1e300", "DOUBLE"),
+    ("'a'", "VARCHAR"),
+    ("'1'", "VARCHAR"),
+    ("'2020-01-01'", "VARCHAR"),
+    ("DATE '2020-01-01'", "DATE"),
+    ("TIMESTAMP '2020-01-01'", "TIMESTAMP"),
+    ("TIME '01:00:00'", "TIME"),
+    ("true", "BOOLEAN"),
+    ("NULL", "INTEGER"),
+    ("[1]", "INTEGER[]"),
+    ("[CAST(1 AS DECIMAL(38, 37))]", "DECIMAL(38,37)[]"),
+    ("CAST([1] AS INTEGER[1])", "INTEGER[1]"),
+    ("[DATE '2020-01-01']", "DATE[]"),
+    ("INTERVAL 1 DAY", "INTERVAL"),
+    ("CAST(1 AS DECIMAL(4, 1))", "DECIMAL(4,1)"),
+    ("{'a': 1}", "STRUCT(a INTEGER)"),
+    ("{'a': CAST(1 AS DECIMAL(38, 37))}", "STRUCT(a DECIMAL(38,37))"),
+)
+_CHOSEN = (
+    ("100", "1"),
+    ("2147483647", "0"),
+    ("-1", "1"),
+    ("[1, 2]", "[1]"),
+    ("[100]", "[1]"),
+    ("'rare'", "'1'"),
+    ("1e308", "1.0"),
+    ("NULL", "1"),
+    ("CAST(77 AS UHUGEINT)", "CAST(1 AS UHUGEINT)"),
+    ("CAST(-128 AS TINYINT)", "CAST(1 AS TINYINT)"),
+    ("{'a': 100}", "{'a': 1}"),
+)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A statement, or a condition that may stand with others in one statement."""
+
+    text: str
+    condition: bool = False
+
+    @property
+    def statement(self) -> str:
+        return f"SELECT COUNT_IF({self.text}) FROM t" if self.condition else self.text
+
+
+class Composer:
+    """Writes random statements."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def compose(self) -> Composed:
+        if self.random.random() < 0.2:
+            return Composed(self._key())
+        a, (b, kind) = self._private(), self._other()
+        literal = self.random.choice(_LITERALS)
+        c = self._column()
+        parts = {
+            "a": a,
+            "b": b,
+            "kind": kind,
+            "p": literal[0],
+            "q": self.random.choice([c, literal[0], c]),
+            "c": c,
+            "r": _RARE,
+        }
+        if self.random.random() < 0.15:
+            return Composed(self.random.choice(_MEETING_FORMS).format(**parts))
+        return Composed(self.random.choice(_MEETINGS).format(**parts), True)
+
+    def _column(self) -> str:
+        return self.random.choice([*KEYS])
+
+    def _key(self) -> str:
+        c = self._column()
+        k = self.random.choice(
+            [
+                c,
+                c,
+                c,
+                c,
+                f"[{c}]",
+                f"-{c}",
+                f"{c} + 1",
+                f"{c} * 2",
+                f"abs({c})",
+                f"COALESCE({c}, NULL)",
+                f"{{'x': {c}}}",
+                f"(CASE WHEN {_RARE} THEN 1 ELSE 0 END)::HUGEINT * 9223372036854775807 * 9223372036854775807 * 2",
+                f"CASE WHEN {_RARE} THEN {c} END",
+                f"CAST({c} AS HUGEINT)",
+                f"CAST({c} AS UHUGEINT)",
+                f"CAST({c} AS DECIMAL(38, 0))",
+            ]
+        )
+        return self.random.choice(_KEY_FORMS).format(k=k, c=c)
+
+    def _private(self) -> str:
+        rare, mild = self.random.choice(_CHOSEN)
+        return self.random.choice(
+            [
+                self._column(),
+                self._column(),
+                f"(CASE WHEN {_RARE} THEN {rare} ELSE {mild} END)",
+                f"COALESCE({self._column()}, {mild})",
+            ]
+        )
+
+    def _other(self) -> tuple[str, str]:
+        c = self._column()
+        return self.random.choice(
+            [self.random.choice(_LITERALS), self.random.choice(_LITERALS), (c, KEYS[c][0])]
+        )
+
+
+# -- endings ------------------------------------------------------------------------------------------------------
+
+_OF_RELEASES = re.compile(
+    r"is noise around 0|found privately|no larger cap was found|no group was kept|was not stable|did not pass|no value was|"
+    r"of [0-9,]+ blocks"
+)
+"""Words of notes about what was released."""
+Ending = tuple[object, ...]
+
+
+@dataclass
+class Neighbours:
+    """Two sessions, and the statements that ended otherwise in one of them."""
+
+    folder: Path
+    different: list[tuple[str, Ending, Ending]] = field(default_factory=list)
+    answered: int = 0
+    tried: int = 0
+
+    def __post_init__(self) -> None:
+        policy = dpsql.Policy.loads(POLICY)
+        self.places = [self.folder / name for name in ("with", "without")]
+        for place in self.places:
+            place.mkdir()
+        self.sessions = [
+            dpsql.connect(tables(person), policy=policy, ledger=place / "ledger")
+            for person, place in zip((True, False), self.places, strict=True)
+        ]
+
+    def close(self) -> None:
+        for session in self.sessions:
+            session.close()
+
+    def check(self, composed: Iterable[Composed], together: int = 8) -> None:
+        """Compare how statements end; conditions that are answered alone are asked together."""
+        waiting: list[Composed] = []
+        for item in composed:
+            self.tried += 1
+            if not item.condition:
+                self._compare([item])
+                continue
+            if self._explain(item):
+                waiting.append(item)
+            if len(waiting) == together:
+                self._compare(waiting)
+                waiting = []
+        if waiting:
+            self._compare(waiting)
+
+    def _explain(self, item: Composed) -> bool:
+        """Return whether a statement is answered; a refusal is in the same words for both."""
+        found = _explained(self.sessions[0], item.statement)
+        if found == ("explained",):
+            return True  # the other is asked with those that are answered
+        other = _explained(self.sessions[1], item.statement)
+        if found != other or found[0] == "foreign":
+            self.different.append((item.statement, found, other))
+        return False
+
+    def _compare(self, items: list[Composed]) -> None:
+        text = items[0].statement
+        if items[0].condition:
+            text = (
+                f"SELECT {', '.join(f'COUNT_IF({item.text}) AS c{i}' for i, item in enumerate(items))} FROM t"
+            )
+        found = [
+            _end(session, text, place) for session, place in zip(self.sessions, self.places, strict=True)
+        ]
+        self.answered += len(items) if found[0][0] == "answer" else 0
+        if found[0] == found[1] and found[0][0] != "foreign" and "EngineError" not in found[0]:
+            return
+        if len(items) == 1:
+            self.different.append((text, *found))
+        for item in items if len(items) > 1 else ():
+            self._compare([item])
+
+    def compare_ledgers(self) -> None:
+        """Compare the lines that the ledgers have of all statements."""
+        lines = [_lines(session) for session in self.sessions]
+        self.different += [(str(a), a, b) for a, b in zip(*lines, strict=False) if a != b]
+        if len(lines[0]) != len(lines[1]):
+            self.different.append(("the numbers of lines", (len(lines[0]),), (len(lines[1]),)))
+
+
+def _explained(session: dpsql.Session, text: str) -> Ending:
+    try:
+        session.explain(text)
+    except dpsql.Error as error:
+        return ("error", type(error).__name__, *error.lines())
+    except Exception as error:
+        return ("foreign", type(error).__name__, str(error))
+    return ("explained",)
+
+
+def _end(session: dpsql.Session, text: str, place: Path) -> Ending:
+    before = session.budget()
+    said: Ending
+    try:
+        result = session.sql(text)
+        schema = result.to_arrow().schema
+        notes = sorted(note for note in result.notes if not _OF_RELEASES.search(note))
+        result.fetchall()
+        said = ("answer", *schema.names, *map(str, schema.types), *notes, result.loss)
+    except dpsql.Error as error:
+        said = ("error", type(error).__name__, *error.lines())
+    except Exception as error:
+        said = ("foreign", type(error).__name__, str(error))
+    after = session.budget()
+    spent = (after.spent_epsilon - before.spent_epsilon, after.spent_delta - before.spent_delta)
+    return (*said, spent, *sorted(os.listdir(place)))
+
+
+def _lines(session: dpsql.Session) -> list[Ending]:
+    """Return the ledger's lines without their times."""
+    table = session.sql("SHOW LEDGER").to_arrow()
+    kept = [
+        name
+        for name in table.column_names
+        if name.lower() not in ("time", "at", "when", "started", "ended", "seconds")
+    ]
+    return [tuple(row[name] for name in kept) for row in table.select(kept).to_pylist()]
+
+
+def compose(seeds: Iterable[int]) -> Iterator[Composed]:
+    """Return a statement for each seed."""
+    return (Composer(seed).compose() for seed in seeds)
