@@ -1,4 +1,4 @@
-"""HTTP of the owner's page, whose connections are few and short-lived until a browser has shown the cookie that it was given."""
+"""HTTP of the owner's page: connections are few and short-lived until a browser has sent its cookie."""
 
 from __future__ import annotations
 
