@@ -1,7 +1,7 @@
 """Connections that have not logged in yet: few in all and of each address, for a short time, dropped oldest first.
 
-They lock no analyst out. A new connection always has room, because the oldest one is dropped for it. If there are too many in all,
-that is the oldest one of the address with the most connections. Connections that have logged in are never dropped.
+They lock no analyst out. A new connection always has room, because the oldest one is dropped for it. If there are too many in
+all, that is the oldest one of the address with the most connections. Connections that have logged in are never dropped.
 """
 
 from __future__ import annotations

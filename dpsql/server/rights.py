@@ -2,12 +2,13 @@
 
     a token, or the name in a certificate -> :class:`Right` -> ``check`` or ``take`` at each request
 
-A right ends with its token: on its last day, or when the owner replaces or removes it. It also ends when the policy gives no share
-any more. A pause and the limits suspend it. Adapters ask here before they do anything, and write the refusal in their protocol's
-own form. None of them looks at tokens, pauses, shares or limits by other means.
+A right ends with its token: on its last day, or when the owner replaces or removes it. It also ends when the policy gives no
+share any more. A pause and the limits suspend it. Adapters ask here before they do anything, and write the refusal in their
+protocol's own form. None of them looks at tokens, pauses, shares or limits by other means.
 
-While a statement runs, its right is checked again before each payment, and without it nothing more is paid. A paid statement goes on
-to its public time. After a pause the analyst gets its answer then; after the end of the right the answer is stored, and not sent.
+While a statement runs, its right is checked again before each payment, and without it nothing more is paid. A paid statement
+goes on to its public time. After a pause the analyst gets its answer then; after the end of the right the answer is stored, and
+not sent.
 """
 
 from __future__ import annotations
