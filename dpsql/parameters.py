@@ -90,17 +90,17 @@ _HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (datetime.datetime, _read_moment),
     (datetime.date, lambda value: datetime.date.fromordinal(datetime.date.toordinal(value))),
 )
-"""How the value of a subclass is read by its base, whatever methods the subclass has of its own."""
+"""Readers of the value of a subclass by its base: no method of the subclass is called."""
 
 
 def _is_missing(value: object) -> bool:
-    """Tell whether a value is pandas' ``NaT`` or ``NA``."""
+    """Return whether a value is pandas' ``NaT`` or ``NA``."""
     kind = type(value)
     return kind.__name__ in ("NaTType", "NAType") and kind.__module__.partition(".")[0] == "pandas"
 
 
 def read_name(name: object) -> str:
-    """Return a parameter's name: the text that it holds where it is one."""
+    """Return a parameter's name; of a subclass of ``str``, the text that it holds."""
     return (str.__str__(name) if isinstance(name, str) else str(name)).removeprefix("$")
 
 

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 USUAL_DAYS = 90
 """Days that a token holds where nobody says."""
+_NO_REASON, _LONGEST_REASON = "paused by the owner", 200
 _HELP = {
     "add": "make an analyst's token, which is printed once",
     "list": "show who has a token, until when, and who is paused",
     "rotate": "make another token in place of the one that there is, which ends at once",
     "remove": "end an analyst's token and sessions",
+    "pause": "let an analyst ask nothing more, until the owner resumes",
     "resume": "let an analyst who was paused ask again",
 }
 
@@ -43,6 +45,7 @@ def add_analyst_commands(commands: Any) -> None:
         ("list", _list),
         ("rotate", _rotate),
         ("remove", _remove),
+        ("pause", _pause),
         ("resume", _resume),
     ):
         whom = "" if name == "list" else "ann "
@@ -55,6 +58,13 @@ def add_analyst_commands(commands: Any) -> None:
             usual = str(USUAL_DAYS) if name == "add" else "as long as the old one did"
             command.add_argument(
                 "--days", metavar="N", type=int, help=f"how long the token holds; default {usual}"
+            )
+        if name == "pause":
+            command.add_argument(
+                "--why",
+                metavar="TEXT",
+                default=_NO_REASON,
+                help="the reason, which the list of analysts shows",
             )
 
 
@@ -113,7 +123,7 @@ def _add(given: argparse.Namespace) -> None:
 def _rotate(given: argparse.Namespace) -> None:
     policy, tokens = _open(given)
     name = _find_name(policy, given.name, given.policy)
-    days = given.days or tokens.find_days(name)
+    days = tokens.find_days(name) if given.days is None else given.days
     _print_token(tokens.rotate(name, days), given.name, days)
 
 
@@ -156,6 +166,13 @@ def _keep_from_others() -> None:
 def _remove(given: argparse.Namespace) -> None:
     _open_tokens(given).remove(given.name)
     print(f"{given.name}'s token has ended; a running server ends their sessions.", file=sys.stderr)
+
+
+def _pause(given: argparse.Namespace) -> None:
+    why = " ".join(given.why.split())[:_LONGEST_REASON] or _NO_REASON
+    _open_tokens(given).pause(given.name, why)
+    said = "over every protocol from now on; what has been paid is still told at its time."
+    print(f"{given.name} is paused, {said}", file=sys.stderr)
 
 
 def _resume(given: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""Connections that have not proved whose they are: few in all and of each address, for a short time, dropped oldest first.
+"""Connections that have not logged in yet: few in all and of each address, for a short time, dropped oldest first.
 
-They keep nobody out: a newcomer always has room, which the oldest one makes. Where there are too many in all, it is the oldest of
-the address that has most of them. Connections that were let in are none of these, and are never dropped.
+They lock no analyst out. A new connection always has room, because the oldest one is dropped for it. If there are too many in
+all, that is the oldest one of the address with the most connections. Connections that have logged in are never dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dpsql.server.event_log import EventLog
 from dpsql.server.tokens import shorten_address
 
 MAX_ARRIVING, MAX_OF_AN_ADDRESS = 64, 32
-"""Connections of a port that have not proved whose they are, in all and of one address."""
+"""Connections of a port that have not logged in, in all and of one address."""
 LOGIN_SECONDS = 10.0
-"""Seconds that such a connection has to prove it."""
+"""Seconds that a connection has to log in."""
 FIRST_LINE_SECONDS, LINE_SECONDS = 1.0, 10.0
 """Seconds from the first dropped connection to the log's line, and between two lines."""
 _ADDRESSES_TOLD = 8
@@ -33,7 +33,7 @@ _ADDRESSES_COUNTED = 1000
 
 @dataclass(frozen=True)
 class _Arrival:
-    """A connection that has proved nothing yet: its address without the port, when it came, and what drops it."""
+    """A connection that has not logged in yet: its address without the port, the time of its arrival, and the way to drop it."""
 
     address: str
     since: float
@@ -41,7 +41,7 @@ class _Arrival:
 
 
 class Arrivals:
-    """The connections of one port that have not proved whose they are. Safe for threads.
+    """The connections of one port that have not logged in. Safe for threads.
 
     Args:
         tell: called now and then with the number of dropped connections, their addresses, and why: for the log.
@@ -65,10 +65,10 @@ class Arrivals:
         return key in self._held
 
     def add(self, key: Hashable, peer: str, drop: Callable[[], None]) -> None:
-        """Count a newcomer, and drop the oldest where there are too many of its address, or in all.
+        """Count a new connection, and drop the oldest one if there are too many of its address, or in all.
 
         Args:
-            key: what tells the connection from others.
+            key: the connection's own key.
             peer: its address, as gRPC writes it.
             drop: ends the connection; called without any lock, and from any thread.
         """
@@ -85,19 +85,19 @@ class Arrivals:
             self._drop(doomed)
 
     def leave(self, key: Hashable) -> None:
-        """Count a connection no more: it was let in, or is gone. One that took too long is told in the log as a dropped one."""
+        """Stop counting a connection that is gone. One that took too long counts for the log as dropped."""
         with self._lock:
             found = self._held.pop(key, None)
         if found is not None and time.monotonic() - found.since >= LOGIN_SECONDS:
             self._note(found.address)
 
     def let_in(self, key: Hashable) -> None:
-        """Count a connection no more that has proved whose it is."""
+        """Stop counting a connection that has logged in."""
         with self._lock:
             self._held.pop(key, None)
 
     def drop_slow(self) -> None:
-        """Drop those who had all of their time."""
+        """Drop connections that have used up their time."""
         end = time.monotonic() - LOGIN_SECONDS
         with self._lock:
             slow = [key for key, held in self._held.items() if held.since <= end]
@@ -128,7 +128,7 @@ class Arrivals:
         listed = [f"{address} ({count})" for address, count in dropped.most_common(_ADDRESSES_TOLD)]
         if len(dropped) > _ADDRESSES_TOLD:
             listed.append(f"and {len(dropped) - _ADDRESSES_TOLD} more")
-        why = f"{self._port}: they did not prove whose they are in time, or made room for others"
+        why = f"{self._port}: they did not log in within {LOGIN_SECONDS:.0f} seconds, or made room for others"
         self._tell(dropped.total(), ", ".join(listed), why)
 
 
@@ -168,7 +168,7 @@ def write_peer(address: tuple[object, ...]) -> str:
 
 
 def _name_host(host: str) -> str:
-    """Return an address in one form: of IPv6 without its zone, and IPv4 in its own form where it came inside IPv6."""
+    """Return an address in one form: of IPv6 without its zone, and IPv4 in its own form if it is mapped into IPv6."""
     return host.partition("%")[0].removeprefix("::ffff:")
 
 
@@ -198,7 +198,7 @@ def _find_sockets(port: int) -> dict[Place, socket.socket]:
 
 
 class SocketWatch:
-    """A look, once a second, at the sockets of a port that a library serves which tells nothing of those who say nothing.
+    """A look, once a second, at the sockets of a port that gRPC serves, which reports nothing about silent connections.
 
     Args:
         port: the port, of this process.
@@ -209,14 +209,14 @@ class SocketWatch:
         self._port, self._arrivals = port, arrivals
         self._lock = threading.Lock()
         self._known: set[Place] = set()
-        """The peers that have proved whose they are."""
+        """The peers that have logged in."""
         self._seen: set[Place] = set()
         """The peers that the look before has found."""
         self._found: dict[Place, socket.socket] = {}
         """Copies of their sockets, while a look goes on."""
 
     def note_known(self, peer: str) -> None:
-        """Note that a peer has proved whose it is, with a call."""
+        """Note that a peer has logged in, with a call."""
         place = read_place(peer)
         if place is not None and place not in self._known:
             with self._lock:
@@ -224,7 +224,7 @@ class SocketWatch:
             self._arrivals.let_in(place)
 
     def look(self) -> None:
-        """Count newcomers, and drop those who are too many or too slow."""
+        """Count new connections, and drop those that are too many or too slow."""
         known = set(self._known)  # a peer that becomes known meanwhile may not be found yet
         self._found = found = _find_sockets(self._port)
         try:
@@ -244,7 +244,7 @@ class SocketWatch:
                 copy.close()
 
     def _shut(self, place: Place) -> None:
-        """End a connection whose socket a library has: the library hears that the other side is gone."""
+        """End a connection of gRPC's, which takes it for closed by the peer."""
         if place in self._found:
             with suppress(OSError):
                 self._found[place].shutdown(socket.SHUT_RDWR)

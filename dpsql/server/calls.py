@@ -87,6 +87,8 @@ class AnalystCall:
         """Called before each payment; raises :class:`~dpsql.server.rights.RightError` where the right has lapsed meanwhile."""
         self.failures = 0
         """Statements of it that failed after they were paid."""
+        self.has_failed = False
+        """True once one of them has; it stays so when the failures were counted."""
         self.killed = False
         """True once its worker is gone."""
         self.told: list[str] = []
@@ -223,7 +225,7 @@ class AnalystCall:
         """Let the ledger do a call, and note what that means for a stop."""
         assert self._service is not None
         if method == "settle" and frame.head.get("outcome") == "failed":
-            self.failures += 1
+            self._note_failure()
         with self._lock:
             may_pay = self.operation in _PAYING and not self.stopped and self._unsettled is None
         lapsed = self._find_lapse() if method in PAYING_CALLS and may_pay else None
@@ -240,6 +242,10 @@ class AnalystCall:
             with self._lock:
                 self._at_stake = self.clock.touched
         return answer
+
+    def _note_failure(self) -> None:
+        self.failures += 1
+        self.has_failed = True
 
     def _find_lapse(self) -> Message | None:
         """Return the error for a worker that is about to pay, where the analyst's right has lapsed meanwhile."""
@@ -293,7 +299,7 @@ class AnalystCall:
     @property
     def outcome(self) -> str:
         """The outcome for the log: the worst of its statements' outcomes, or ``public`` where none was paid."""
-        if self.killed or self.failures or self._unsettled is not None:
+        if self.killed or self.has_failed or self._unsettled is not None:
             return "interrupted" if self.stopped else "failed"
         if self.stopped and not self.charges:
             return "stopped"
@@ -411,7 +417,7 @@ class AnalystCall:
             return Interrupted(_STOPPED_PAID if paid else STOPPED_FREE)
         if not paid:
             return Error(_ENDED_FREE, hint="ask again; another process is ready.")
-        self.failures += 1
+        self._note_failure()
         return EngineError(_WITHHELD, hint=_LIMITS)
 
     def wait_for_reply(self) -> None:

@@ -44,12 +44,11 @@ def run_console(frames: int, pipe: int, listening: int) -> None:
     import uvicorn
 
     from dpsql.server.console_app import make_app
-    from dpsql.server.console_protocol import BoundedProtocol
+    from dpsql.server.console_protocol import make_protocol
 
-    BoundedProtocol.arrivals = Arrivals(front.tell_dropped, "owner's page")
     config = uvicorn.Config(
         make_app(front, setup),
-        http=BoundedProtocol,
+        http=make_protocol(Arrivals(front.tell_dropped, "owner's page")),
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -261,6 +261,25 @@ class Desk:
             raise Refused("this session has ended; connect again.")
         yield from replies
 
+    def answer_and_log(self, call: AnalystCall, record: SessionRecord, body: bytes) -> Iterator[bytes]:
+        """Answer a request as :meth:`answer` does, and write into the log how it ended: for every protocol in the same words.
+
+        Raises:
+            Refused: it is not taken up.
+        """
+        begun, outcome = time.monotonic(), "failed"
+        try:
+            yield from self.answer(call, record, body)
+            outcome = call.outcome
+        except GeneratorExit:  # the client has heard enough, or is gone: the call has ended as it would have
+            outcome = call.outcome
+            raise
+        except Refused:
+            outcome = "refused"
+            raise
+        finally:
+            self.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+
     def _ask_to_pay(self, call: AnalystCall, record: SessionRecord) -> None:
         """Ask whether a call may pay for a further statement.
 

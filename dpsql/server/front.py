@@ -8,8 +8,6 @@ every handler and every generator is run inside :func:`_guarded`.
 
 from __future__ import annotations
 
-import hashlib
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -131,7 +129,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         desk = caller.desk
         record = desk.open(caller.mark)
         policy = desk.edition.policy
-        self._log.write("open", analyst=desk.analyst, session=_short(record), policy=caller.served.name)
+        self._log.write("open", analyst=desk.analyst, session=record.log_name, policy=caller.served.name)
         yield encode(
             Message(
                 {
@@ -154,7 +152,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         record = self._find_session(caller, context)
         caller.desk.close_session(record)
         self._log.write(
-            "close", analyst=caller.desk.analyst, session=_short(record), policy=caller.served.name
+            "close", analyst=caller.desk.analyst, session=record.log_name, policy=caller.served.name
         )
         yield _END
 
@@ -169,16 +167,7 @@ class Front(flight.FlightServerBase):  # type: ignore[misc]
         record = self._find_session(caller, context)
         call = desk.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
-        begun = time.monotonic()
-        outcome = "failed"
-        try:
-            yield from desk.answer(call, record, body)
-            outcome = call.outcome
-        except GeneratorExit:  # the client went away, and the call has ended as it would have
-            outcome = call.outcome
-            raise
-        finally:
-            desk.log_call(call, _short(record), time.monotonic() - begun, outcome)
+        yield from desk.answer_and_log(call, record, body)
 
     # -- who asks -----------------------------------------------------------------------------------------------
 
@@ -401,11 +390,6 @@ def _guarded_stream(log: EventLog, work: Callable[[], Iterator[Any]]) -> Iterato
             yield step
     finally:
         _guarded(log, steps.close)
-
-
-def _short(record: SessionRecord) -> str:
-    """Return what a log calls a session: its handle would open it."""
-    return hashlib.sha256(record.handle.encode()).hexdigest()[:8]
 
 
 _LAPSES: dict[Lapse, type[flight.FlightError]] = {

@@ -1,13 +1,14 @@
-"""The right of an analyst to ask: one question for all protocols, put at each request and again where something is paid or told.
+"""The right of an analyst to ask: one check for all protocols, at each request and again before a payment and a reply.
 
     a token, or the name in a certificate -> :class:`Right` -> ``check`` or ``take`` at each request
 
-A right ends with its token: where that expires, is replaced or removed, and where the policy gives no share any more. A pause and
-the limits suspend it. Adapters ask here before they do anything, and write what comes in their protocol's own form; none of them
-looks at tokens, pauses, shares or limits by other means.
+A right ends with its token: on its last day, or when the owner replaces or removes it. It also ends when the policy gives no
+share any more. A pause and the limits suspend it. Adapters ask here before they do anything, and write the refusal in their
+protocol's own form. None of them looks at tokens, pauses, shares or limits by other means.
 
-While a statement runs, its right is asked again before each payment: nothing more is paid without it. What was paid goes on to
-its public time. There it is told after a pause, and stored but not told where the right has ended.
+While a statement runs, its right is checked again before each payment, and without it nothing more is paid. A paid statement
+goes on to its public time. After a pause the analyst gets its answer then; after the end of the right the answer is stored, and
+not sent.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class RightError(Refused):
 
     @property
     def is_final(self) -> bool:
-        """Tell whether the session ends with it; else the same session may ask again later."""
+        """True if the session ends with it; otherwise the same session may ask again later."""
         return self.lapse in (Lapse.ENDED, Lapse.NO_SHARE)
 
 

@@ -331,6 +331,29 @@ def test_an_idle_session_ends_with_its_token(server: PostgresServer) -> None:
         client.close()
 
 
+def test_outcomes_are_told_in_the_same_words(server: PostgresServer) -> None:
+    """Of both protocols: what was charged is released, a mistake is public and no failure, and who is paused is refused."""
+    name = name_analyst("fine")
+    client, inside = server.open(name), BareClient(server.url, make_token(server.policy, name))
+    texts = [
+        "SELECT COUNT(*) AS n FROM visits WHERE cost < {}",
+        "SELEC {}",
+        "SELECT city FROM visits WHERE cost < {}",
+    ]
+    for number, asked in enumerate(texts):
+        client.ask(query(asked.format(400 + number)))
+        inside.run(asked.format(410 + number))
+    client.close()
+    inside.flight.close()
+
+    def list_outcomes(operation: str) -> list[str]:
+        lines = [line for line in server.events if line["event"] == "answer" and line["analyst"] == name]
+        return [line["outcome"] for line in lines if line["operation"] == operation][-3:]
+
+    for operation in ("postgres_run", "run"):
+        assert list_outcomes(operation) == ["released", "public", "public"]
+
+
 def test_a_lower_share_holds_for_open_sessions(server: PostgresServer) -> None:
     """A policy that is read again: both protocols refuse what the new share has no room for."""
     name = name_analyst("fine")

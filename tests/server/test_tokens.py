@@ -286,6 +286,8 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     )  # the policy as an argument, as long as before
     told = capsys.readouterr()
     assert told.err.count("token holds for 7 days") == 2
+    assert main(["analyst", "rotate", "ada", "--days", "0", *where]) == 1
+    assert "1 to 3650 days" in capsys.readouterr().err
     another = told.out.split()[-1]
     assert held.identify(token) is None
     held.pause("ada", "twenty overruns")
@@ -296,6 +298,12 @@ def test_the_owners_commands(policy: Path, capsys: pytest.CaptureFixture[str]) -
     assert another not in listed
     assert main(["analyst", "resume", "ada", *where]) == 0
     assert "was paused: twenty overruns" in capsys.readouterr().err
+    assert main(["analyst", "pause", "ada", "--why", "asked\nfor  it", *where]) == 0
+    assert "ada is paused" in capsys.readouterr().err
+    assert held.list()[0].paused.startswith("asked for it (20")
+    assert main(["analyst", "resume", "ada", *where]) == 0
+    assert main(["analyst", "pause", "eve", *where]) == 1
+    assert "eve has no token" in capsys.readouterr().err
     policy.write_text(POLICY.replace("[analysts.ada]\nepsilon = 1\n", ""))
     assert main(["analyst", "list", *where]) == 0
     assert "not in the policy" in capsys.readouterr().out

@@ -7,9 +7,7 @@ A client that goes away, or asks to cancel, stops its statement as the stop butt
 
 from __future__ import annotations
 
-import hashlib
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -297,14 +295,9 @@ class FlightSqlService:
         desk, record = caller.desk, self._find_session(caller)
         call = desk.make_call(operation, record.handle)
         call.is_abandoned = context.is_cancelled
-        begun, outcome = time.monotonic(), "failed"
-        try:
-            with self._stoppable(caller, context, call, mark):
-                replies = desk.answer(call, record, encode(Message(dict(head))))
-                told = [message for reply in replies for message in unpack_messages(reply)]
-            outcome = call.outcome
-        finally:
-            desk.log_call(call, _shorten(record), time.monotonic() - begun, outcome)
+        with self._stoppable(caller, context, call, mark):
+            replies = desk.answer_and_log(call, record, encode(Message(dict(head))))
+            told = [message for reply in replies for message in unpack_messages(reply)]
         for message in told:
             if get_field(message.head, "kind", str) == "error":
                 refuse(read_error(message))
@@ -391,7 +384,3 @@ def _list_texts(head: Mapping[str, Any], name: str) -> Sequence[str]:
     if not all(isinstance(item, str) for item in listed):
         raise WireError(f"a message arrived without a proper {name!r}.")
     return listed
-
-
-def _shorten(record: SessionRecord) -> str:
-    return hashlib.sha256(record.handle.encode()).hexdigest()[:8]

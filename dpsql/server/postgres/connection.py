@@ -447,13 +447,8 @@ class PostgresConnection:
             raise Refused(_ENDED)
         call = desk.make_call(operation, record.handle)
         call.is_abandoned = lambda: self._stream.is_gone
-        begun, outcome = time.monotonic(), "failed"
         self._stream.flush()
-        try:
-            yield from desk.answer(call, record, body)
-            outcome = call.outcome
-        finally:
-            desk.log_call(call, record.log_name, time.monotonic() - begun, outcome)
+        yield from desk.answer_and_log(call, record, body)
 
 
 HANDLERS: dict[bytes, Callable[[PostgresConnection, bytes], None]] = {

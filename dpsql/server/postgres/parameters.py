@@ -2,7 +2,7 @@
 
 They become values of Python, which the session writes as literals; nothing that a client sends becomes text of a statement.
 Binary values are read in the type that the client named, or else in the type that was described to it, as PostgreSQL reads
-them: eight bytes of a float8 are a float8, whatever characters they would be. A parameter in text whose type the client leaves
+them: eight bytes of a float8 are a float8, and never their ASCII digits. A parameter in text whose type the client leaves
 open is a text, as which it meets numbers and dates too where it reads as one.
 """
 
@@ -140,7 +140,7 @@ def _unpack(form: str) -> Callable[[bytes], Any]:
 
 
 def _read_finite(form: str) -> Callable[[bytes], float]:
-    """Return a reader of doubles; those that no literal of SQL has are refused."""
+    """Return a reader of doubles, which refuses NaN and infinities: SQL has no literal for them."""
 
     def read(data: bytes) -> float:
         (found,) = struct.unpack(form, data)
@@ -152,7 +152,7 @@ def _read_finite(form: str) -> Callable[[bytes], float]:
 
 
 def _read_binary_number(data: bytes) -> decimal.Decimal:
-    """Read a ``numeric``: digits in base ten thousand, of which those behind its scale are left out, as PostgreSQL does."""
+    """Read a ``numeric``: digits in base ten thousand. Digits behind its scale are cut off, as PostgreSQL does."""
     count, weight, sign, scale = struct.unpack_from(">HhHH", data)
     groups = struct.unpack(f">{count}h", data[8:])
     if (
@@ -199,7 +199,7 @@ _BINARY: dict[int, Callable[[bytes], Any]] = {
 
 
 def _read_array(kind: int, data: bytes) -> list[Any]:
-    """Read an array of one dimension or none, whose items are of the type that it was said to have."""
+    """Read an array of one dimension or none. Its items have the type of the parameter's array."""
     dimensions, flags, item = struct.unpack_from(">iiI", data)
     count, at = (struct.unpack_from(">ii", data, 12)[0], 20) if dimensions else (0, 12)
     if dimensions not in (0, 1) or flags not in (0, 1) or item != kind or not 0 <= count <= MAX_ITEMS:

@@ -340,6 +340,27 @@ def test_garbage_is_refused_for_free(server: PostgresServer) -> None:
         client.close()
 
 
+def test_garbage_of_all_types_ends_no_session(server: PostgresServer) -> None:
+    """What arrives is told as a row or as a refusal, and the session goes on."""
+    client, chance = server.open("bob"), random.Random(11)
+    before = len(server.events)
+    try:
+        for kind, read in ALL.items():
+            client.ask(parse("SELECT $1 IS NULL AS a", f"s{kind}", [kind]), SYNC)
+            for _ in range(40):
+                data = make_garbage(chance, kind)
+                came = client.ask(bind([data], f"s{kind}", formats=[1]), execute(), SYNC)
+                error = read_error(came)
+                if not error:
+                    read(data)
+                    assert read_rows(came) == [[b"f"]]
+                elif error["C"] not in REFUSED:
+                    assert "holds a number of" in error["M"], (kind, data, error)
+        assert not any(line["event"] in ("failure", "charge") for line in server.events[before:])
+    finally:
+        client.close()
+
+
 def test_the_worker_says_no_state_of_its_own(server: PostgresServer) -> None:
     from dpsql.server.postgres.reports import write_bad_parameter
     from dpsql.wire import Message
