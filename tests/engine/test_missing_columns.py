@@ -46,7 +46,9 @@ def opened(folder: Path, name: str, data: bytes, more: str = "") -> dpsql.Sessio
         ("csv.jsonl", "uid,x\n" + ROWS, "uid"),
     ],
 )
-def test_a_text_file_without_the_policys_columns_is_refused(tmp_path: Path, name: str, data: str, missing: str) -> None:
+def test_a_text_file_without_the_policys_columns_is_refused(
+    tmp_path: Path, name: str, data: str, missing: str
+) -> None:
     with pytest.raises(dpsql.PolicyError, match=rf"t\.{missing} is in the policy but not in {name}"):
         opened(tmp_path, name, data.encode())
 
@@ -107,4 +109,7 @@ def test_half_floats_and_wide_decimals_are_read(tmp_path: Path) -> None:
     )
     with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(BARE), ledger=tmp_path / "ledger") as session:
         assert session.sql("SELECT COUNT(*) FROM t WHERE half >= 2").fetchone() == (2,)
-        assert session.sql("SELECT COUNT(wide), COUNT(*) FILTER (WHERE wide = 1.5) FROM t").fetchone() == (2, 1)
+        assert session.sql("SELECT COUNT(wide), COUNT(*) FILTER (WHERE wide = 1.5) FROM t").fetchone() == (
+            2,
+            1,
+        )

@@ -39,7 +39,9 @@ def con() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.Session]:
+def session(
+    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dpsql.Session]:
     folder: Path = tmp_path_factory.mktemp("clock")
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=folder / "ledger") as made:
         yield made
@@ -52,7 +54,9 @@ def test_the_word_needs_no_name(session: dpsql.Session, con: duckdb.DuckDBPyConn
         plain = con.sql(text)
         result = session.sql(text)
         assert [name.lower() for name in result.columns] == [name.lower() for name in plain.columns], text
-        assert [type(value) for value in result.fetchall()[0]] == [type(value) for value in plain.fetchall()[0]]
+        assert [type(value) for value in result.fetchall()[0]] == [
+            type(value) for value in plain.fetchall()[0]
+        ]
 
 
 def test_private_rows_take_no_clock(session: dpsql.Session) -> None:

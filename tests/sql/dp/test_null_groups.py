@@ -45,7 +45,9 @@ def con() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def session(con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.Session]:
+def session(
+    con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dpsql.Session]:
     ledger = tmp_path_factory.mktemp("missing") / "ledger"
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger) as made:
         yield made
@@ -75,7 +77,9 @@ def filled(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("key", NAMED)
-def test_a_key_that_names_null_has_that_group(session: dpsql.Session, con: duckdb.DuckDBPyConnection, key: str) -> None:
+def test_a_key_that_names_null_has_that_group(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection, key: str
+) -> None:
     for place in PLACES:
         text = place.format(key)
         assert filled(session.sql(text).fetchall()) == Counter(con.execute(text).fetchall()), text
@@ -84,7 +88,8 @@ def test_a_key_that_names_null_has_that_group(session: dpsql.Session, con: duckd
 @pytest.mark.parametrize(
     ("key", "column"),
     [
-        ("n + 1", "n"), ("n", "n"), ("upper(k)", "k"), ("k || 'x'", "k"), ("g", "g"), ("date_trunc('quarter', d)", "d"), ("d", "d"),
+        ("n + 1", "n"), ("n", "n"), ("upper(k)", "k"), ("k || 'x'", "k"), ("g", "g"), ("d", "d"),
+        ("date_trunc('quarter', d)", "d"),
     ],
 )  # fmt: skip
 def test_a_key_without_a_name_for_null_says_so(
@@ -98,18 +103,29 @@ def test_a_key_without_a_name_for_null_says_so(
     assert not any("is NULL are in no group" in note for note in there.notes)
 
 
-def test_a_key_that_makes_null_of_a_value_has_that_group(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_key_that_makes_null_of_a_value_has_that_group(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection
+) -> None:
     for key in ("NULLIF(k, 'a')", "NOT g", "CASE WHEN n > 2 THEN n END", "CASE WHEN k IS NULL THEN n END"):
         text = f"SELECT {key} AS q, COUNT(*) FROM t GROUP BY 1"
         assert filled(session.sql(text).fetchall()) == Counter(con.execute(text).fetchall()), key
 
 
-def test_totals_of_cells_that_add_up_are_of_all_rows(session: dpsql.Session, con: duckdb.DuckDBPyConnection) -> None:
-    for items, sets in (("k", "ROLLUP (k)"), ("k, n", "CUBE (k, n)"), ("k, n", "ROLLUP (n, k)"), ("g, k", "CUBE (g, k)")):
+def test_totals_of_cells_that_add_up_are_of_all_rows(
+    session: dpsql.Session, con: duckdb.DuckDBPyConnection
+) -> None:
+    for items, sets in (
+        ("k", "ROLLUP (k)"),
+        ("k, n", "CUBE (k, n)"),
+        ("k, n", "ROLLUP (n, k)"),
+        ("g, k", "CUBE (g, k)"),
+    ):
         for kind in ("TRUE", "NONNEGATIVE"):
             for strategy in ("", ", strategy = EVEN"):
                 rest = f"{items}, COUNT(*), SUM(x) FROM t GROUP BY {sets}"
-                ours = session.sql(f"SELECT WITH DP OPTIONS (consistent = {kind}{strategy}) {rest}").fetchall()
+                ours = session.sql(
+                    f"SELECT WITH DP OPTIONS (consistent = {kind}{strategy}) {rest}"
+                ).fetchall()
                 theirs = Counter(con.execute(f"SELECT {rest}").fetchall())
                 assert not Counter(row for row in ours if row[-2]) - theirs, (sets, kind)
                 assert max(n for *_, n, _ in ours) == 300

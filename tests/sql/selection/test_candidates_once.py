@@ -26,7 +26,8 @@ public = true
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dpsql.Session]:
     con = duckdb.connect()
-    con.execute("CREATE TABLE t AS SELECT i AS u, CASE WHEN i < 100 THEN 1 WHEN i < 150 THEN 2 ELSE 3 END AS n FROM range(160) r(i)")
+    n = "CASE WHEN i < 100 THEN 1 WHEN i < 150 THEN 2 ELSE 3 END"
+    con.execute(f"CREATE TABLE t AS SELECT i AS u, {n} AS n FROM range(160) r(i)")
     con.execute("CREATE TABLE pub AS SELECT * FROM (VALUES (3), (1), (1), (2), (2), (1)) v(n)")
     ledger: Path = tmp_path_factory.mktemp("once") / "ledger"
     with dpsql.connect(con, policy=dpsql.Policy.loads(POLICY), ledger=ledger) as made:
@@ -50,7 +51,8 @@ def test_candidates_of_a_table_and_with_answers(session: dpsql.Session) -> None:
 
 
 def test_rows_that_differ_in_another_column_are_other_candidates(session: dpsql.Session) -> None:
-    text = "WITH c(v, w) AS (VALUES (1, 'x'), (1, 'y'), (1, 'x')) SELECT EXPMECH(COUNT(*) FILTER (WHERE n = v), top => 2) OVER c FROM t"
+    listed = "WITH c(v, w) AS (VALUES (1, 'x'), (1, 'y'), (1, 'x'))"
+    text = f"{listed} SELECT EXPMECH(COUNT(*) FILTER (WHERE n = v), top => 2) OVER c FROM t"
     assert sorted(session.sql(text).fetchall()) == [(1, "x"), (1, "y")]
 
 
