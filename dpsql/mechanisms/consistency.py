@@ -5,7 +5,7 @@ table. The table that fits them best, each grouping set weighed by the inverse o
 its sums the best linear unbiased estimate of every cell: none is worse than the cell as it was released, and cells
 that say the same several times over are averaged (Hay, Rastogi, Miklau, Suciu 2010, for trees; here for any sets).
 
-A key may have values that no group has: NULL, or what the policy does not declare. Their rows count in the totals. If the
+A key may have values that no group has: NULL, or values that the policy does not declare. Their rows count in the totals. If the
 released cells show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no
 set shows. Otherwise there are none, and the groups add up to the totals.
 

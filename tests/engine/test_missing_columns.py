@@ -31,7 +31,7 @@ def opened(folder: Path, name: str, data: bytes, more: str = "") -> dpsql.Sessio
     path = folder / name
     path.write_bytes(data)
     policy = POLICY.format(source=f'source = "{path}"', more=more)
-    return dpsql.connect(policy=dpsql.Policy.loads(policy), ledger=folder / "ledger")
+    return dpsql.connect(policy=dpsql.Policy.loads(policy), ledger=folder / f"{name}.ledger")
 
 
 @pytest.mark.parametrize(
