@@ -267,7 +267,7 @@ _SAMPLE = 100
 
 
 def check_heading(table: Table, text: Format, columns: Mapping[str, str], files: Iterable[str]) -> None:
-    """Check that text files have the columns that the policy declares, by what names them.
+    """Check that text files have the columns that the policy declares.
 
     In CSV that is the first line. JSON has names in each record, and may leave some out: of the first records, one must have
     the column of the privacy unit.

@@ -5,7 +5,7 @@ weighted least-squares fit, with weights inverse to each grouping set's public n
 unbiased estimate of every cell: none is worse than the released cell (Hay, Rastogi, Miklau, Suciu 2010, for trees; here
 for any sets).
 
-A key may have values that no group has: NULL, or what the policy does not declare. Their rows count in the totals. If the
+A key may have values that no group has: NULL, or values that the policy does not declare. Their rows count in the totals. If the
 released cells show more of them than noise explains, each such key has one more value in the table, OTHER, whose cells no
 set shows. Otherwise there are none, and the groups add up to the totals.
 
@@ -204,9 +204,7 @@ class Consistent:
         mine = [i for i, key in enumerate(cells.keys) if key is not None]
         rows = {group: row for row, group in enumerate(self._groups(cells, table))}
         found = (tuple(group[i] for i in mine) for group in finest)
-        return np.array(
-            [rows.get(group, _HIDDEN) for group in found], dtype=np.intp
-        )
+        return np.array([rows.get(group, _HIDDEN) for group in found], dtype=np.intp)
 
 
 def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Places], size: int) -> Floats:
@@ -251,7 +249,9 @@ def fit(values: Sequence[Floats], weights: Sequence[float], places: Sequence[Pla
 def sum_places(table: Floats, places: Sequence[Places], values: Sequence[Floats]) -> list[Floats]:
     """Return the sums of finest cells in the places of each set; hidden cells are in none."""
     return [
-        np.bincount(place % (len(value) + 1), weights=table, minlength=len(value) + 1)[: len(value)].astype(np.float64)
+        np.bincount(place % (len(value) + 1), weights=table, minlength=len(value) + 1)[: len(value)].astype(
+            np.float64
+        )
         for place, value in zip(places, values, strict=True)
     ]
 

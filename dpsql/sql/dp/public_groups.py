@@ -423,10 +423,11 @@ _STRICT = (
     exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.DPipe, exp.Interval, exp.Var,
     exp.Between, exp.Not, exp.Boolean,
 )  # fmt: skip
-_STRICT_CALLS = frozenset(
-    "date_trunc date_part strftime time_bucket last_day dayname monthname upper lower floor ceil round trunc abs sqrt substring "
-    "left right length year month day hour minute replace trim ltrim rtrim".split()
-)
+_STRICT_CALLS = frozenset({
+    "date_trunc", "date_part", "strftime", "time_bucket", "last_day", "dayname", "monthname", "upper", "lower", "floor", "ceil",
+    "round", "trunc", "abs", "sqrt", "substring", "left", "right", "length", "year", "month", "day", "hour", "minute", "replace",
+    "trim", "ltrim", "rtrim",
+})  # fmt: skip
 
 
 def _is_strict(node: exp.Expr) -> bool:

@@ -361,16 +361,16 @@ def choose_fine_steps(bounds: Bounds | None) -> float | None:
 SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that fit 64 bits: DuckDB adds them in 128 bits, which no number of rows fills."""
 _FAR_BY = 64
-"""Steps of the grid that a total of doubles is off by at most, where as many rows as one unit has are added."""
+"""Steps of the grid that a total of one unit's doubles is off by at most."""
 _RARE = 1_000
-"""The totals that are moved to a short decimal are one of about so many halves, where totals are arbitrary numbers."""
+"""Short decimals are at least twice this number of such distances apart, so few arbitrary totals are moved to one."""
 _MOST_DIGITS = 9
 
 
 def snap_to_decimal(total: str, bounds: Bounds | None) -> str:
-    """Write a total of doubles that were added on the grid of their bounds: a short decimal, if one is that near.
+    """Write a total of doubles that were added on the grid of their bounds, rounded to a short decimal if one is near.
 
-    19.99, 29.99 and 50.02 are 100.00 then, as they are on paper, and not 100 and a part of a grid's step.
+    The total of 19.99, 29.99 and 50.02 is 100 then, and not 100 and a part of a step of the grid.
     """
     fine = choose_fine_steps(bounds)
     if fine is None:

@@ -294,7 +294,7 @@ def _mark_calls(tree: exp.Expr, tokens: list[Token]) -> None:
             node.meta.update(start=word.start, end=word.end, word=word.text)
 
 
-_CLOCKS: dict[type[exp.Expr], str] = {
+_CLOCKS: dict[type[exp.Func], str] = {
     exp.CurrentDate: "current_date", exp.CurrentTimestamp: "now", exp.CurrentTime: "get_current_time",
     exp.Localtime: "current_localtime", exp.Localtimestamp: "current_localtimestamp", exp.SessionUser: "session_user",
 }  # fmt: skip
@@ -307,7 +307,7 @@ def _name_clocks(tree: exp.Expr) -> None:
     DuckDB would take the word for a reference to that output.
     """
     kinds = tuple(_CLOCKS)
-    named = set()
+    named: set[type[exp.Func]] = set()
     for select in tree.find_all(exp.Select):
         for item in select.expressions:
             if isinstance(item, kinds):
@@ -467,7 +467,7 @@ def restore_logarithm(node: exp.Expr) -> exp.Expr:
     """Return LOG2 and LOG10 as calls by name: sqlglot reads them as LOG(2, x), whose quotient is off in its last digit."""
     base, inner = node.args.get("this"), node.args.get("expression")
     known = isinstance(base, exp.Literal) and not base.is_string and base.name in _BASES
-    if inner is None or not known or node.meta.get("called") == "log":
+    if base is None or inner is None or not known or node.meta.get("called") == "log":
         return node
     return exp.Anonymous(this=_BASES[base.name], expressions=[inner])
 

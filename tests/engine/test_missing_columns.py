@@ -1,0 +1,115 @@
+"""Text files that lack the policy's columns, and frames with columns that no engine reads: refused as a session opens."""
+
+from __future__ import annotations
+
+import decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsql
+
+POLICY = """
+[budget]
+epsilon = 1e9
+default_epsilon = 1e6
+[tables.t]
+{source}
+privacy_unit = "uid"
+max_rows = 5
+{more}
+[tables.t.columns]
+uid = {{ type = "INTEGER" }}
+x = {{ type = "INTEGER" }}
+"""
+ROWS = "".join(f"{i},{i}\n" for i in range(50))
+
+
+def opened(folder: Path, name: str, data: bytes, more: str = "") -> dpsql.Session:
+    path = folder / name
+    path.write_bytes(data)
+    policy = POLICY.format(source=f'source = "{path}"', more=more)
+    return dpsql.connect(policy=dpsql.Policy.loads(policy), ledger=folder / f"{name}.ledger")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "missing"),
+    [
+        ("semicolons.csv", "uid;x\n" + ROWS.replace(",", ";"), "uid"),
+        ("comment.csv", "# a comment\nuid,x\n" + ROWS, "uid"),
+        ("bare.csv", ROWS, "uid"),
+        ("tabs.csv", "uid\tx\n" + ROWS.replace(",", "\t"), "uid"),
+        ("other.csv", "uid,y\n" + ROWS, "x"),
+        ("other.jsonl", '{"id": 1, "x": 2}\n' * 20, "uid"),
+        ("csv.jsonl", "uid,x\n" + ROWS, "uid"),
+    ],
+)
+def test_a_text_file_without_the_policys_columns_is_refused(
+    tmp_path: Path, name: str, data: str, missing: str
+) -> None:
+    with pytest.raises(dpsql.PolicyError, match=rf"t\.{missing} is in the policy but not in {name}"):
+        opened(tmp_path, name, data.encode())
+
+
+def test_another_encoding_and_other_ends_of_lines_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(dpsql.PolicyError, match="is in the policy but not in"):
+        opened(tmp_path, "wide.csv", ("uid,x\n" + ROWS).encode("utf-16"))
+    with pytest.raises(dpsql.PolicyError, match="can't be read as names of columns"):
+        opened(tmp_path, "returns.csv", ("uid,x\n" + ROWS).replace("\n", "\r").encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "more"),
+    [
+        ("plain.csv", "uid,x\n" + ROWS, ""),
+        ("case.csv", "X,UID\n" + ROWS, ""),
+        ("mark.csv", "\ufeffuid,x\n" + ROWS, ""),
+        ("semicolons.csv", "uid;x\n" + ROWS.replace(",", ";"), 'format = { delimiter = ";" }'),
+        ("bare.csv", ROWS, "format = { header = false }"),
+        ("tabs.tsv", "uid\tx\n" + ROWS.replace(",", "\t"), ""),
+        ("some.jsonl", "".join(f'{{"uid": {i}, "x": {i}}}\n' for i in range(50)), ""),
+    ],
+)
+def test_a_text_file_with_them_is_read(tmp_path: Path, name: str, data: str, more: str) -> None:
+    with opened(tmp_path, name, data.encode(), more) as session:
+        assert session.sql("SELECT COUNT(*), COUNT(x) FROM t").fetchone() == (50, 50)
+
+
+def test_an_optional_key_of_json_and_an_empty_file_are_no_mistakes(tmp_path: Path) -> None:
+    with opened(tmp_path, "short.jsonl", b'{"uid": 1}\n') as session:
+        assert session.sql("SELECT COUNT(*), COUNT(x) FROM t").fetchone() == (1, 0)
+    with opened(tmp_path, "empty.csv", b"") as session:
+        assert session.sql("SELECT COUNT(*) FROM t").fetchone() == (0,)
+
+
+BARE = "[budget]\nepsilon = 1e9\ndefault_epsilon = 1e6\n[tables.t]\nprivacy_unit = 'uid'\nmax_rows = 5\n"
+KINDS = {
+    "union": pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]),
+    "halves in a list": pa.array([[np.float16(1)]] * 3, pa.list_(pa.float16())),
+    "halves in a struct": pa.array([{"a": np.float16(1)}] * 3, pa.struct([("a", pa.float16())])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_no_engine_reads_is_named(tmp_path: Path, kind: str) -> None:
+    frame = pa.table({"uid": [1, 2, 3], "odd": KINDS[kind]})
+    with pytest.raises(dpsql.PolicyError, match="column odd of t"):
+        dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(BARE), ledger=tmp_path / "ledger")
+
+
+def test_half_floats_and_wide_decimals_are_read(tmp_path: Path) -> None:
+    frame = pa.table(
+        {
+            "uid": [1, 2, 3],
+            "half": pa.array(np.array([1, 2, 3], np.float16)),
+            "wide": pa.array([decimal.Decimal("1.5"), None, decimal.Decimal(2)], pa.decimal256(50, 2)),
+        }
+    )
+    with dpsql.connect({"t": frame}, policy=dpsql.Policy.loads(BARE), ledger=tmp_path / "ledger") as session:
+        assert session.sql("SELECT COUNT(*) FROM t WHERE half >= 2").fetchone() == (2,)
+        assert session.sql("SELECT COUNT(wide), COUNT(*) FILTER (WHERE wide = 1.5) FROM t").fetchone() == (
+            2,
+            1,
+        )
