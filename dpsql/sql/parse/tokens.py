@@ -214,8 +214,11 @@ def _check(tokens: list[Token], text: str) -> None:
             named = (
                 tokens[i + 2].text if after.token_type == TokenType.L_PAREN and tokens[i + 2 :] else "name"
             )
-            last = tokens[find_closing(tokens, i + 1)] if named != "name" else after
-            written = text[token.start : last.end + (2 if named != "name" else 1)]
+            end = find_closing(tokens, i + 1)
+            last = tokens[end] if named != "name" else after
+            if named != "name" and tokens[end + 1 :] and tokens[end + 1].start == last.end + 1:
+                last = tokens[end + 1]  # the s of %(name)s
+            written = text[token.start : last.end + 1]
             raise token_error(token, f"{written} is not a parameter here.", f"write ${named}.", last=last)
         if token.token_type == TokenType.COLON and prefix and after is not None and joined:
             raise token_error(
