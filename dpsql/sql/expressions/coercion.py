@@ -333,7 +333,7 @@ def _advise_on_text(known: Sequence[types.Typed]) -> str:
     if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
         return "write '5' for text, or TRY_CAST(... AS INTEGER)"
     quoted, cast = above.copy(), above.copy()
-    kinds = [(t.place.arg_key, t.place.index, t.type) for t in known if t.place is not None]
+    kinds = [(t.place.arg_key or "", t.place.index, t.type) for t in known if t.place is not None]
     for key, index, kind in kinds:
         for tree, changed in ((quoted, kind.numeric), (cast, kind.kind == "TEXT")):
             held = tree.args.get(key)

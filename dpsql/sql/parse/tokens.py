@@ -201,8 +201,8 @@ def _check(tokens: list[Token], text: str) -> None:
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
             raise _template(template[1], token_span(token), before)
-        named = before is not None and before.token_type in _AS_NAMES
-        unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not named)
+        is_name = before is not None and before.token_type in _AS_NAMES
+        unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not is_name)
         if unfinished and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
