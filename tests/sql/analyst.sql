@@ -354,7 +354,7 @@ SELECT string_agg(ward, ',') FROM visits
 -- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
 SELECT list(ward) FROM visits
 
--- refused: LIST has no noisy form.
+-- refused: ARRAY_AGG has no noisy form.
 -- hint: count how often each value occurs: SELECT ward, COUNT(*) ... GROUP BY ward.
 SELECT array_agg(ward) FROM visits
 
@@ -557,7 +557,7 @@ SELECT CAST(cost AS FLOAT64) > 100 AS big, COUNT(*) FROM visits GROUP BY big
 -- answered, as: SELECT CAST(urgent AS VARCHAR) u, COUNT(*) FROM visits GROUP BY u
 SELECT CAST(urgent AS STRING) u, COUNT(*) FROM visits GROUP BY u
 
--- refused: BOOL_OR has no noisy form.
+-- refused: LOGICAL_OR has no noisy form.
 -- hint: write COUNT_IF(urgent) > 0: the noisy count may be compared freely.
 SELECT LOGICAL_OR(urgent) FROM visits
 
@@ -770,7 +770,7 @@ SELECT COUNT(*) FROM visits WHERE ward = "A"
 SELECT COUNT(*) FROM visits WHERE cost = 'abc'
 
 -- refused: the comparison meets VARCHAR with INTEGER.
--- hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+-- hint: text and numbers are not compared: write code = '2', or TRY_CAST(code AS DOUBLE) = 2.
 SELECT COUNT(*) FROM visits WHERE code = 2
 
 -- answered
@@ -814,15 +814,15 @@ SELECT COUNT(*), patient FROM visits GROUP BY 2
 SELECT "patient", COUNT(*) FROM visits GROUP BY 1
 
 -- refused: patient is the privacy unit: it is never released.
--- hint: COUNT(DISTINCT ...) counts the units.
+-- hint: COUNT(DISTINCT patient) counts the units.
 SELECT patient FROM visits
 
 -- refused: MIN(patient) needs bounds for patient; the policy declares none.
--- hint: write MIN(patient, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+-- hint: write MIN(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 SELECT MIN(patient), MAX(patient) FROM visits
 
 -- refused: AVG(patient) needs bounds for patient; the policy declares none.
--- hint: write AVG(patient, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient, 0), 100), or ask the data owner for bounds.
+-- hint: write AVG(patient, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 SELECT AVG(patient) FROM visits
 
 -- refused: groups can't be made of the privacy unit.
@@ -874,7 +874,7 @@ SELECT AVG(cost) FROM (SELECT cost, row_number() OVER (PARTITION BY patient ORDE
 SELECT AVG(gap, contribution_bounds_per_row => (0, 400)) FROM (SELECT day - lag(day) OVER (PARTITION BY patient ORDER BY day) AS gap FROM visits)
 
 -- refused: patient is the privacy unit: it is never released.
--- hint: COUNT(DISTINCT ...) counts the units.
+-- hint: COUNT(DISTINCT patient) counts the units.
 SELECT COUNT(*) FROM visits QUALIFY row_number() OVER (PARTITION BY patient ORDER BY day) = 1
 
 -- answered
@@ -924,15 +924,15 @@ SELECT sex, kind, COUNT(*) FROM tests JOIN visits USING (visit) JOIN patients US
 SELECT COUNT(*) FROM visits a, visits b WHERE a.patient = b.patient AND a.visit < b.visit
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: add a.patient = b.patient to WHERE.
+-- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to WHERE.
 SELECT COUNT(*) FROM visits a CROSS JOIN visits b
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: add a.patient = b.patient to ON.
+-- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to ON.
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.ward = b.ward
 
 -- refused: private tables are joined on something other than their privacy unit.
--- hint: add a.patient = b.patient to ON.
+-- hint: different people's rows can't meet; for each person's own rows, add a.patient = b.patient to ON.
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.patient = b.patient OR a.ward = b.ward
 
 -- refused: rows that are their own privacy unit can't be joined with other private rows.
@@ -1043,7 +1043,7 @@ SELECT SUM(score * score) FROM visits
 SELECT SUM(cost / 2) FROM visits
 
 -- refused: SUM(cost / u8) needs bounds for cost / u8; the policy declares none.
--- hint: write SUM(cost / u8, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(cost / u8, 0), 100), or ask the data owner for bounds.
+-- hint: write SUM(cost / u8, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 SELECT SUM(cost / u8) FROM visits
 
 -- answered
@@ -1059,14 +1059,14 @@ SELECT AVG(day - DATE '2024-01-01') FROM visits
 SELECT AVG(date_diff('day', DATE '2024-01-01', day)) FROM visits
 
 -- refused: SUM(visit) needs bounds for visit; the policy declares none.
--- hint: write SUM(visit, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(visit, 0), 100), or ask the data owner for bounds.
+-- hint: write SUM(visit, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 SELECT SUM(visit) FROM visits
 
 -- answered
 SELECT ward, SUM(cost, contribution_bounds_per_row => (0, 500), epsilon => 1000000) FROM visits GROUP BY ward
 
 -- refused: epsilon = ... inside a call is a comparison.
--- hint: write epsilon => ...
+-- hint: write epsilon => 1.
 SELECT SUM(cost, epsilon = 1) FROM visits
 
 -- refused: OPTIONS has no eps.

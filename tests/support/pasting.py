@@ -17,6 +17,10 @@ Bind = Callable[[str], Error | None]
 MOST_STEPS = 4
 """Hints that are followed one after the other."""
 _CODES = (
+    re.compile(r"such as ([^,\s]+?)(?=[,.]? |\.$)"),
+    re.compile(r"write (\$\w+)"),
+    re.compile(r"try (SELECT .+?)\.$"),
+    re.compile(r"from (\d+) to"),
     re.compile(r"did you mean ('(?:[^']|'')*'|\"[^\"]*\"|[^?]+)\?"),
     re.compile(r"(?:\bwrite|\bwritten|\bor|\bwith|\buse|\badd|\blike|:|;|,) (.+?)(?=(?:, or |, which |, from which|, with |, in place|, instead| instead of |"
                r" in place of |: |; | to ON| to WHERE| as a name| on private| for | of its type|, say\.|\. |\.$|$))"),
@@ -33,7 +37,7 @@ def find_codes(hint: str) -> Iterator[str]:
     seen = set()
     for pattern in _CODES:
         for start in range(len(hint)):
-            found = pattern.match(hint, start) if pattern is not _CODES[2] or start == 0 else None
+            found = pattern.match(hint, start) if pattern is not _CODES[-1] or start == 0 else None
             if found is not None and (code := found[1].strip()) not in seen:
                 seen.add(code)
                 yield code
@@ -41,29 +45,68 @@ def find_codes(hint: str) -> Iterator[str]:
 
 def paste(text: str, error: Error) -> Iterator[str]:
     """Yield the statements that following a hint may give, the most literal first."""
-    hint, span = error.hint or "", error.span
-    if span is None:
-        span = (len(text), len(text))
+    hint = error.hint or ""
+    start, end = error.span or (len(text), len(text))
+    marked = text[start:end]
+    while (
+        marked.count("(") > marked.count(")") and ")" in text[end:]
+    ):  # the mark may end before what it opens
+        end = text.index(")", end) + 1
+        marked = text[start:end]
     if found := _INSTEAD.search(hint):
-        yield _replace_word(text, found[2], found[1], span)
+        yield _replace_word(text, found[2], found[1], (start, end))
     if found := _JOINED.search(hint):
-        yield _add_condition(text, found[1], found[2], span)
-    if "leave it out" in hint or "leave out" in hint:
-        yield text[: span[0]] + text[span[1] :]
-        yield _drop_argument(text, span)
+        yield _add_condition(text, found[1].rpartition(", add ")[2], found[2], (start, end))
+    if found := re.search(r"leave (\w+) out", hint):
+        yield (
+            _drop_argument(text, (start, end)) if found[1] in ("it", "them") else _drop_option(text, found[1])
+        )
+        if found[1] == "it":
+            yield text[:start] + text[end:]
+    if found := re.search(r"comma missing before (\w+)", hint):
+        yield _replace_word(text, found[1], f", {found[1]}", (start, end))
+    if found := re.search(r"at the end: (.+?),", hint):
+        closing = end + 1 if text[end : end + 1] == ")" else end
+        yield f"{text[:start]}{text[closing:]} {found[1]}"
     for code in find_codes(hint):
-        yield text[: span[0]] + code + text[span[1] :]
+        yield text[:start] + code + text[end:]
+        if code[:1] + code[-1:] == text[start - 1 : start] + text[end : end + 1] == "()":
+            yield text[: start - 1] + code + text[end + 1 :]
+        if (called := re.search(r"\w+\($", text[:start])) and text[end : end + 1] == ")":
+            yield text[: called.start()] + code + text[end + 1 :]
+        if name := re.match(r"\s*\w+(?=\s*[(=])", marked):
+            yield text[:start] + code + marked[name.end() :] + text[end:]
+        if " ... " in code and (
+            source := re.search(r"(?is)\bFROM\b.*?(?=\bGROUP BY\b|\bORDER BY\b|\bHAVING\b|\)|$)", text)
+        ):
+            whole = code.replace(" ... ", f" {source[0].strip()} ")
+            yield whole if whole.upper().startswith("SELECT") else f"SELECT {whole}"
         if re.match(r"(?i)(SELECT|WITH|SHOW|FROM|PIVOT|DECLARE|CREATE|EXPLAIN)\b", code):
             yield code
         if options := re.fullmatch(r"(?:SELECT WITH \w+ )?OPTIONS \((.+)\)(?: \.\.\.)?", code):
             yield _set_options(text, options[1])
+            yield f"{text} OPTIONS ({options[1]})"
         elif "=>" in code:
             if argument := _ARGUMENT.fullmatch(code):
-                yield _set_argument(text, argument[1], argument[2], span)
+                yield _set_argument(text, argument[1], argument[2], (start, end))
         elif _OPTION.match(code):
             yield _set_options(text, code)
         if mode := re.match(r"(?i)SELECT (WITH \w+)", code):
             yield re.sub(r"(?i)\bSELECT\s+(?:WITH\s+\w+\s+)?", f"SELECT {mode[1]} ", text, count=1)
+
+
+def _drop_option(text: str, name: str) -> str:
+    """Take an option or a named argument out of its list."""
+    value = rf"{name}\s*=>?\s*(\([^()]*\)|'[^']*'|[^,()\s]+)"
+    for pattern in (
+        rf"(?i),\s*{value}",
+        rf"(?i){value}\s*,\s*",
+        rf"(?i)\s*OPTIONS\s*\(\s*{value}\s*\)",
+        rf"(?i){name}",
+    ):
+        if (dropped := re.sub(pattern, "", text, count=1)) != text:
+            return dropped
+    return text
 
 
 def _replace_word(text: str, old: str, new: str, span: tuple[int, int]) -> str:
@@ -116,27 +159,40 @@ def _set_options(text: str, options: str) -> str:
     return text
 
 
-def follow(text: str, error: Error, bind: Bind) -> str | None:
-    """Follow hints until a statement is bound, and return it; None where none is.
+def _plain(text: str) -> str:
+    return " ".join(text.split()).lower()
 
-    A hint that leads to the same refusal, or back to a statement that was refused before, ends a way.
+
+def follow(text: str, error: Error, bind: Bind) -> tuple[str | None, bool]:
+    """Follow hints until a statement is bound.
+
+    Returns:
+        The statement, None where there is none; and whether a hint led away and another one back.
     """
-    return _follow(text, error, bind, {text}, MOST_STEPS)
+    return _follow(text, error, bind, {text}, (text,))
 
 
-def _follow(text: str, error: Error, bind: Bind, seen: set[str], steps: int) -> str | None:
+def _follow(
+    text: str, error: Error, bind: Bind, seen: set[str], before: tuple[str, ...]
+) -> tuple[str | None, bool]:
     later: list[tuple[str, Error]] = []
+    back = False
     for pasted in paste(text, error):
         if pasted in seen:
+            back = back or _plain(pasted) in map(_plain, before[:-1])
             continue
         seen.add(pasted)
         refused = bind(pasted)
         if refused is None:
-            return pasted
-        if refused.message != error.message and not isinstance(refused, dpsql.ParseError):
+            return pasted, False
+        if isinstance(refused, dpsql.ParseError):
+            continue
+        if refused.message != error.message:
             later.append((pasted, refused))
-    if steps > 1:
+    if len(before) < MOST_STEPS:
         for pasted, refused in later[:2]:
-            if (found := _follow(pasted, refused, bind, seen, steps - 1)) is not None:
-                return found
-    return None
+            found, circles = _follow(pasted, refused, bind, seen, (*before, pasted))
+            if found is not None:
+                return found, False
+            back = back or circles
+    return None, back

@@ -38,7 +38,7 @@ class Formula(NamedTuple):
 def _read_report_format(node: exp.Expr, what: str) -> str:
     word = read_word(node, what).upper()
     if word != "JSON":
-        raise bind_error(node, f"{what} can't be {word}.", "write report_format => 'JSON'.")
+        raise bind_error(node, f"{what} can't be {word}.", "write 'JSON'.")
     return word
 
 
@@ -256,12 +256,9 @@ class AggregateCall:
         place = self.call.args[0] if place is None else place
         if not typed.type.numeric and typed.type.kind not in kinds:
             shown = to_sql(place)
-            if typed.type.kind in _EXAMPLES and self.options.get("contribution_bounds_per_row") == "AUTO":
-                low, high = _EXAMPLES[typed.type.kind]
-                hint = f"write contribution_bounds_per_row => ({low}, {high})."
-                raise bind_error(
-                    place, f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}.", hint
-                )
+            if typed.type.kind in _BOUND_KINDS and self.options.get("contribution_bounds_per_row") == "AUTO":
+                what = f"AUTO finds bounds of numbers, and {shown} is {typed.type.sql}."
+                raise bind_error(place, what, advise_bounds(typed))
             what = f"{self.call.name} needs a number, and {shown} is {typed.type.sql}."
             hint = f"count its values: SELECT {shown}, COUNT(*) ... GROUP BY {shown}."
             if self.block.is_unit(place):

@@ -325,7 +325,7 @@ class AggregatingBlock(ABC):
             self.expression(node)
             if self.is_unit(node):
                 what = f"{node.name} is the privacy unit: it is never released."
-                raise privacy_error(node, what, "COUNT(DISTINCT ...) counts the units.")
+                raise privacy_error(node, what, f"COUNT(DISTINCT {to_sql(node)}) counts the units.")
             raise self._refuse_ungrouped(node)
         if isinstance(node, exp.Anonymous) and node.name.lower().startswith("dpsql__"):
             name, near = node.name[7:].upper(), nearest_aggregate(node.name[7:])

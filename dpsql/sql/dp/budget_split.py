@@ -362,7 +362,11 @@ def refuse_elsewhere(node: exp.Expr) -> None:
         argument = argument.expressions[0]
     if isinstance(argument, exp.Order):
         argument = argument.this
-    shown = to_sql(argument) if isinstance(argument, exp.Column) else "x"
+    plain = isinstance(argument, exp.Column | exp.Binary | exp.Paren) and not argument.find(
+        exp.Query, exp.AggFunc
+    )
+    shown = to_sql(argument) if plain and isinstance(argument, exp.Expr) else "x"
+    shown = shown if len(shown) <= 60 else "x"
     written = node.meta.get("called", name).upper() if isinstance(node, exp.AggFunc) else name
     hint = _INSTEAD.get(name, "SELECT WITH SUBSAMPLE takes any aggregate, on blocks of privacy units.")
     raise privacy_error(node, f"{written} has no noisy form.", hint.format(x=shown))

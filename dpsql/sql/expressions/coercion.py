@@ -358,7 +358,7 @@ def _mismatch(known: Sequence[types.Typed], what: str) -> BindError:
     both = {first.kind, other.kind}
     if "TEXT" in both and any(t.numeric for t in (first, other)):
         words = [t.place for t in known if t.type.kind == "TEXT"]
-        hint = "text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER)."
+        hint = f"text and numbers are not compared: {_advise_on_text(known)}."
         if all(isinstance(p, exp.Literal) for p in words):
             hint = "text and numbers are not compared: write the number without quotes."
     elif "BOOLEAN" in both:
@@ -367,6 +367,28 @@ def _mismatch(known: Sequence[types.Typed], what: str) -> BindError:
         hint = "cast one of the two."
     parent = None if place is None else place.parent
     return bind_error(parent, f"{what} meets {first.sql} with {other.sql}.", hint, around=place)
+
+
+def _advise_on_text(known: Sequence[types.Typed]) -> str:
+    """Return what to write in place of a comparison of text and numbers: the numbers as text, or the text as numbers."""
+    above = next((t.place.parent for t in known if t.place is not None and t.place.parent is not None), None)
+    if above is None or not isinstance(above, exp.Binary | exp.In | exp.Between):
+        return "write '5' for text, or TRY_CAST(... AS INTEGER)"
+    quoted, cast = above.copy(), above.copy()
+    kinds = [(t.place.arg_key or "", t.place.index, t.type) for t in known if t.place is not None]
+    for key, index, kind in kinds:
+        for tree, changed in ((quoted, kind.numeric), (cast, kind.kind == "TEXT")):
+            held = tree.args.get(key)
+            part = held[index] if isinstance(held, list) and index is not None else held
+            if not changed or not isinstance(part, exp.Expr):
+                continue
+            if tree is cast:
+                part.replace(exp.TryCast(this=part.copy(), to=exp.DataType.build("DOUBLE")))
+            elif isinstance(part, exp.Literal):
+                part.replace(exp.Literal.string(part.name))
+            else:
+                part.replace(exp.Cast(this=part.copy(), to=exp.DataType.build("VARCHAR", dialect="duckdb")))
+    return f"write {to_sql(quoted)}, or {to_sql(cast)}"
 
 
 def make_boolean(node: exp.Expr, parts: Sequence[types.Typed], nullable: bool | None = None) -> types.Typed:

@@ -19,7 +19,7 @@ from dpsql.errors import PrivacyError
 from dpsql.sql.expressions import coercion, lists, operators, temporal, types
 from dpsql.sql.expressions.lengths import DEFAULT_MAX_LENGTH, count_written, hold, length_of, limit_steps
 from dpsql.sql.expressions.temporal import DATE_PART_RANGES
-from dpsql.sql.parse.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm
+from dpsql.sql.parse.dialect import NAMED, bind_error, name_called, privacy_error, restore_logarithm, to_sql
 from dpsql.sql.parse.functions import NAME_OF_CLASS, ROW_ALIASES
 
 NUM: tuple[types.TypeKind, ...] = ("INTEGER", "DECIMAL", "DOUBLE")
@@ -240,7 +240,7 @@ NOT_LISTED: dict[str, str] = {name: why for why, names in (
     ("it fails on far dates while the engine still plans; write epoch(x)", ("epoch_ns", "epoch_us")),
     ("it differs between versions; write md5(x::VARCHAR)", ("hash",)),
     ("it stands for several columns; name each", ("columns",)),
-    ("it fails on text of another form; write try_strptime(x, '%Y-%m-%d')", ("strptime",)),
+    ("it fails on text of another form", ("strptime",)),
     ("it makes rows of a row; write FROM t, UNNEST(x) AS u(y)", ("unnest",)),
 ) for name in names}  # fmt: skip
 """Why some names that come to mind are missing."""
@@ -490,8 +490,12 @@ _ALSO = (
 def _unknown(node: exp.Expr, name: str) -> PrivacyError:
     if name in NOT_LISTED:
         hint = "write DATE '2024-12-31', or a parameter, $today." if NOT_LISTED[name] == _CLOCK else None
+        if name == "strptime":
+            hint = f"write TRY_{to_sql(node)}."
         return privacy_error(node, f"{name} can't be used on private rows: {NOT_LISTED[name]}.", hint)
     known = {*ROW_FUNCTIONS, *ROW_ALIASES, *DATE_PART_FUNCTIONS, *_SPECIAL, *_ALSO}
+    if name == "&&":
+        return privacy_error(node, "&& compares lists.", "write AND between two conditions.")
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else _OTHERWISE
     what = f"the function {name} is not on the list of those that can't fail or leak."

@@ -361,11 +361,16 @@ def name_called(node: exp.Expr) -> str:
     written = node.meta.get("called")
     if written is not None:
         return str(written)
-    if isinstance(node, exp.JSONExtractScalar | exp.JSONExtract):
-        return "->>" if isinstance(node, exp.JSONExtractScalar) else "->"
+    if type(node) in _SIGNS:
+        return _SIGNS[type(node)]
     return str(node.sql_name() if isinstance(node, exp.Func) else node.key).lower()
 
 
+_SIGNS: dict[type[exp.Expr], str] = {
+    exp.JSONExtractScalar: "->>",
+    exp.JSONExtract: "->",
+    exp.ArrayOverlaps: "&&",
+}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

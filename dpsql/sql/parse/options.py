@@ -465,5 +465,5 @@ def refuse_equals(call: Call, known: Readers) -> None:
             raise bind_error(
                 argument,
                 f"{argument.this.name} = ... inside a call is a comparison.",
-                f"write {argument.this.name.lower()} => ...",
+                f"write {argument.this.name.lower()} => {to_sql(argument.expression)}.",
             )

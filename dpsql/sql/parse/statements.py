@@ -258,13 +258,17 @@ def _explain(tokens: list[Token], text: str, params: Mapping[str, Any], span: Sp
             raise token_error(
                 rest[2],
                 f"EXPLAIN has no format {rest[2].text}.",
-                "write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).",
+                "write TEXT, or JSON.",
             )
         rest, json = rest[4:], style == "JSON"
     if not rest:
         raise token_error(tokens[0], "EXPLAIN needs a statement.")
     if rest[0].text.upper() == "ANALYZE":
-        raise token_error(rest[0], "EXPLAIN ANALYZE would run the statement.", "write EXPLAIN.")
+        raise token_error(
+            rest[0],
+            "EXPLAIN ANALYZE would run the statement.",
+            "leave it out: EXPLAIN tells the cost before.",
+        )
     inner = _statement(rest, text, params)
     if inner.kind not in ("query", "declare"):
         raise ParseError("EXPLAIN is for queries.", span=inner.span)

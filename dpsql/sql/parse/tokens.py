@@ -196,8 +196,8 @@ def _check(tokens: list[Token], text: str) -> None:
         template = _TEMPLATE.search(token.text) if token.token_type == TokenType.STRING else None
         if template is not None:
             raise _template(template[1], token_span(token), before)
-        named = before is not None and before.token_type in _AS_NAMES
-        unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not named)
+        is_name = before is not None and before.token_type in _AS_NAMES
+        unfinished = token.token_type in _CLAUSES or (token.token_type in _UNFINISHED and not is_name)
         if unfinished and (after is None or after.token_type in _ENDS):
             raise token_error(token, f"nothing follows {token.text.upper()}.", "finish it, or leave it out.")
         _reads(token, before, after, text)
@@ -209,8 +209,11 @@ def _check(tokens: list[Token], text: str) -> None:
             named = (
                 tokens[i + 2].text if after.token_type == TokenType.L_PAREN and tokens[i + 2 :] else "name"
             )
-            last = tokens[find_closing(tokens, i + 1)] if named != "name" else after
-            written = text[token.start : last.end + (2 if named != "name" else 1)]
+            end = find_closing(tokens, i + 1)
+            last = tokens[end] if named != "name" else after
+            if named != "name" and tokens[end + 1 :] and tokens[end + 1].start == last.end + 1:
+                last = tokens[end + 1]  # the s of %(name)s
+            written = text[token.start : last.end + 1]
             raise token_error(token, f"{written} is not a parameter here.", f"write ${named}.", last=last)
         if token.token_type == TokenType.COLON and prefix and after is not None and joined:
             raise token_error(

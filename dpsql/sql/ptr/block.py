@@ -203,7 +203,7 @@ class PtrBlock(AggregatingBlock):
             hint = f"{strange[0]} => belongs to {owners}." if strange else None
             raise bind_error(call.node, f"{call.name} does not take this here.", hint)
         if "base" in options and "local_sensitivity" in options:
-            hint = "write local_sensitivity => b for noise that fits b, or base => b for a factor."
+            hint = "leave base out for noise that fits the proposal, or local_sensitivity for a factor."
             raise bind_error(call.node, f"{call.name} takes one proposal.", hint)
         call.require(2 if call.name in _TWO else 1)
         span = span_of(call.args[0])

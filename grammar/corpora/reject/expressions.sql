@@ -4,7 +4,7 @@ SELECT SUM(weight) FROM visits
 PrivacyError: SUM(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT SUM(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write SUM(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: write SUM(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: an average without bounds
 SELECT AVG(weight) FROM visits
@@ -12,7 +12,7 @@ SELECT AVG(weight) FROM visits
 PrivacyError: AVG(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT AVG(weight) FROM visits
                ^^^^^^^^^^^
-Hint: write AVG(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: write AVG(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: text can't be summed
 SELECT SUM(city) FROM visits
@@ -28,7 +28,7 @@ SELECT VARIANCE(weight) FROM visits
 PrivacyError: VARIANCE(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT VARIANCE(weight) FROM visits
                ^^^^^^^^^^^^^^^^
-Hint: write VARIANCE(weight, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: write VARIANCE(weight, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: a cast that may fail
 SELECT SUM(CAST(note AS INTEGER)) FROM visits
@@ -36,7 +36,7 @@ SELECT SUM(CAST(note AS INTEGER)) FROM visits
 PrivacyError: SUM(CAST(note AS INT)) needs bounds for CAST(note AS INT); the policy declares none.
   1 |   SELECT SUM(CAST(note AS INTEGER)) FROM visits
                ^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(CAST(note AS INT), 0), 100), or ask the data owner for bounds.
+Hint: write SUM(CAST(note AS INT), contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: a comparison of text with a number
 SELECT COUNT(*) FROM visits WHERE note = 5
@@ -44,7 +44,7 @@ SELECT COUNT(*) FROM visits WHERE note = 5
 BindError: the comparison meets VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note = 5
                                           ^^^^^^^^
-Hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+Hint: text and numbers are not compared: write note = '5', or TRY_CAST(note AS DOUBLE) = 5.
 ====
 -- case: a number in a list of texts
 SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
@@ -52,7 +52,7 @@ SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
 BindError: IN meets VARCHAR with INTEGER.
   1 |   SELECT COUNT(*) FROM visits WHERE note IN (5, 6)
                                           ^^^^^^^^^^^^^
-Hint: text and numbers are not compared: write '5' for text, or TRY_CAST(... AS INTEGER).
+Hint: text and numbers are not compared: write note IN ('5', '6'), or TRY_CAST(note AS DOUBLE) IN (5, 6).
 ====
 -- case: an error on purpose
 SELECT COUNT(*) FROM visits WHERE CASE WHEN age > 100 THEN error('x') ELSE TRUE END

@@ -99,7 +99,7 @@ SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
 PrivacyError: IQR(weight) needs bounds for weight; the policy declares none.
   1 |   SELECT WITH STABLE OPTIONS (epsilon = 1) IQR(weight) FROM visits
                                                  ^^^^^^^^^^^
-Hint: write IQR(weight, contribution_bounds_per_row => (0, 100)), clip it with LEAST(GREATEST(weight, 0), 100), or ask the data owner for bounds.
+Hint: give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: STABLE with private groups
 SELECT WITH STABLE OPTIONS (epsilon = 1) city, IQR(age) FROM visits GROUP BY city
@@ -284,7 +284,7 @@ SELECT ANON_SUM(amount WITH REPORT (FORMAT = PROTO)) FROM visits
 BindError: report_format can't be PROTO.
   1 |   SELECT ANON_SUM(amount WITH REPORT (FORMAT = PROTO)) FROM visits
                                                      ^^^^^
-Hint: write report_format => 'JSON'.
+Hint: write 'JSON'.
 ====
 -- case: the threshold that GoogleSQL had before delta
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, k_threshold = 5) ANON_COUNT(*) FROM visits
@@ -332,7 +332,7 @@ SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) IQ
 BindError: IQR takes one proposal.
   1 |   delta = 1e-6, max_rows_contributed = 1) IQR(amount, base => 1.1, local_sensitivity => 2) FROM visits
                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: write local_sensitivity => b for noise that fits b, or base => b for a factor.
+Hint: leave base out for noise that fits the proposal, or local_sensitivity for a factor.
 ====
 -- case: a proposed sensitivity of a group
 SELECT WITH PTR OPTIONS (epsilon = 1, delta = 1e-6, max_rows_contributed = 1) ARG_MAX(ward, COUNT(*), local_sensitivity => 2) FROM visits

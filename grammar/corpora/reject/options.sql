@@ -216,7 +216,7 @@ SELECT SUM(amount, epsilon = 1) FROM visits
 BindError: epsilon = ... inside a call is a comparison.
   1 |   SELECT SUM(amount, epsilon = 1) FROM visits
                            ^^^^^^^^^^^
-Hint: write epsilon => ...
+Hint: write epsilon => 1.
 ====
 -- case: an unknown argument
 SELECT SUM(amount, epsilom => 1) FROM visits

@@ -36,7 +36,7 @@ SELECT patient_id FROM visits
 PrivacyError: patient_id is the privacy unit: it is never released.
   1 |   SELECT patient_id FROM visits
                ^^^^^^^^^^
-Hint: COUNT(DISTINCT ...) counts the units.
+Hint: COUNT(DISTINCT patient_id) counts the units.
 ====
 -- case: the privacy unit as a key
 SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id
@@ -60,7 +60,7 @@ SELECT SUM(patient_id) FROM visits
 PrivacyError: SUM(patient_id) needs bounds for patient_id; the policy declares none.
   1 |   SELECT SUM(patient_id) FROM visits
                ^^^^^^^^^^^^^^^
-Hint: write SUM(patient_id, contribution_bounds_per_row => (0, 100)), or => AUTO to find them privately, clip it with LEAST(GREATEST(patient_id, 0), 100), or ask the data owner for bounds.
+Hint: write SUM(patient_id, contribution_bounds_per_row => AUTO) to find them privately, or give bounds that you know, contribution_bounds_per_row => (lowest, highest), or ask the data owner for them.
 ====
 -- case: DISTINCT ON
 SELECT DISTINCT ON (city) city, age FROM visits
@@ -172,7 +172,7 @@ SELECT COUNT(*) FROM visits, patients
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits, patients
                                      ^^^^^^^^
-Hint: add visits.patient_id = patients.patient_id to WHERE.
+Hint: different people's rows can't meet; for each person's own rows, add visits.patient_id = patients.patient_id to WHERE.
 ====
 -- case: a join beside the unit
 SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
@@ -180,7 +180,7 @@ SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits JOIN patients ON visits.age = patients.income
                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-Hint: add visits.patient_id = patients.patient_id to ON.
+Hint: different people's rows can't meet; for each person's own rows, add visits.patient_id = patients.patient_id to ON.
 ====
 -- case: a self join beside the unit
 SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
@@ -188,7 +188,7 @@ SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
 PrivacyError: private tables are joined on something other than their privacy unit.
   1 |   SELECT COUNT(*) FROM visits a JOIN visits b ON a.city = b.city
                                                        ^^^^^^^^^^^^^^^
-Hint: add a.patient_id = b.patient_id to ON.
+Hint: different people's rows can't meet; for each person's own rows, add a.patient_id = b.patient_id to ON.
 ====
 -- case: PIVOT
 SELECT * FROM (PIVOT visits ON ward USING COUNT(*))

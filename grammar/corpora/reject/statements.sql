@@ -380,7 +380,7 @@ EXPLAIN ANALYZE SELECT COUNT(*) FROM visits
 ParseError: EXPLAIN ANALYZE would run the statement.
   1 |   EXPLAIN ANALYZE SELECT COUNT(*) FROM visits
                 ^^^^^^^
-Hint: write EXPLAIN.
+Hint: leave it out: EXPLAIN tells the cost before.
 ====
 -- case: EXPLAIN of nothing
 EXPLAIN
@@ -395,7 +395,7 @@ EXPLAIN (FORMAT XML) SELECT COUNT(*) FROM visits
 ParseError: EXPLAIN has no format XML.
   1 |   EXPLAIN (FORMAT XML) SELECT COUNT(*) FROM visits
                         ^^^
-Hint: write EXPLAIN (FORMAT TEXT) or EXPLAIN (FORMAT JSON).
+Hint: write TEXT, or JSON.
 ====
 -- case: SHOW of something else
 SHOW BUDGETS

@@ -164,5 +164,5 @@ def test_a_spread_within_bounds_that_are_found(session: dpsql.Session) -> None:
     assert "ε=0.8" in str(said)
     with pytest.raises(dpsql.BindError, match="JSON report"):
         session.sql(f"SELECT STDDEV(age, {AUTO}, report_format => 'JSON') FROM t")
-    with pytest.raises(dpsql.PrivacyError, match=r"or => AUTO to find them privately"):
+    with pytest.raises(dpsql.PrivacyError, match=r"=> AUTO\) to find them privately"):
         session.sql("SELECT VAR_POP(free) FROM t")

@@ -153,7 +153,8 @@ REFUSED = [
     ("SELECT COUNT(*) FROM customers c JOIN orders o ON o.customer = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c LEFT JOIN orders o ON c.age = 3 WHERE c.id = o.customer", ON, None),
     ("SELECT COUNT(*) FROM customers c CROSS JOIN orders o", ON, None),
-    ("SELECT COUNT(*) FROM customers a JOIN customers b USING (city)", ON, "add a.id = b.id to ON."),
+    ("SELECT COUNT(*) FROM customers a JOIN customers b USING (city)", ON,
+     "different people's rows can't meet; for each person's own rows, add a.id = b.id to ON."),
     ("SELECT COUNT(*) FROM customers c POSITIONAL JOIN orders o", "POSITIONAL joins match rows by their neighbours, which belong to "
      "others.", "join on equal columns."),
     ("SELECT COUNT(*) FROM orders o ASOF JOIN calls k ON o.customer = k.caller AND o.day >= k.day",
